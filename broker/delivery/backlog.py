@@ -1,4 +1,4 @@
-"""Live events that a session could not take, for its transient subscriptions."""
+"""Queue of live events for the transient subscriptions of a session that is full."""
 
 from __future__ import annotations
 
@@ -13,60 +13,62 @@ from broker.delivery.feed import Feed
 from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 
-#: Most events that are looked at for one delivery.
+#: Most events that one delivery takes from the queue.
 _MAX_DELIVERY_EVENTS = 256
 
 
 @attrs.define(slots=True, eq=False)
 class QueuedEvent:
-    """An event that waits, with the subscriptions that it is for."""
+    """A queued event and its subscriptions."""
 
     event: LoggedEvent
     feeds: list[Feed]
 
 
 class Backlog:
-    """The queue of one link: when it is full the oldest are dropped, counted, and told later."""
+    """The queue of one session. If it is full, the oldest events are dropped, counted, and
+    reported."""
 
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
         self._queue: deque[QueuedEvent] = deque()
         self.bytes = 0
         self.has_unreported_drops = False
-        """Something was dropped, and its subscriber does not know yet."""
+        """True if a subscriber has not been told of dropped events."""
 
     def __len__(self) -> int:
-        """How many events wait."""
+        """Number of queued events."""
         return len(self._queue)
 
     @property
     def has_pending(self) -> bool:
-        """Whether events wait, or a drop that was not reported: later events go behind them."""
+        """True if events are queued or drops are unreported. Later events must be queued behind
+        them."""
         return bool(self._queue) or self.has_unreported_drops
 
     def count_for(self, feed: Feed) -> int:
-        """How many of them are for this subscription."""
+        """Return the number of queued events for a subscription."""
         return sum(feed in queued.feeds for queued in self._queue)
 
     def add_event(self, event: LoggedEvent, feeds: Sequence[Feed]) -> None:
-        """An event waits for its subscriptions, of which there is one at least."""
+        """Queue an event for at least one subscription."""
         self._queue.append(QueuedEvent(event, list(feeds)))
         self.bytes += event.size
 
     def enforce_limits(self) -> None:
-        """Drop the oldest while there are too many."""
+        """Drop the oldest events beyond the limits."""
         while len(self._queue) > self._limits.events or self.bytes > self._limits.bytes:
             self._drop_oldest()
 
     def take_delivery(self) -> list[QueuedEvent]:
-        """The oldest, as many as make one delivery; they wait no more."""
+        """Remove and return the oldest events, as many as make one delivery."""
         ahead = [queued.event for queued in islice(self._queue, _MAX_DELIVERY_EVENTS)]
         _, end = next(split_by_size(self._limits.delivery, ahead))
         self.bytes -= sum([event.size for event in ahead[:end]])
         return [self._queue.popleft() for _ in range(end)]
 
     def drop_events_for(self, feed: Feed) -> None:
-        """A subscription is over: nothing waits for it any more."""
+        """Drop the events of a subscription that ends."""
         remaining = []
         for queued in self._queue:
             if feed in queued.feeds:
@@ -78,7 +80,7 @@ class Backlog:
         self.bytes = sum([queued.event.size for queued in remaining])
 
     def take_events_for(self, feed: Feed) -> list[LoggedEvent]:
-        """The events that wait for a subscription, which reads them from the log instead."""
+        """Remove and return a subscription's events; it reads them from the log instead."""
         taken = [queued.event for queued in self._queue if feed in queued.feeds]
         if taken:
             for queued in self._queue:
@@ -89,7 +91,7 @@ class Backlog:
         return taken
 
     def drop_all_events(self) -> None:
-        """Nobody is left to wait."""
+        """Drop all events of a session that ends."""
         while self._queue:
             self._drop_oldest()
 

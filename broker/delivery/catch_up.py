@@ -1,4 +1,4 @@
-"""Feeding subscriptions from the log, each at its own cursor, until they reach its end."""
+"""Catch-up: subscriptions read the log at their own cursors until they reach its end."""
 
 from __future__ import annotations
 
@@ -31,21 +31,19 @@ from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
-#: A page of the log that one catching-up subscription reads at a time: so many events, of so many
-#: full deliveries.
+#: A subscription reads pages of at most so many events, and so many full deliveries.
 PAGE_EVENTS = 256
 PAGE_DELIVERIES = 2
 
-#: Before all events.
 _BEFORE_ALL: Mark = (0, 0)
 
-#: Says which documents match a matcher's number: of the first ones, as many as there is time for.
-#: Variants of their DTDs may follow.
+#: Returns which of the first documents match a subscription of the matcher, as many as fit into a
+#: time slice. Variants of their DTDs may be passed.
 Select: TypeAlias = Callable[..., Coroutine[Any, Any, list[bool]]]
 
 
 class CatchUp:
-    """The subscriptions of one link that are behind."""
+    """The subscriptions of one session that are behind the log's end."""
 
     def __init__(
         self,
@@ -61,9 +59,9 @@ class CatchUp:
         on_wait: Callable[[], object] = lambda: None,
         late_validator: LateValidator | None = None,
     ) -> None:
-        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
-        `overtaken` is asked where retention took what was not read yet: whether something else
-        feeds it now. `wait` is called when a subscription waits for the next commit."""
+        """`feeds` are the session's current subscriptions. `recover_trimmed` is called when
+        retention has removed unread events; it returns True if a recovery feeds the subscription
+        now. `on_wait` is called when a subscription waits for the next commit."""
         self._feeds = feeds
         self._sender = sender
         self._writer = sender.writer
@@ -75,22 +73,23 @@ class CatchUp:
         self._on_failed = on_failed
         self._on_wait = on_wait
         self._late_validator = late_validator
-        self._pending_feeds: deque[Feed] = deque()  # those that wait for their turn to read
+        self._pending_feeds: deque[Feed] = deque()
         self._is_reading = False
 
     def start_feed(self, feed: Feed) -> None:
-        """Feed a subscription from its cursor on, which may lie behind what is gone."""
+        """Feed a subscription from its cursor, and report events that retention removed before."""
         feed.fed_from = dict(feed.reported_marks)
-        if find_retention_gaps(
-            feed.number, feed.reported_marks, self._log.begins_after
-        ) and self._recover_trimmed(feed):
+        since = self._log.begins_after
+        if find_retention_gaps(feed.number, feed.reported_marks, since) and (
+            self._recover_trimmed(feed)
+        ):
             return
         for gap in self._report_retention_gaps(feed):
             feed.outcomes.gone += gap.count
         self.continue_feed(feed)
 
     def continue_feed(self, feed: Feed) -> None:
-        """Bring a subscription up to the log's end, as far as the session takes it."""
+        """Feed a subscription up to the log's end, or until the session is full."""
         if not feed.is_reading:
             feed.is_reading = True
             self._pending_feeds.append(feed)
@@ -99,9 +98,8 @@ class CatchUp:
             Deferred.fromCoroutine(self._read_pages())
 
     async def _read_pages(self) -> None:
-        """Read pages until the log's end, or until the session is full: for one subscription at a
-        time, a page each in turn. If all read at once, most would find the session full and read
-        the same again."""
+        """Read one page for each subscription in turn, until the log's end or until the session
+        is full. If all read at once, most would find the session full, and read the page again."""
         page_bytes = PAGE_DELIVERIES * self._delivery_bytes
         while self._pending_feeds:
             feed = self._pending_feeds[0]
@@ -114,7 +112,7 @@ class CatchUp:
             except DamageFound as found:
                 if self._skip_damage(feed, found.damage):
                     continue
-                # Others go on meanwhile.
+                # Other subscriptions continue during the repair.
                 self._pending_feeds.popleft()
                 continue
             except Exception:
@@ -124,8 +122,8 @@ class CatchUp:
         self._is_reading = False
 
     def _skip_damage(self, feed: Feed, damage: Damage) -> bool:
-        """Go on behind damage that was given up, with a gap. Otherwise read on when the log is
-        repaired; returns False."""
+        """Report irreparable damage as gaps, continue behind it, and return True. Otherwise
+        continue after the repair, and return False."""
         if not self._log.repairs.is_given_up(damage):
             repair = self._log.repairs.begin_repair(damage)
             repair.addCallbacks(
@@ -136,9 +134,8 @@ class CatchUp:
             for span in damage.spans:
                 if feed.skip_marks.get(span.origin, _BEFORE_ALL) < span.upto:
                     feed.outcomes.gone += span.upto[1] - span.after[1]
-                    feed.reported_marks[span.origin] = max(
-                        span.upto, feed.reported_marks.get(span.origin, _BEFORE_ALL)
-                    )
+                    reported = feed.reported_marks.get(span.origin, _BEFORE_ALL)
+                    feed.reported_marks[span.origin] = max(span.upto, reported)
                     self._writer.send_message(_make_damage_gap(feed.number, span, "damaged"))
             feed.cursor = max(feed.cursor, damage.last + 1)
         return True
@@ -149,7 +146,7 @@ class CatchUp:
             self.continue_feed(feed)
 
     def _can_read(self, feed: Feed) -> bool:
-        """Whether there is something to read for it now; at the log's end it goes live."""
+        """Return whether there are events to read. At the log's end, make the feed live."""
         if feed.awaits_dtd or not (self._is_catching_up(feed) and self._writer.writable):
             return False
         bounds = self._log.bounds
@@ -159,13 +156,13 @@ class CatchUp:
         if self._log.newest_durable >= feed.newest_at_start and not self.is_ahead_of_log(feed):
             feed.go_live(feed.cursor)
         else:
-            # Events that were under way when it subscribed: the next commit brings them.
+            # Events were being committed when it subscribed. The next commit brings them.
             feed.awaits_commit = True
             self._on_wait()
         return False
 
     def is_ahead_of_log(self, feed: Feed) -> bool:
-        """Whether its client has had elsewhere what has yet to come here, and is not for it."""
+        """Return whether the client received events elsewhere that the log does not have yet."""
         coverage = self._log.coverage
         return any(mark > coverage[origin] for origin, mark in feed.skip_marks.items())
 
@@ -178,7 +175,7 @@ class CatchUp:
             return
         first = events[0].serial if events else self._log.bounds.first
         if first > feed.cursor:
-            # Retention has taken what was not read yet.
+            # Retention has removed unread events.
             if self._recover_trimmed(feed):
                 return
             feed.outcomes.gone += first - feed.cursor
@@ -197,7 +194,7 @@ class CatchUp:
                     return
 
     async def _feed_run(self, feed: Feed, run: EventRun, liveness: Liveness) -> bool:
-        """Select from a run of events and send; False if the feed can not go on behind it now."""
+        """Send a run's matching events. Return False if the feed must stop within the run."""
         validator = self._late_validator
         try:
             if (
@@ -227,7 +224,8 @@ class CatchUp:
         validator: LateValidator,
         needed: TypeMissing,
     ) -> bool:
-        """The DTD of an event is not here: feed what lies before it, then wait if it may match."""
+        """Feed the events before one whose DTD is unknown. If that one may match, wait for the
+        DTD."""
         if not self._is_catching_up(feed):
             return False
         index = validator.find_first_of_type(run, needed)
@@ -251,7 +249,7 @@ class CatchUp:
         return not rest or await self._feed_run(feed, attrs.evolve(run, events=rest), liveness)
 
     def _resume_after_dtd(self, feed: Feed, event: LoggedEvent, found: bool) -> None:
-        """The DTD of the next event is here, or is waited for no longer."""
+        """Continue after the DTD of the next event was found, or its timeout has expired."""
         feed.awaits_dtd = False
         if not self._is_catching_up(feed) or feed.cursor > event.serial:
             return
@@ -260,7 +258,7 @@ class CatchUp:
         self.continue_feed(feed)
 
     def _report_rejected(self, feed: Feed, event: LoggedEvent, code: str) -> None:
-        """An event is not delivered: its subscriber gets a gap, if the event may be for it."""
+        """Skip a rejected event. Report a gap if the subscription may match it."""
         if event.level > self._clearance or not matches_stream(feed, event):
             self._skip_event(feed, event)
             return
@@ -282,9 +280,9 @@ class CatchUp:
     def _send_selected(
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
     ) -> bool:
-        """Send what was selected; False if the session was full before the end.
+        """Send the selected events. Return False if the session was full before the end.
 
-        The session may have been filled for others while this page was read.
+        Other subscriptions may have filled the session while this page was read.
         """
         rank = self._clearance
         cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
@@ -307,7 +305,7 @@ class CatchUp:
         return looked_at == len(part)
 
     def _without_received(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
-        """The events that lie behind what its client has had already."""
+        """Return the events behind those that the client already has."""
         skip = feed.skip_marks
         left = [event for event in events if event.mark > skip.get(event.origin, _BEFORE_ALL)]
         if events and (not left or left[-1] is not events[-1]):
@@ -317,16 +315,16 @@ class CatchUp:
         return left
 
     def has_loss(self, feed: Feed) -> bool:
-        """Whether own events that its client has not had were lost (`broker.log.history`)."""
+        """Return whether lost own events (`broker.log.history`) are unreported."""
         return bool(self._find_losses(feed))
 
     def report_losses(self, feed: Feed) -> None:
-        """Tell a subscription that has reached the log's end of the own events that were lost."""
+        """Report lost own events to a subscription at the log's end."""
         for loss in self._find_losses(feed):
             self._report_loss(feed, loss)
 
     def _events_before_loss(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
-        """The events up to the next loss; a loss that comes first is told."""
+        """Return the events before the next loss. Report a loss that comes before all of them."""
         own = self._log.origin
         for loss in self._find_losses(feed):
             before = _events_up_to(events, own, loss.after)
@@ -341,18 +339,15 @@ class CatchUp:
         if not losses or own not in feed.reported_marks:
             return []
         at = max(feed.reported_marks[own], feed.unreported_marks.get(own, _BEFORE_ALL))
-        return [
-            loss
-            for loss in losses
-            if loss.count and at < loss.last and not feed.is_past_loss(own, loss)
-        ]
+        later = [loss for loss in losses if loss.count and at < loss.last]
+        return [loss for loss in later if not feed.is_past_loss(own, loss)]
 
     def _report_loss(self, feed: Feed, loss: BranchLoss) -> None:
         own = self._log.origin
         feed.reported_marks[own] = loss.last
         began = feed.fed_from.get(own, _BEFORE_ALL)
         if self._log.find_fork(began) is None:
-            # It lies on this branch, maybe behind the place where the other one began.
+            # It lies on this branch, possibly behind the start of the other branch.
             began = min(began, loss.branch)
         for first, last in loss.gaps(began):
             count = last[1] - first[1] + 1
@@ -368,9 +363,9 @@ class CatchUp:
 
 
 def _events_up_to(events: list[LoggedEvent], origin: str, mark: Mark) -> list[LoggedEvent]:
-    """The events before the first one of an origin that lies behind a mark."""
-    rest_of_run = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
-    return events[: next(rest_of_run, len(events))]
+    """Return the events before an origin's first event behind a mark."""
+    behind = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
+    return events[: next(behind, len(events))]
 
 
 def _make_damage_gap(number: int, span: Span, reason: str) -> Gap:
@@ -386,10 +381,9 @@ def _make_damage_gap(number: int, span: Span, reason: str) -> Gap:
 
 
 def find_retention_gaps(
-    number: int, told: Mapping[str, Mark], since: Mapping[str, Mark]
+    number: int, marks: Mapping[str, Mark], since: Mapping[str, Mark]
 ) -> list[Gap]:
-    """What a subscription has not got any more, of the origins that its client has got to `told`
-    in: that is, what the log, which begins behind `since`, does not hold."""
+    """Return gaps between the client's marks and `since`, behind which the log begins."""
     return [
         Gap(
             number=number,
@@ -399,7 +393,7 @@ def find_retention_gaps(
             count=since[origin][1] - mark[1],
             reason="retention",
         )
-        for origin, mark in told.items()
-        # An epoch may have begun in which there is nothing.
+        for origin, mark in marks.items()
+        # An epoch may have begun without events.
         if mark[1] < since.get(origin, _BEFORE_ALL)[1]
     ]

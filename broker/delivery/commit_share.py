@@ -1,4 +1,4 @@
-"""Events on their way to one link: for whom, in which portions, and how many may wait."""
+"""A session's share of a commit: its events, recipients, and encodings."""
 
 from __future__ import annotations
 
@@ -15,55 +15,55 @@ from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 from broker.wire.event_batch import EncodedEvents, encode_events
 
-#: A delivery holds at most about this much, unless a single event does.
+#: Size of a delivery, unless a single event is larger.
 DELIVERY_BYTES = 256 * 1024
 
-#: So many neighbouring events for the same subscriptions.
+#: (number of consecutive events, the subscriptions that all of them match).
 RecipientRun: TypeAlias = tuple[int, list[Feed]]
 
 
 @attrs.frozen
 class QueueLimits:
-    """How much may wait for a slow transient subscriber; beyond it the oldest are dropped."""
+    """Bounds of a transient subscriber's queue; beyond them the oldest events are dropped."""
 
     events: int = 10_000
     bytes: int = 64 << 20
     delivery: int = DELIVERY_BYTES
-    """Bytes of one delivery: where frames or the session's window are small, less than usual."""
+    """Bytes of one delivery; less than the default if frames or the session's window are small."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class CommitShare:
-    """What one link gets of a commit, in order.
+    """A session's part of a commit, in order.
 
-    The list of events may be the very one that other links get: nobody changes it.
+    Sessions may share the list of events: it must not be changed.
     """
 
     events: list[LoggedEvent]
     runs: deque[RecipientRun]
-    """The subscriptions of each event; the counts add up to the number of events."""
+    """The counts add up to the number of events."""
 
 
 @attrs.define(slots=True, eq=False)
 class Portion:
-    """Some of a share's events, few enough to make one delivery."""
+    """Events of a share that make one delivery."""
 
     events: list[LoggedEvent]
     level: int
-    """The highest of their ranks."""
+    """Highest rank of the events' security levels."""
     encoded: EncodedEvents | None = None
 
 
 class SharedEncodings:
-    """What the links of one commit share: each set of events is cut up and encoded once."""
+    """Encodings that the sessions of one commit share: each set of events is encoded once."""
 
     def __init__(self) -> None:
-        # With the list itself, so that its identity stays its own.
+        # The list is stored too, so that its id stays unique.
         self._portions: dict[tuple[int, int], tuple[list[LoggedEvent], list[Portion]]] = {}
         self._selections: dict[tuple[int, ...], EncodedEvents] = {}
 
     def split_portions(self, max_bytes: int, events: list[LoggedEvent]) -> list[Portion]:
-        """The events in deliveries of about `most` bytes each."""
+        """Split events into deliveries of about `max_bytes` each."""
         key = (id(events), max_bytes)
         found = self._portions.get(key)
         if found is None:
@@ -76,13 +76,13 @@ class SharedEncodings:
         return found[1]
 
     def encode_portion(self, portion: Portion) -> EncodedEvents:
-        """The encoding of all events of a portion."""
+        """Return the encoding of all events of a portion."""
         if portion.encoded is None:
             portion.encoded = encode_events(portion.events)
         return portion.encoded
 
     def encode_selection(self, events: list[LoggedEvent]) -> EncodedEvents:
-        """The encoding of events that were picked out of a portion."""
+        """Return the encoding of events selected from a portion."""
         key = tuple([event.serial for event in events])
         encoded = self._selections.get(key)
         if encoded is None:
@@ -91,12 +91,12 @@ class SharedEncodings:
 
 
 def encode_runs(feeds: Iterable[list[Feed]]) -> list[RecipientRun]:
-    """Neighbours that are for the same subscriptions, counted."""
+    """Run-length encode consecutive events with equal recipients."""
     return [(len(list(group)), same) for same, group in groupby(feeds)]
 
 
 def take_runs(runs: deque[RecipientRun], events: int) -> list[RecipientRun]:
-    """Take the runs of the first `events` events off the left."""
+    """Remove and return the runs of the first `events` events."""
     taken = []
     while events:
         count, feeds = runs[0]
@@ -113,7 +113,7 @@ def take_runs(runs: deque[RecipientRun], events: int) -> list[RecipientRun]:
 def split_at_cut(
     events: list[LoggedEvent], cut: int
 ) -> Iterator[tuple[Liveness, list[LoggedEvent]]]:
-    """What lies up to the serial `cut` was missed; what follows is only late."""
+    """Split events at the serial `cut`: recovery events up to it, live events behind it."""
     missed = [event for event in events if event.serial <= cut]
     if missed:
         yield Liveness.RECOVERY, missed

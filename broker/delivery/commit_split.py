@@ -1,7 +1,7 @@
-"""A commit divided among the links that want its events (DCP D21).
+"""Split of a commit among the sessions whose subscriptions match (DCP D21).
 
-What costs is the number of different sets of subscriptions, not that of events: events that match
-the same subscriptions go the same ways together, and links that get the same events get one list.
+The cost depends on the number of distinct sets of matches, not on the number of events. Events with
+the same matches are handled together, and sessions with the same events share one list.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from broker.delivery.commit_share import CommitShare
 from broker.delivery.feed import Feed
 from broker.log.logged_event import LoggedEvent
 
-#: What a feed belongs to: a link, to the output.
+#: The owner of a feed; for the output component, a session's delivery.
 _Owner = TypeVar("_Owner", bound=Hashable)
-#: The index of a set of matches, and one link's subscriptions in it.
+#: (index of a set of matches, one owner's feeds in it).
 _Part: TypeAlias = tuple[int, list[Feed]]
-#: Events, and for each the place in the list of parts that it belongs to.
+#: (events, the index of each event's part).
 _Merged: TypeAlias = tuple[list[LoggedEvent], list[int]]
 
 
@@ -28,7 +28,8 @@ def split_commit(
     matches: Sequence[tuple[int, ...]],
     subscribers: Mapping[int, tuple[_Owner, Feed]],
 ) -> dict[_Owner, CommitShare]:
-    """The share of each link that wants some; matches of subscriptions that are over are not."""
+    """Return the share of each owner with matching feeds. Matches of ended subscriptions are
+    ignored."""
     if not matches:
         return {}
     if matches.count(matches[0]) == len(matches):
@@ -70,7 +71,7 @@ def split_commit(
 
 
 def _group_by_matches(matches: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Sequence[int]]:
-    """The places of each set of matches, in the order in which they first come."""
+    """Return the indices of the events with each set of matches, in order of first occurrence."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, numbers in enumerate(matches):
         if numbers:

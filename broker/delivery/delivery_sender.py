@@ -1,4 +1,4 @@
-"""Deliveries on their way into a session, chained by their places (D30, DESIGN 1)."""
+"""Deliveries to one session, each with the place of the event before (D30, DESIGN 1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _number = attrgetter("number")
 
 
 class SessionWriter(Protocol):
-    """The session as a link writes to it."""
+    """The session as its deliveries are written to it."""
 
     @property
     def writable(self) -> bool: ...
@@ -25,7 +25,7 @@ class SessionWriter(Protocol):
 
 
 class DeliverySender:
-    """Sends a link's deliveries, each with the place of the event before, and counts them."""
+    """Sends and counts deliveries; each has the place of the event before it."""
 
     def __init__(self, outlet: SessionWriter) -> None:
         self.writer = outlet
@@ -38,7 +38,7 @@ class DeliverySender:
         runs: Sequence[RecipientRun],
         liveness: Liveness,
     ) -> None:
-        """Send one delivery; `runs` are the subscriptions of its events."""
+        """Send one delivery; `runs` are the recipients of its events."""
         done = 0
         numbered = []
         for count, feeds in runs:
@@ -47,8 +47,8 @@ class DeliverySender:
             for feed in feeds:
                 feed.outcomes.delivered += count
                 if feed.is_active:
-                    # Before, something may be missing: the client takes it for no position, and is
-                    # told of it by a Progress later.
+                    # Before that, events may be missing. The client does not take the place as a
+                    # position; a later Progress moves it.
                     feed.reported_marks[newest.origin] = (newest.epoch, newest.offset)
             numbered.append((count, list(map(_number, feeds))))
         self.writer.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))

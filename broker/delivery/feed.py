@@ -1,4 +1,4 @@
-"""One subscription as the output component feeds it."""
+"""State of one subscription in the output component."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from broker.matching.query.query import Query
 
 
 class FeedState(enum.Enum):
-    """Where a subscription's events come from."""
+    """Source of a subscription's events."""
 
     UNCONFIRMED = "unconfirmed"
-    """Nothing goes out before the client is told that the subscription is accepted."""
+    """Not accepted yet; nothing is sent."""
     LIVE = "live"
-    """Straight from each commit; a transient one's excess waits in the link's queue."""
+    """Fed by commits. A transient subscription's excess waits in the session's queue."""
     RECOVERING = "recovering"
-    """From elsewhere: what its client missed and the log has not."""
+    """Fed by a recovery with missed events that the log does not have."""
     CATCHING_UP = "catching-up"
-    """From the log, at its own cursor, until it reaches the end."""
+    """Fed from the log at its own cursor, up to the end."""
 
 
 @attrs.define
 class DroppedRange:
-    """Events of one origin that a queue has lost."""
+    """Events of one origin that a queue has dropped."""
 
     first: Mark
     last: Mark
@@ -40,7 +40,7 @@ class DroppedRange:
 
 @attrs.frozen
 class UnavailableRange:
-    """What does not come here any more, of an origin: behind `after` and up to `last`."""
+    """A range of an origin, behind `after` up to `last`, that this node's log will not receive."""
 
     origin: str
     after: Mark
@@ -50,80 +50,79 @@ class UnavailableRange:
 
 @attrs.define(eq=False)
 class Feed:
-    """A subscription of one link.
+    """A subscription of one session.
 
-    `number` is the client's own, `matcher_number` the matcher's. While catching up, `cursor` is
-    the serial to read next, and commits are ignored: they will be read.
+    `number` is the client's, `matcher_number` the matcher's. During catch-up, `cursor` is the next
+    serial to read, and commits are ignored.
     """
 
     number: int
     matcher_number: int
     is_durable: bool
     cut: int
-    """A serial: what lies up to it is recovery, what follows live."""
+    """Serial: events up to it are recovery events, later ones are live."""
     cursor: int
     query: Query | None = None
-    """For who is to be told of changed types; None: nobody is."""
+    """For notices of changed types; None: no notices."""
     pattern: StreamPattern | None = None
-    """The streams that it asked for, for who wants an explanation."""
+    """The streams, for explanations."""
     elsewhere_at_start: int = 0
-    """The log's count of places elsewhere when it subscribed."""
+    """The log's count of places elsewhere at the subscription."""
     newest_at_start: Mark = (0, 0)
-    """(epoch, serial) of the newest event when it subscribed: the matcher knows it for whatever
-    follows."""
+    """(epoch, serial) of the newest event at the subscription. The matcher covers all later
+    events."""
     start_marks: Mapping[str, Mark] = attrs.field(factory=dict)
-    """What lies up to these marks is not for it: its client has had it, or it is too old."""
+    """Events up to these marks were received before, or are older than the start."""
     reported_marks: dict[str, Mark] = attrs.field(factory=dict)
-    """The position that the client knows, or a little less."""
+    """The position that the client has, or slightly less."""
     skip_marks: dict[str, Mark] = attrs.field(factory=dict)
-    """While catching up: what the client has had already of these origins."""
+    """During catch-up: marks up to which the client has these origins already."""
     is_accepted: bool = False
-    """Whether its client was told that it is."""
+    """True if the client was told that it is accepted."""
     is_active: bool = True
-    """Whether nothing that matches is missed of other origins, as far as they are covered."""
+    """True if no matching event of other origins is missed, up to the log's coverage."""
     active_from: dict[str, Mark] = attrs.field(factory=dict)
-    """Where that begins."""
+    """Marks from which it is active."""
     is_continuous: bool = False
-    """Whether it goes on where its client has got to, and the node has wanted it all the time: then
-    what lies before `flows_from` comes, too."""
+    """True if the subscription resumes at the client's position and this node stayed subscribed.
+    Then events before `active_from` arrive too."""
     start_recovery: Callable[[Mapping[str, MarkRange], str, bool], ActiveRecovery | None] | None = (
         None
     )
-    """Begins to recover what does not come by the log, for the reason of a gap that is told if
-    nobody has it, and from an archive alone if no log can have it; None where there is nobody to
-    ask, or its end is asked for."""
+    """Starts a recovery of ranges that the log does not get. Arguments: the ranges, the reason
+    of a gap for events that are not found, and True if only an archive can have them. None
+    without sources, or for a subscription with an end."""
     wants_stream_times: bool = False
-    """Whether its client asked for stream times."""
+    """True if the client requested stream times."""
     state: FeedState = FeedState.UNCONFIRMED
     is_paused: bool = False
-    """Nothing is sent before it is resumed; its cursor stays where it is."""
+    """Nothing is sent until it is resumed; the cursor stays."""
     is_reading: bool = False
     awaits_dtd: bool = False
-    """While catching up: the next event may be for it, and waits for its DTD."""
+    """During catch-up: the next event may match, and waits for its DTD."""
     awaits_commit: bool = False
-    """At the log's end, but the cut is not committed yet."""
+    """At the log's end, but the cut is not committed."""
     uncounted_from: int = 0
-    """While live: the first serial that was not counted yet."""
+    """While live: first serial that is not counted."""
     unreported_marks: dict[str, Mark] = attrs.field(factory=dict)
-    """While catching up: how far it has got in the log, if the client was not told yet."""
+    """During catch-up: marks read from the log that the client does not know."""
     reported_version: int = 0
-    """The version of the log's coverage that the client knows, where it is live."""
+    """While live: version of the log's coverage that the client knows."""
     dropped_ranges: dict[str, DroppedRange] = attrs.field(factory=dict)
-    """What the queue lost of each origin since the client was last told."""
+    """Events that the queue dropped since the last report, by origin."""
     unavailable_ranges: dict[str, UnavailableRange] = attrs.field(factory=dict)
-    """Before it is fed, or while it is recovering: what others said they do not have any more,
-    by origin."""
+    """Before feeding or during a recovery: unavailable ranges by origin, reported afterwards."""
     fed_from: Mapping[str, Mark] = attrs.field(factory=dict)
-    """The position of its client when it was fed first."""
+    """Position of the client when feeding began."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
-        """Whether its client was on the other branch, behind all that was lost of that."""
+        """Return whether the client was on the lost branch, behind all of its lost events."""
         at = self.fed_from.get(origin, (0, 0))
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
 
     def go_live(self, next_serial: int) -> None:
-        """The log's end is reached: everything from `next_serial` on comes with the commits."""
+        """Switch to live at the log's end: commits bring everything from `next_serial` on."""
         self.state = FeedState.LIVE
         self.awaits_commit = False
         self.uncounted_from = self.cursor = next_serial
@@ -132,13 +131,13 @@ class Feed:
         self.skip_marks.clear()
 
     def fall_behind(self, serial: int) -> None:
-        """Read on from `serial`, which could not be sent."""
+        """Read from `serial` on, which could not be sent."""
         self.count_filtered(serial)
         self.state = FeedState.CATCHING_UP
         self.cursor = serial
 
     def record_drop(self, event: LoggedEvent) -> None:
-        """The queue has lost an event that was for it."""
+        """Record that the queue has dropped an event of this subscription."""
         self.outcomes.dropped += 1
         dropped = self.dropped_ranges.setdefault(
             event.origin, DroppedRange(event.mark, event.mark, 0)
@@ -147,7 +146,7 @@ class Feed:
         dropped.count += 1
 
     def add_unavailable(self, unavailable: UnavailableRange) -> None:
-        """Something does not come any more, and it is too early to tell."""
+        """Store an unavailable range until the feed can report it."""
         known = self.unavailable_ranges.get(unavailable.origin, unavailable)
         self.unavailable_ranges[unavailable.origin] = attrs.evolve(
             unavailable,
@@ -156,7 +155,7 @@ class Feed:
         )
 
     def count_filtered(self, end: int) -> None:
-        """Count what came live before `end`: whatever was not counted otherwise was filtered."""
+        """Count live events before `end`: events that are not counted otherwise were filtered."""
         if self.state is not FeedState.LIVE:
             return
         passed = max(0, end - self.uncounted_from)
@@ -165,7 +164,7 @@ class Feed:
         self.outcomes.filtered += passed
 
     def roll_back(self, serial: int) -> None:
-        """A failed commit took its serials back: `serial` will be given again."""
+        """Take back the serials of a failed commit; `serial` will be assigned again."""
         self.uncounted_from = min(self.uncounted_from, serial)
         self.cursor = min(self.cursor, serial)
         self.cut = min(self.cut, serial - 1)

@@ -1,6 +1,7 @@
-"""What subscriptions of one link lack and their log will not bring: others have it, or it is a gap.
+"""Gap handling for one session: recover missing events from other nodes, or report a gap.
 
-Retention took it, here or at its origin; or it lies before where this node begins with an origin.
+Events are missing after retention at this node or the origin, or if they lie before this node's
+start with an origin.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _BEFORE_ALL: Mark = (0, 0)
 
 
 class GapRecovery:
-    """Recovers it, where somebody can be asked, and else tells it."""
+    """Starts recoveries, and reports gaps where none is possible."""
 
     def __init__(
         self,
@@ -29,8 +30,8 @@ class GapRecovery:
         backlog: Backlog,
         feed_from_recovery: Callable[[Feed, ActiveRecovery, Mapping[str, Mark]], object],
     ) -> None:
-        """`feeds` are all that the link has at any time, and `backlog` is what waits for them.
-        `recover` feeds one with what is recovered, and then with its log, behind these marks."""
+        """`feeds` are the session's current subscriptions, `backlog` their queue.
+        `feed_from_recovery` feeds one from a recovery, then from the log behind the given marks."""
         self._feeds = feeds
         self._writer = writer
         self._log = log
@@ -38,19 +39,19 @@ class GapRecovery:
         self._feed_from_recovery = feed_from_recovery
 
     def recover_trimmed(self, feed: Feed) -> bool:
-        """Retention was faster than a subscription that is behind: all up to now is recovered, if
-        that can be, so that it is not overtaken again at once."""
+        """Recover events that retention removed before a subscription read them. All events up
+        to now are recovered, so that retention does not overtake it again at once. Returns False
+        if no recovery is possible."""
         return self._start_recovery(feed, self._log.end_position(), "retention", archived=True)
 
     def _start_recovery(
         self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool
     ) -> bool:
-        """A subscription lacks something that its log will not bring: all of these origins is
-        recovered, if that can be; what is not found is told as a gap for this reason. `archived`:
-        only an archive may have it."""
+        """Start a recovery up to these marks; return False if none is possible. Events that it
+        does not find become a gap with this reason. `archived`: only an archive can have them."""
         if feed.start_recovery is None:
             return False
-        # Of an origin that its client does not know one that goes on wants all.
+        # A continuous subscription gets all of an origin that its client does not know.
         starts = {**({} if feed.is_continuous else feed.active_from), **feed.reported_marks}
         for origin, mark in feed.unreported_marks.items():
             starts[origin] = max(mark, starts.get(origin, mark))
@@ -64,21 +65,21 @@ class GapRecovery:
             return False
         feed.count_filtered(self._log.bounds.last + 1)
         feed.unreported_marks.clear()
-        # What waits for it was not sent: it comes again.
+        # Queued events were not sent. The recovery sends them again.
         self._backlog.drop_events_for(feed)
         log_starts = {**starts, **{origin: upto[origin] for origin in ranges}}
         self._feed_from_recovery(feed, recovery, log_starts)
         return True
 
     def report_unavailable(self, feed: Feed) -> None:
-        """A subscription is fed now: it is told what was gone before."""
+        """Recover or report ranges that became unavailable before the subscription was fed."""
         unavailable, feed.unavailable_ranges = feed.unavailable_ranges, {}
         for each in unavailable.values():
             self._recover_or_store(feed, each)
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """What lies behind `after` and up to `last` does not come here: every subscription that
-        has not got so far is told."""
+        """Recover the range behind `after` up to `last` for each subscription that misses it, or
+        report a gap."""
         for feed in self._feeds.values():
             self._recover_or_store(feed, UnavailableRange(origin, after, last, reason))
 
@@ -93,7 +94,8 @@ class GapRecovery:
         reported = feed.reported_marks.get(unavailable.origin, _BEFORE_ALL)
         if not feed.is_continuous or reported == _BEFORE_ALL:
             reported = max(reported, feed.active_from.get(unavailable.origin, _BEFORE_ALL))
-        # For what lies before where the node begins it has not waited, if it has had nothing of it.
+        # Without earlier events of an origin, a subscription does not miss events before this
+        # node's start with the origin.
         begins = unavailable.after == _BEFORE_ALL and unavailable.reason == "lost"
         is_expected = reported > _BEFORE_ALL or not begins
         is_missing = is_expected and reported[1] < unavailable.last[1]
@@ -106,12 +108,12 @@ class GapRecovery:
             return
         if feed.state is FeedState.LIVE and not has_backlog:
             reported = max(reported, unavailable.after)
-        # One that has not got to the gap yet is told a wider one: where a client was told of a
-        # gap, it begins behind it, if its session breaks now.
+        # A client that has not reached the gap gets a wider one. If its session breaks now, it
+        # resumes behind the gap.
         self.report_gap(feed, unavailable.origin, reported, unavailable.last, unavailable.reason)
 
     def report_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """What lies behind `after` and up to `last` may be missing, and does not come any more."""
+        """Report that events behind `after` up to `last` may be missing for good."""
         feed.reported_marks[origin] = max(last, feed.reported_marks.get(origin, _BEFORE_ALL))
         first = (max(after[0], 1), after[1] + 1)
         count = last[1] - after[1]

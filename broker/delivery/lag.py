@@ -1,7 +1,7 @@
 """Lag of durable subscriptions: how much of the node's log they have yet to process.
 
-Only marks, serials and one arrival time are read, never events. So the figures are bounds: they
-count events that the subscription will filter, and of other origins sometimes more than there are.
+Only marks, serials and one arrival time are read, no events. So the figures are upper bounds: they
+include events that the subscription will filter.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ _BEFORE_ALL: Mark = (0, 0)
 
 @attrs.frozen
 class Lag:
-    """Of one subscription."""
+    """Lag of one subscription."""
 
     events: int = 0
-    """Events of the log behind the position, whether they match or not."""
+    """Events of the log behind the position, matching or not."""
     bytes: int = 0
-    """What these take in the log, by the mean size of its events."""
+    """Estimated by the mean size of the log's events."""
     seconds: float = 0.0
-    """Since the oldest of them was logged."""
+    """Age of the oldest of them."""
     before_log: int = 0
-    """Places behind the position that the log does not hold: retention took them, or they came
-    before the subscription moved here. They are recovered from other nodes or the archive, or
-    become a gap."""
+    """Places behind the position that the log does not have: retention removed them, or they
+    precede the subscription's move to this node. They are recovered, or become a gap."""
 
 
-#: Of a subscription that is at another node: that one knows its lag.
+#: For a subscription that moved: the other node knows its lag.
 UNKNOWN_LAG: Final[Mapping[str, None]] = {field.name: None for field in attrs.fields(Lag)}
 
 
 class LagSnapshot:
-    """Computes lags as of one moment. Positions with the same mark of an origin share a look-up.
+    """Computes lags at one moment. Positions with the same mark of an origin share a look-up.
 
-    `complete` is behind what the log has all of other origins that the subscription wants.
+    `complete` has the marks behind which the log has all matching events of other origins.
     """
 
     def __init__(self, log: EventLog, wall_clock: Callable[[], int]) -> None:
@@ -52,13 +51,14 @@ class LagSnapshot:
         self._serials: dict[tuple[str, Mark], int] = {}
 
     def compute_lag(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> Lag:
-        """The lag of a subscription with this position."""
         bounds = self._log.bounds
         before, behind = self._split_places(position, complete)
-        first = min((self._first_serial_after(origin, mark) for origin, mark, _ in behind), default=0)
+        first = min(
+            (self._first_serial_after(origin, mark) for origin, mark, _ in behind), default=0
+        )
         if not behind or first > bounds.last:
             return Lag(before_log=before)
-        # Both are upper bounds: places that were not wanted here, and events of other origins.
+        # Upper bounds: they include places that the log does not have, and events of other origins.
         events = min(sum(count for _, _, count in behind), bounds.last - first + 1)
         held = bounds.last - bounds.first + 1
         arrived = self._log.arrival_at(first)
@@ -74,7 +74,7 @@ class LagSnapshot:
         subscriptions: Iterable[tuple[str, str, Mapping[str, Mark], Mapping[str, Mark]]],
         limit: int,
     ) -> list[tuple[str, str, Lag]]:
-        """(client, name, lag) of the `most` subscriptions with the largest lags, largest first.
+        """Return (client, name, lag) of the subscriptions with the largest lags, largest first.
 
         A subscription is (client, name, position, complete).
         """
@@ -86,14 +86,15 @@ class LagSnapshot:
         ]
 
     def _count_places(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> int:
-        """An upper bound of events and places before the log, without a look at the log."""
+        """Return an upper bound of events and places before the log, without reading the log."""
         before, behind = self._split_places(position, complete)
         return before + sum(count for _, _, count in behind)
 
     def _split_places(
         self, position: Mapping[str, Mark], complete: Mapping[str, Mark]
     ) -> tuple[int, list[tuple[str, Mark, int]]]:
-        """Places before the log; and what the log has: (origin, behind which mark, places)."""
+        """Return the number of places before the log, and (origin, mark, places) behind marks in
+        the log."""
         if position == self._coverage:
             return 0, []
         before, found = 0, []
@@ -105,7 +106,7 @@ class LagSnapshot:
             if origin in complete and origin != self._log.origin:
                 begins = max(begins, complete[origin])
             if origin in position:
-                # Of one that is not named it is not known where the subscription began.
+                # Without a mark of the origin, it is unknown where the subscription began.
                 begins = max(begins, since)
             before += max(0, begins[1] - mark[1])
             begins = max(begins, since)

@@ -1,4 +1,4 @@
-"""The output component: from a commit to the links that want its events (DCP D21)."""
+"""The output component: from a commit to the sessions whose subscriptions match (DCP D21)."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from broker.wire.codec import WireTimes
 
 
 class Output:
-    """Knows which link a subscription belongs to, and hands each link its share of a commit."""
+    """Maps subscriptions to sessions, and delivers to each session its share of a commit."""
 
     def __init__(self) -> None:
         self._feeds: dict[int, tuple[SessionDelivery, Feed]] = {}
         self._session_deliveries: dict[SessionDelivery, None] = {}
         self._waiting_for_commit: dict[SessionDelivery, None] = {}
-        """Links with a subscription that waits for the next commit."""
+        """Sessions with a subscription that waits for the next commit."""
         self.ended_outcomes = DeliveryOutcomes()
-        """What became of the events of subscriptions that are over."""
+        """Outcomes of subscriptions that have ended."""
 
     @property
     def session_deliveries(self) -> Iterable[SessionDelivery]:
-        """All links, in the order in which they came."""
+        """The deliveries of all sessions, in order of their start."""
         return self._session_deliveries
 
     def add_session(self, delivery: SessionDelivery) -> None:
-        """From now on the link gets its share of each commit."""
+        """Add a session, which then gets its share of each commit."""
         self._session_deliveries[delivery] = None
         delivery.on_wait = self._add_waiting
 
     def remove_session(self, delivery: SessionDelivery) -> None:
-        """Forget a link and all its subscriptions."""
+        """Remove a session and its subscriptions."""
         delivery.close()
         for number in [n for n, (owner, _) in self._feeds.items() if owner is delivery]:
             self.remove_feed(number)
@@ -47,22 +47,23 @@ class Output:
         self._waiting_for_commit[delivery] = None
 
     def add_feed(self, delivery: SessionDelivery, feed: Feed) -> None:
-        """Deliver to `link` what the matcher finds for `feed`."""
+        """Add a subscription of a session."""
         self._feeds[feed.matcher_number] = (delivery, feed)
         delivery.add_feed(feed)
 
     def remove_feed(self, matcher_number: int) -> None:
-        """Deliver no more for this subscription."""
+        """Remove a subscription."""
         delivery, feed = self._feeds.pop(matcher_number)
         delivery.remove_feed(feed.number)
         self.ended_outcomes.add(feed.outcomes)
 
     def find_feed(self, matcher_number: int) -> tuple[SessionDelivery, Feed] | None:
-        """The link and feed of a matcher's number."""
+        """Return the session delivery and the feed of a subscription of the matcher."""
         return self._feeds.get(matcher_number)
 
     def deliver_commit(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Hand durable events to every link that wants some; each link sends once."""
+        """Deliver durable events to each session with matching subscriptions; each session sends
+        once."""
         if events:
             shared = SharedEncodings()
             for delivery, share in split_commit(events, matches, self._feeds).items():
@@ -73,33 +74,33 @@ class Output:
                 delivery.resume_after_commit()
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
-        """Events from `serial` on are refused or not judged yet: subscriptions to their streams
-        read the log from there. An empty name stands for any stream."""
+        """Let subscriptions to these streams read the log from `serial` on, where events are
+        rejected or not validated yet. An empty name stands for all streams."""
         for delivery in list(self._session_deliveries):
             delivery.reread_from_log(serial, streams)
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """What another node's log has not got any more, behind `after` and up to `last`, or what
-        was not asked for here, never came: let everybody know who waits for it."""
+        """Recover a range that this node's log will not receive, behind `after` up to `last`, or
+        report it as a gap to the subscriptions that miss it."""
         for delivery in list(self._session_deliveries):
             delivery.recover_or_report(origin, after, last, reason)
 
     def report_losses(self) -> None:
-        """Own events were lost, and can be had of nobody."""
+        """Report that own events were lost for good."""
         for delivery in list(self._session_deliveries):
             delivery.report_losses()
 
     def roll_back(self, serial: int) -> None:
-        """A failed commit took its serials back: `serial` will be given again."""
+        """Take back the serials of a failed commit; `serial` will be assigned again."""
         for delivery in self._session_deliveries:
             delivery.roll_back(serial)
 
     def send_progress(self, times: WireTimes = ()) -> None:
-        """Let every link send the positions that moved without a delivery, and stream times."""
+        """Send positions that moved without a delivery, and stream times."""
         for delivery in list(self._session_deliveries):
             delivery.send_progress(times)
 
     @property
     def needs_stream_times(self) -> bool:
-        """Whether any subscription asked for stream times."""
+        """True if a subscription requested stream times."""
         return any(feed.wants_stream_times for _, feed in self._feeds.values())

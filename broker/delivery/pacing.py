@@ -1,4 +1,4 @@
-"""When a recovered event is due: at full speed, at the original pace, at most so many a second."""
+"""Pacing of recovered events: full speed, the original pace, or a maximum rate."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import attrs
 
 @attrs.define
 class Pacing:
-    """Times in seconds; `now` is monotonic (N5, Q3)."""
+    """Due times in seconds; `now` is monotonic (N5, Q3)."""
 
     pace: float = 0.0
-    """Factor of the pace at which the events arrived at first; 0: as fast as possible."""
+    """Multiple of the pace of arrival; 0: no pacing."""
     rate: float = 0.0
-    """Events a second at most; 0: no bound."""
+    """Most events per second; 0: no bound."""
     _started: float | None = None
     _first_arrival: int = 0
     _next_due: float = 0.0
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether nothing waits."""
         return not self.pace and not self.rate
 
     def seconds_until_due(self, arrival: int, now: float) -> float:
-        """How long an event that arrived at `arrival` (ms since 1970) has to wait from now on."""
+        """Return the seconds until an event is due that arrived at `arrival` (ms since 1970)."""
         if self._started is None:
             self._started, self._first_arrival, self._next_due = now, arrival, now
         due = now
@@ -35,6 +34,6 @@ class Pacing:
         return max(0.0, due - now)
 
     def record_sent(self, now: float) -> None:
-        """An event went out."""
+        """Record that an event was sent."""
         if self.rate:
             self._next_due = max(self._next_due, now) + 1 / self.rate

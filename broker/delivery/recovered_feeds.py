@@ -1,4 +1,5 @@
-"""Feeding subscriptions of one link with what is recovered, until their log can go on."""
+"""Recovered feeds: subscriptions that get missed events from a recovery before the log feeds
+them."""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from broker.transport.clock import IClock
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
-#: Seconds after which one that waits for an event's time looks whether it is wanted still.
+#: Seconds after which a paced feed checks whether its subscription still exists.
 MAX_SLEEP = 1.0
 
 
 class RecoveredFeeds:
-    """Each recovery goes on by itself, as far as the session takes its events."""
+    """The recoveries of one session; each proceeds as fast as the session takes its events."""
 
     def __init__(
         self,
@@ -41,8 +42,8 @@ class RecoveredFeeds:
         on_recovered: Callable[[Feed, Mapping[str, Mark]], None],
         on_failed: Callable[[Feed, Failure], None],
     ) -> None:
-        """`feeds` are all that the link has at any time; `delivery` is the size of one in bytes.
-        `tell_lost` sends a gap, `recovered` is told where the log goes on."""
+        """`feeds` are the session's current subscriptions. `report_lost` sends a gap.
+        `on_recovered` is called with the marks behind which the log continues."""
         self._feeds = feeds
         self._sender = sender
         self._writer = sender.writer
@@ -61,8 +62,8 @@ class RecoveredFeeds:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        """Feed a subscription with what is recovered. Then its log goes on behind `joins`, or, with
-        `end`, that is its end."""
+        """Feed a subscription from a recovery. Then the log continues behind `log_starts`; with
+        `on_end` the subscription ends instead."""
         feed.state = FeedState.RECOVERING
         running = Deferred.fromCoroutine(
             self._run_recovery(feed, recovery, log_starts, pacing, on_end)
@@ -70,7 +71,7 @@ class RecoveredFeeds:
         running.addErrback(lambda failure: self._fail_feed(feed, recovery, failure))
 
     def wake_waiting(self) -> None:
-        """The session takes more, or never will: who waits looks again."""
+        """Wake feeds that wait for the session, after it has room or has ended."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.callback(None)
@@ -105,7 +106,8 @@ class RecoveredFeeds:
             self._report_lost(feed, each)
 
     async def _send_events(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
-        """Send events as fast as the session and the pace allow; False if nobody wants them."""
+        """Send events at the pace and as the session takes them. Return False if the
+        subscription ended."""
         if not pacing.is_unlimited:
             return await self._send_paced(feed, events, pacing)
         for start, on_end in split_by_size(self._delivery_bytes, events):
@@ -127,11 +129,11 @@ class RecoveredFeeds:
         return self._is_recovering(feed)
 
     def _send_now(self, feed: Feed, events: list[LoggedEvent]) -> None:
-        """Send events, and a gap in the place of each that was refused on its way here."""
+        """Send events, and a gap in place of each rejected one."""
         for code, group in groupby(events, key=lambda event: placeholder_code(event.document)):
             run = list(group)
             if code is None:
-                # Counted as of now: that a page was looked at elsewhere says nothing of what was.
+                # Counted now, because the source does not report how many events it has evaluated.
                 feed.outcomes.seen += len(run)
                 self._sender.send_delivery(
                     encode_events(run), run, [(len(run), [feed])], Liveness.RECOVERY
@@ -144,7 +146,7 @@ class RecoveredFeeds:
                     self._writer.send_message(Gap(feed.number, event.origin, mark, mark, 1, code))
 
     async def _wait_for_room(self, feed: Feed) -> bool:
-        """Wait until the session takes more; False if the subscription is over."""
+        """Wait until the session has room; return False if the subscription ended."""
         while self._is_recovering(feed) and (feed.is_paused or not self._writer.writable):
             waits: Deferred[None] = Deferred()
             self._waiting.append(waits)

@@ -1,8 +1,7 @@
-"""What recovery does for a node's subscriptions, as the router sees it (P11, X6, X8).
+"""Contract between delivery and `broker.recovery` (P11, X6, X8).
 
-What a client missed and this node's own log has not, or not all of, is filled in from elsewhere
-before the log feeds the subscription: from the node where the client was, from the origins, from
-the archive. `broker.recovery` does it.
+Events that a client missed and this node's log does not have are recovered before the log feeds the
+subscription: from the client's previous node, from the origins, or from the archive.
 """
 
 from __future__ import annotations
@@ -18,133 +17,135 @@ from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 
-#: Behind the first mark and up to the second; None: all that there is.
+#: Behind the first mark, up to the second; None: up to the end.
 MarkRange: TypeAlias = tuple[Mark, Mark | None]
 
 
 @attrs.frozen
 class HandoverRequest:
-    """A client that comes with a durable subscription, as its session has proven it to be."""
+    """A client that resumes a durable subscription; its session has authenticated it."""
 
     client_id: str
     name: str
-    """Of the durable subscription."""
+    """Name of the durable subscription."""
     incarnation: int
     token: bytes = attrs.field(repr=False)
     previous_address: str = ""
-    """The address of the node where it was last, as the client remembers it; it may be wrong."""
+    """Address of the previous node, as the client remembers it; it may be wrong."""
     has_position: bool = False
-    """Whether the client remembers how far it has got, too: it can go on without that node."""
+    """True if the client stored a position, and can continue without the previous node."""
     is_stored_here: bool = False
-    """Whether this node has a position of it. The client may have been at another node since."""
+    """True if this node has a position. The client may have used another node since."""
     is_open: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
-    """Whether its session at this node has not ended, and the subscription neither."""
+    """Returns True while the session and the subscription exist."""
     is_connected: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
-    """Whether the client is connected now. If it is not, it may be where the subscription is."""
+    """Returns True while the client is connected. If not, it may be at another node."""
 
 
 @attrs.frozen
 class HandoverResult:
-    """What is known of a durable subscription elsewhere."""
+    """State of a durable subscription, taken over from elsewhere."""
 
     position: Position | None
-    """How far its client has got, at least; None: nobody could be asked who may have it."""
+    """Lower bound of the client's position; None: unknown, as nodes that may know it did not
+    answer."""
     address: str = ""
-    """The node that has handed it over, and whose log has what was for it; empty: none does."""
+    """Address of the node that handed it over, whose log has the missed events; empty: none."""
     warning: str = ""
-    """For the client's user."""
+    """For the user."""
 
 
 @attrs.frozen
 class RecoveryRequest:
-    """What a subscription is to have before the log feeds it."""
+    """Events that a subscription must get before the log feeds it."""
 
     pattern: StreamPattern
     query: Query
     clearance: int
-    """The rank up to which its client is cleared."""
+    """Rank of the client's clearance."""
     ranges: Mapping[str, MarkRange]
     """By origin."""
     known_ends: Mapping[str, Mark] = attrs.field(factory=dict)
-    """Up to where there is something, at least, of those whose range has no end."""
+    """Lower bounds of the ends of ranges without an end."""
     all_origins: bool = False
-    """Whether all of origins that `ranges` does not name is wanted, too."""
+    """True if origins that are not in `ranges` are requested too, in full."""
     is_open_ended: bool = False
-    """Whether the ends of ranges of other nodes' origins are only how far they are known here: if
-    more is there, it may be recovered too, since the log goes on behind what was."""
+    """True if the ends of ranges are only what this node knows. Later events may be recovered
+    too: the log continues behind them."""
     from_ms: int = 0
     until_ms: int = 0
-    """Arrival at the origin, ms since 1970: not before, and before; 0 is no bound."""
+    """Bounds of the arrival time at the origin, ms since 1970; the upper one is exclusive; 0:
+    none."""
     last: int = 0
-    """Only so many, the newest; 0: all."""
+    """Only so many of the newest events; 0: all."""
     number: int = 0
     """The client's number of the subscription."""
     client_id: str = ""
     durable_name: str = ""
-    """Of the durable subscription, where it is one."""
+    """Name of a durable subscription."""
     previous_address: str = ""
-    """The address of a node whose log has all of it that was for the client."""
+    """Address of a node whose log has all missed events."""
     position: Mapping[str, Mark] = attrs.field(factory=dict)
-    """Up to where the client has had each origin. A range may begin before that, where the place
-    lies on a branch that the origin has lost."""
+    """Marks up to which the client has each origin. A range begins earlier if the mark lies on a
+    branch that the origin has lost."""
     lost_branches: Mapping[str, Sequence[tuple[Mark, Mark]]] = attrs.field(factory=dict)
-    """By origin the places that its log has lost, and this node's log may have: it leaves their
-    events out where the origin logs them again."""
+    """Places by origin that its log has lost. This node's log may have them; it omits their
+    events if the origin logged them again."""
     gap_reason: str = "lost"
-    """What the client is told of what is not found, as the reason of a gap."""
+    """Reason of the gap for events that are not found."""
 
 
 @attrs.frozen
 class LostRange:
-    """Of an origin, what can not be had any more: behind `after`, up to `upto`."""
+    """A range of an origin that can not be recovered: behind `after`, up to `upto`."""
 
     origin: str
     after: Mark
     upto: Mark
     reason: str
-    """As in `session.messages.PacketsLost`."""
+    """As in `broker.wire.messages.Gap`."""
 
 
 class ActiveRecovery(Protocol):
-    """One recovery under way. Its events come in the order of each origin's marks, and of each
+    """An active recovery. It yields events in the order of each origin's marks, and of each
     publisher's sequence numbers."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """The next events; none at the end. Fails with a `BrokerError` where it can not go on."""
+        """Return the next events; none at the end. Fails with a `BrokerError` if it can not
+        continue."""
 
     def preceding_losses(self) -> Sequence[LostRange]:
-        """Losses whose places lie before the events that `more` returned last; each comes once."""
+        """Return losses before the events that `next_events` returned last; each once."""
 
     def open_range_ends(self) -> Mapping[str, Mark]:
-        """At the end: how far those of the ranges went that had no end."""
+        """At the end: return how far ranges without an end were read."""
 
     def remaining_losses(self) -> Sequence[LostRange]:
-        """At the end: all other losses."""
+        """At the end: return all other losses."""
 
     def cancel(self) -> None:
-        """Nobody wants the rest."""
+        """Stop the recovery."""
 
 
 class RecoveryService(Protocol):
-    """What a node can recover from."""
+    """Recovery of a node."""
 
     @property
     def has_archive(self) -> bool:
-        """Whether there is an archive: then the past begins before the log does."""
+        """True if there is an archive, which begins before the log."""
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Whether so many places are rather recovered from the archive than read from the log."""
+        """Return whether so many places should come from the archive instead of the log."""
 
     def is_archive_only(self, origin: str) -> bool:
-        """Whether no node can be asked for this origin's events, so that only the archive knows how
-        far it got."""
+        """Return whether no node has this origin's events, so that only the archive knows its
+        end."""
 
     def start_recovery(self, request: RecoveryRequest) -> ActiveRecovery:
-        """Begin to recover."""
+        """Start a recovery."""
 
     def take_over_durable(self, request: HandoverRequest) -> Deferred[HandoverResult | None]:
-        """Have a durable subscription handed over by whoever has it. None if nobody does."""
+        """Take a durable subscription over from its node; None if no node has it."""
 
     def release_previous_node(self, client_id: str, name: str, address: str) -> None:
-        """The client has processed all that was to be recovered: the node where the subscription
-        was need not keep it any more."""
+        """Tell the previous node that the client has processed all recovered events."""

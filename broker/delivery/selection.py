@@ -1,4 +1,4 @@
-"""Which events of a log a subscription wants: the matcher, with the DTDs it turns out to need."""
+"""Selection of logged events for a subscription, with fetching of missing DTDs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from broker.event.envelope import Liveness
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
 from broker.sessions.time_slices import SLICE_SECONDS
 
-#: Types that are remembered as being without a DTD.
+#: Types that are cached as having no DTD.
 _MAX_CACHED_TYPES = 1_000
 
 
 class Selection:
-    """Asks the matcher about logged events, and fetches a DTD that is not loaded any more.
+    """Queries the matcher about logged events, and fetches DTDs that are not loaded.
 
-    Where events count without a DTD (`accept_undescribed`) they do as soon as nobody has it.
+    With `accept_undescribed`, events count without a DTD if no source has it.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Selection:
         liveness: Liveness,
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
-        """Of the first of the documents, which it wants: of as many as there is time for in a turn.
+        """Return which of the first documents match, as many as fit into a time slice.
 
         Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select` does, and `DtdNeeded`
-        where a DTD is not here.
+        if a DTD is not loaded.
         """
         while True:
             try:
@@ -68,11 +68,11 @@ class Selection:
         return selected
 
     async def _fetch_dtd(self, needed: DtdNeeded) -> bool:
-        """Whether the question can be asked again."""
+        """Fetch a DTD; return whether the selection can be repeated."""
         missing = needed.missing
         looked_up = self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
         if not self._accept_undescribed:
-            # A moment is not worth waiting for: what reads the log does so when it is here.
+            # Do not wait: the reader of the log waits for the DTD.
             here: list[object] = []
             looked_up.addCallbacks(here.append, lambda _: None)
             return bool(here)

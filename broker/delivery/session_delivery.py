@@ -1,9 +1,9 @@
-"""The output component's end of one client session (DCP D21, DESIGN 4, 5).
+"""Delivery to one client session (DCP D21, DESIGN 4, 5).
 
-A link writes once per batch. Commits go straight out while the session can take them. When it can
-not, each subscription follows its stated rule: a durable one falls behind and is fed from the log
-at its own cursor; a transient one's events wait in one bounded queue, from which the oldest are
-dropped, counted, and told. So a slow subscriber costs bounded memory and delays nobody.
+Each batch is sent with one write. Commits are sent directly while the session has room. If it is
+full, a durable subscription reads the log later, at its own cursor. Events of a transient one wait
+in a bounded queue; the oldest are dropped, counted and reported. So a slow subscriber costs bounded
+memory and delays no other.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class SessionDelivery:
         clock: IClock,
         late_validator: LateValidator | None = None,
     ) -> None:
-        """`clearance` is a rank; `select` says which documents match a matcher's number; `failed`
-        is told when a subscription can not be fed from the log, or with what is recovered."""
+        """`clearance` is a rank. `select` returns which documents match. `on_failed` is called
+        if a subscription can not be fed."""
         self._writer = writer
         self._clearance = clearance
         self._limits = limits
@@ -65,9 +65,8 @@ class SessionDelivery:
         self._feeds: dict[int, Feed] = {}
         self._backlog = Backlog(limits)
         self._sender = DeliverySender(writer)
-        self._gap_recovery = GapRecovery(
-            self._feeds, writer, log, self._backlog, self._feed_unpaced
-        )
+        unpaced = self._feed_unpaced
+        self._gap_recovery = GapRecovery(self._feeds, writer, log, self._backlog, unpaced)
         self._catch_up = CatchUp(
             self._feeds,
             self._sender,
@@ -90,50 +89,47 @@ class SessionDelivery:
         )
         self.is_closed = False
         self.on_wait: Callable[[SessionDelivery], object] = lambda _: None
-        """Called when a subscription waits for the next commit: `committed` is to be called."""
+        """Called when a subscription waits for the next commit; call `resume_after_commit` then."""
 
     # ------------------------------------------------------------------ subscriptions
 
     @property
     def feeds(self) -> Collection[Feed]:
-        """The link's subscriptions; how many they are is known without going through them."""
+        """The session's subscriptions."""
         return self._feeds.values()
 
     @property
     def queued(self) -> tuple[int, int]:
-        """Events and bytes that wait for a transient subscriber."""
+        """Events and bytes in the queue of transient subscriptions."""
         return len(self._backlog), self._backlog.bytes
 
     def count_queued_for(self, feed: Feed) -> int:
-        """How many of the queued events are for this subscription."""
         return self._backlog.count_for(feed)
 
     def add_feed(self, feed: Feed) -> None:
-        """Take a subscription; nothing is sent for it before `start`."""
+        """Add a subscription; nothing is sent for it before `start_feed`."""
         self._feeds[feed.number] = feed
 
     def start_feed(self, number: int) -> None:
-        """Begin to feed a subscription from its cursor on: it was told that it is accepted."""
+        """Feed a subscription from its cursor; the client knows that it is accepted."""
         feed = self._feeds[number]
         feed.state = FeedState.CATCHING_UP
         self._gap_recovery.report_unavailable(feed)
         if feed.state is not FeedState.CATCHING_UP:
             return
-        newest = (
-            feed.cursor > feed.newest_at_start[1]
-            and self._log.bounds.last <= feed.newest_at_start[1]
-        )
+        last = feed.newest_at_start[1]
+        newest = feed.cursor > last and self._log.bounds.last <= last
         behind = self._catch_up.is_ahead_of_log(feed) or self._catch_up.has_loss(feed)
         if newest and not feed.is_paused and not behind:
-            # It wants nothing older than what is to come: live at once, without a look at the
-            # log. Events of a commit under way are not for it; the matcher did not know it.
+            # It needs no event from the log, so it is live at once. The matcher did not know it for
+            # events of a pending commit.
             feed.go_live(feed.cursor)
         else:
             self._catch_up.start_feed(feed)
 
     def report_losses(self) -> None:
-        """Own events were lost (`broker.log.history`): those at the log's end are told now,
-        others when they get there."""
+        """Report lost own events (`broker.log.history`) to live subscriptions; others report
+        them when they get there."""
         for feed in self._feeds.values():
             if feed.state is FeedState.LIVE:
                 self._catch_up.report_losses(feed)
@@ -146,16 +142,16 @@ class SessionDelivery:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        """Feed a subscription with what is recovered, then from its log, behind `joins`; or, with
-        `end`, no further."""
+        """Feed a subscription from a recovery, then from the log behind `log_starts`; with
+        `on_end` it ends instead."""
         self._recovered_feeds.start_feed(feed, recovery, log_starts, pacing, on_end)
 
     def set_paused(self, number: int, paused: bool) -> None:
-        """Hold a durable subscription, or let it go on from where it is."""
+        """Pause a durable subscription, or resume it at its cursor."""
         feed = self._feeds[number]
         feed.is_paused = paused
         if paused and feed.state is FeedState.LIVE:
-            # All that is committed was handed out.
+            # All committed events were delivered.
             feed.fall_behind(self._log.bounds.last + 1)
         elif not paused:
             self.send_waiting()
@@ -172,12 +168,9 @@ class SessionDelivery:
         feed.skip_marks = dict(log_starts)
         feed.cursor = first_serial_after(self._log, log_starts)
         feed.state = FeedState.CATCHING_UP
-        # All up to there was looked at where it was recovered: the client's position moves there.
-        moved = tuple(
-            (origin, *mark)
-            for origin, mark in log_starts.items()
-            if feed.reported_marks.get(origin) != mark
-        )
+        # The recovery covered all events up to there, so the client's position moves.
+        reported = feed.reported_marks
+        moved = tuple((o, *mark) for o, mark in log_starts.items() if reported.get(o) != mark)
         feed.reported_marks.update(log_starts)
         if moved:
             self._writer.send_message(Progress(((feed.number, moved),)))
@@ -186,7 +179,7 @@ class SessionDelivery:
             self._catch_up.start_feed(feed)
 
     def remove_feed(self, number: int) -> Feed | None:
-        """Stop feeding a subscription; what waits for it alone is dropped."""
+        """Remove a subscription, and drop its queued events."""
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.count_filtered(self._log.bounds.last + 1)
@@ -196,11 +189,10 @@ class SessionDelivery:
         return feed
 
     def find_feed(self, number: int) -> Feed | None:
-        """The subscription with the client's number."""
         return self._feeds.get(number)
 
     def close(self) -> None:
-        """The session is over."""
+        """Remove all subscriptions of a session that has ended."""
         self.is_closed = True
         self._recovered_feeds.wake_waiting()
         self._backlog.drop_all_events()
@@ -210,7 +202,7 @@ class SessionDelivery:
     # ------------------------------------------------------------------ live
 
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
-        """Events of a commit, in order; other links may get the same."""
+        """Deliver the session's share of a commit, in order. Sessions share `shared`."""
         events, runs = share.events, share.runs
         if self._backlog.has_pending:
             self._enqueue(events, runs)
@@ -256,7 +248,7 @@ class SessionDelivery:
             )
 
     def _select_live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
-        """Return the feeds that get `count` events live, and count these as not filtered."""
+        """Return the live feeds, and count `count` events of each as not filtered."""
         live = []
         for feed in feeds:
             if feed.state is FeedState.LIVE:
@@ -265,7 +257,7 @@ class SessionDelivery:
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[RecipientRun]) -> None:
-        """The session can not take more now: each subscription by its rule."""
+        """Queue events for transient subscriptions, and let durable ones fall behind."""
         if self.is_closed:
             return
         start = 0
@@ -283,13 +275,13 @@ class SessionDelivery:
         self._backlog.enforce_limits()
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
-        """Live subscriptions to these streams read the log from `serial` on."""
+        """Let live subscriptions to these streams read the log from `serial` on."""
         for feed in list(self._feeds.values()):
             pattern = feed.pattern
             if feed.state is FeedState.LIVE and any(
                 not stream or pattern is None or pattern.matches(stream) for stream in streams
             ):
-                # What waits for it is read again, in its order.
+                # Queued events are read again, in order.
                 waiting = self._backlog.take_events_for(feed)
                 feed.fall_behind(serial)
                 if waiting:
@@ -297,10 +289,10 @@ class SessionDelivery:
                     feed.cursor = min(serial, waiting[0].serial)
                 self._catch_up.continue_feed(feed)
 
-    # ------------------------------------------------------------------ when there is room again
+    # ------------------------------------------------------------------ room in the session
 
     def send_waiting(self) -> None:
-        """Send what waits, as far as the session takes it."""
+        """Send queued events, and continue other feeds, as far as the session has room."""
         if self.is_closed:
             return
         if self._backlog.has_unreported_drops and self._writer.writable:
@@ -320,49 +312,42 @@ class SessionDelivery:
         self._backlog.has_unreported_drops = False
         for feed in self._feeds.values():
             for origin, lost in feed.dropped_ranges.items():
-                self._writer.send_message(
-                    Gap(
-                        number=feed.number,
-                        origin=origin,
-                        first=lost.first,
-                        last=lost.last,
-                        count=lost.count,
-                        reason="slow",
-                    )
-                )
+                gap = Gap(feed.number, origin, lost.first, lost.last, lost.count, "slow")
+                self._writer.send_message(gap)
             feed.dropped_ranges.clear()
 
     # ------------------------------------------------------------------ from the log
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """What lies behind `after` and up to `last` does not come by the log."""
+        """Recover or report the range behind `after` up to `last`, which the log will not
+        receive."""
         self._gap_recovery.recover_or_report(origin, after, last, reason)
 
     def resume_after_commit(self) -> None:
-        """The log has grown: subscriptions that waited at its end look again."""
+        """Continue subscriptions that waited for a commit at the log's end."""
         for feed in list(self._feeds.values()):
             if feed.awaits_commit:
                 feed.awaits_commit = False
                 self._catch_up.continue_feed(feed)
 
-    # ------------------------------------------------------------------ where it stands
+    # ------------------------------------------------------------------ positions and counts
 
     def roll_back(self, serial: int) -> None:
-        """A failed commit took its serials back: `serial` will be given again."""
+        """Take back the serials of a failed commit; `serial` will be assigned again."""
         for feed in self._feeds.values():
             feed.roll_back(serial)
 
     def update_outcomes(self) -> None:
-        """Bring the counts of live subscriptions up to the log's end."""
+        """Update the counts of live subscriptions up to the log's end."""
         elsewhere = self._log.unlogged_places if self._feeds else 0
         for feed in self._feeds.values():
             feed.count_filtered(self._log.bounds.last + 1)
             feed.outcomes.elsewhere = elsewhere - feed.elsewhere_at_start
 
     def send_progress(self, times: WireTimes = ()) -> None:
-        """Send positions that moved without a delivery, so that a rare query pins nothing.
+        """Send positions that moved without a delivery, so that a rare query keeps no old position.
 
-        `times` are the stream times of all origins, for subscriptions that asked for them.
+        `times` are the stream times of all origins, for subscriptions that requested them.
         """
         if self._backlog.has_pending or not self._writer.writable:
             return
@@ -374,13 +359,12 @@ class SessionDelivery:
         if rows:
             self._writer.send_message(Progress(tuple(rows)))
         if times:
-            # One message each: a message is bounded, and so are the times of one subscription.
+            # One message for each subscription: the size of a message is bounded.
             for feed in self._feeds.values():
-                if _is_due_stream_times(feed):
+                if _gets_stream_times(feed):
                     self._writer.send_message(Progress((), ((feed.number, times),)))
 
     def _moved_marks(self, feed: Feed) -> WirePosition:
-        """How far a subscription has got where its client does not know it yet."""
         if feed.state is FeedState.LIVE:
             feed.count_filtered(self._log.bounds.last + 1)
             coverage = self._log.coverage
@@ -393,19 +377,19 @@ class SessionDelivery:
             marks = list(feed.unreported_marks.items())
             feed.unreported_marks.clear()
         if not feed.is_active:
-            # Something may be missed yet of other origins.
+            # Events of other origins may still be missing.
             marks = [row for row in marks if row[0] == self._log.origin]
         moved = [row for row in marks if feed.reported_marks.get(row[0], (0, 0)) < row[1]]
         feed.reported_marks.update(moved)
         return tuple((origin, *mark) for origin, mark in moved)
 
 
-def _is_due_stream_times(feed: Feed) -> bool:
-    """Return whether all committed events that match have been sent."""
+def _gets_stream_times(feed: Feed) -> bool:
+    """Return whether stream times are due: all committed matching events have been sent."""
     return feed.wants_stream_times and feed.is_active and feed.state is FeedState.LIVE
 
 
 def _count_denied(feeds: Sequence[Feed]) -> None:
-    """An event matched, and the client is not cleared for it."""
+    """Count an event that matched without clearance."""
     for feed in feeds:
         feed.outcomes.denied += 1

@@ -1,8 +1,8 @@
-"""Where a subscription's past ends and its node's own log begins (X6, X8, DESIGN 5).
+"""Splice: where recovered events meet the log (X6, X8, DESIGN 5).
 
-A log has all that a subscription wants of this node's own events, as far back as retention lets it.
-Of other origins it has it from behind the place where the subscription flowed here. What lies
-between a client's position and there is recovered; from there on the log feeds it.
+The log has all own events that a subscription matches, back to retention. It has events of other
+origins since the subscription became active here. The range from the client's position to there is
+recovered; then the log feeds the subscription.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEFORE_ALL: Mark = (0, 0)
 
 @attrs.frozen
 class Splice:
-    """What is to be recovered, and behind which marks the log goes on."""
+    """Ranges to recover, and marks behind which the log continues."""
 
     ranges: Mapping[str, MarkRange]
     log_starts: Mapping[str, Mark]
@@ -28,11 +28,11 @@ class Splice:
 def splice_at_cut(
     position: Mapping[str, Mark], ends: Mapping[str, Mark], own: str, since: Mapping[str, Mark]
 ) -> Splice:
-    """The seam of a client that comes from elsewhere: all up to the cut is recovered.
+    """Return the splice for a client from another node: everything up to the cut is recovered.
 
-    That goes for this node's own events, too, where others are recovered: one that its publisher
-    sent here before another one that it sent elsewhere must not come behind that. An origin of
-    which nothing is known here may be gone for good: whatever there is of it is recovered.
+    This includes own events if other origins are recovered. Else an event sent here could arrive
+    behind a later one that its publisher sent elsewhere. A range of an unknown origin is open,
+    because the origin may be dead.
     """
     ranges: dict[str, MarkRange] = {}
     for origin, mark in ends.items():
@@ -50,8 +50,8 @@ def splice_at_cut(
 def splice_at_retention(
     position: Mapping[str, Mark], complete: Mapping[str, Mark], since: Mapping[str, Mark]
 ) -> Splice:
-    """The seam of a client whose subscription was wanted here all the time, behind `complete`: what
-    lies before that, or before where retention lets the log begin (`since`), is recovered."""
+    """Return the splice for a subscription that stayed active here, behind `complete`. Events
+    before that, or before the log's start (`since`), are recovered."""
     ranges: dict[str, MarkRange] = {}
     for origin in {*complete, *(origin for origin in since if origin in position)}:
         had = position.get(origin, _BEFORE_ALL)
@@ -63,25 +63,26 @@ def splice_at_retention(
 
 
 def splice_whole_past(ends: Mapping[str, Mark]) -> Splice:
-    """The seam of a subscription that begins before all logs do."""
+    """Return the splice for a subscription that begins before all logs."""
     return Splice({origin: (_BEFORE_ALL, mark) for origin, mark in ends.items()}, dict(ends))
 
 
 def open_ranges(
-    seam: Splice, position: Mapping[str, Mark], dead_origins: Collection[str]
+    splice: Splice, position: Mapping[str, Mark], dead_origins: Collection[str]
 ) -> Splice:
-    """The seam where nobody can tell how far these origins got: not where this node stands is the
-    end of what is recovered of them, but where there is no more."""
+    """Open the ranges of dead origins: their last place is unknown, so all found events are
+    recovered."""
     opened: dict[str, MarkRange] = {o: (position.get(o, _BEFORE_ALL), None) for o in dead_origins}
-    return Splice({**seam.ranges, **opened}, seam.log_starts)
+    return Splice({**splice.ranges, **opened}, splice.log_starts)
 
 
 def limit_ranges(
     ranges: Mapping[str, MarkRange], until: Mapping[str, Mark], had: Mapping[str, Mark]
 ) -> dict[str, MarkRange]:
-    """Of these ranges what lies up to a position; of origins that it does not name, nothing.
+    """Limit ranges to a position; origins that it does not name are dropped.
 
-    Of one that only the position names, and nobody here knows, all up to there behind `begun`."""
+    Origins that only the position names get a range from `had` to the position.
+    """
     ends: dict[str, MarkRange] = {}
     for origin, last in until.items():
         after, upto = ranges.get(origin, (had.get(origin, _BEFORE_ALL), None))

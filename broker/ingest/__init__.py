@@ -1,1 +1,1 @@
-"""Ingest: events from publishers, matched, judged and appended to the log (DCP D19)."""
+"""Ingest: published events are matched, authorised and appended to the log (DCP D19)."""

@@ -1,4 +1,5 @@
-"""When a publisher is told that its events are safe (DESIGN 4): here, or at another node too."""
+"""Acknowledgement policy: answer a publisher after the local commit, or after replication
+(DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -7,24 +8,23 @@ from typing import Protocol
 
 
 class AcknowledgementPolicy(Protocol):
-    """What makes an event safe beyond this node's own commit."""
+    """Decides which events need a replica before their acknowledgement."""
 
     def requires_replica(self, streams: Iterable[str]) -> bool:
-        """Whether events of one of these streams have to be durable at another node, too."""
+        """Return whether events of one of these streams must be durable at another node too."""
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """Call when all that is durable here now is durable there; in the order of these calls."""
+        """Call when all events that are durable here are durable at the other node; in call
+        order."""
 
 
 class LocalAcknowledgement:
-    """What is durable here is safe."""
+    """Acknowledges after the local commit."""
 
     def requires_replica(self, streams: Iterable[str]) -> bool:
-        """None of them."""
         return False
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """Now."""
         call()
 
 

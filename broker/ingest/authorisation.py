@@ -1,4 +1,4 @@
-"""What becomes of each event of a batch: refused, known already, or to be logged (DESIGN 4, 2)."""
+"""Authorisation and de-duplication of published events (DESIGN 4, 2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
 
-#: Most stream names whose permission is remembered per publisher.
+#: Streams whose permission is cached per publisher.
 _MAX_CACHED_STREAMS = 1_000
 
 
@@ -23,11 +23,10 @@ def authorise_part(
     deduplication: Deduplication,
     now_ms: int,
 ) -> AuthorisedPart:
-    """Sort a part by its verdicts, its publisher's rights and what was accepted before.
+    """Sort a part's events into refused, duplicate and new ones.
 
-    The sequence numbers of what is new are recorded. Almost always they go on where the last part
-    ended, and the events are for one stream: then each is one comparison, and one record does for
-    all of them.
+    Sequence numbers of new events are recorded. Usually they continue the last part, in one stream.
+    Then each event costs one comparison, and one record covers them all.
     """
     authorised = AuthorisedPart(part)
     documents = part.submission.batch.documents
@@ -53,7 +52,7 @@ def authorise_part(
         refusal: PeerError | None = None
         if event_id.client_id != client_id or event_id.incarnation != incarnation:
             refusal = ForgedIdentity(
-                f"the event says {event_id.client_id}/{event_id.incarnation}, "
+                f"the event is of {event_id.client_id}/{event_id.incarnation}, "
                 f"the session is {client_id}/{incarnation}"
             )
         elif header.stream != stream or header.security_level is not level:

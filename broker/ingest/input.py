@@ -176,7 +176,7 @@ class Input:
         if publisher.resend_from is None:
             return False
         if submission.batch.number > publisher.resend_from:
-            error = LogUnavailable("an earlier batch has to come again first")
+            error = LogUnavailable("an earlier batch must be sent again first")
             self._request_resend(publisher, submission, error)
             return True
         publisher.resend_from = None

@@ -1,7 +1,7 @@
-"""Events of the log that were refused on their way here, or came before their DTD.
+"""Validation of logged events that were rejected on their way, or arrived before their DTD.
 
-They lie in the log among others: a refused one as a placeholder, an undecided one as it came. Who
-reads the log gets a gap for the first, and judges the second when its DTD is here.
+The log holds a placeholder for a rejected event, and an unvalidated one unchanged. A reader of the
+log gets a gap for the first, and validates the second once its DTD is known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from broker.matching.contract import (
 )
 from broker.matching.query.query import Query
 
-#: The code of a gap for an event whose DTD nobody has.
+#: Gap code for an event whose DTD no node has.
 UNKNOWN_TYPE: Final = "unknown-type"
-#: A query that may ask for attributes: a DTD supplies defaults for these and for nothing else.
+#: A query that may select attributes. A DTD supplies defaults for attributes only.
 _ATTRIBUTE_SYNTAX: Final = re.compile(r"@|\battribute\s*::|\bid\s*\(|\blang\s*\(|\bnamespace\s*::")
 
 
@@ -51,16 +51,16 @@ class SubscriptionQuery(Protocol):
 
 @attrs.frozen
 class EventRun:
-    """Events of the log that one look of the matcher decides."""
+    """Consecutive logged events that one matcher call covers."""
 
     events: list[LoggedEvent]
     variants: Variants = NO_VARIANTS
     needs_validation: bool = False
-    """A single event that is refused, or undecided."""
+    """True for a single event that is a placeholder or unvalidated."""
 
 
 class LateValidator:
-    """Judges when the log is read."""
+    """Validates events while the log is read."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class LateValidator:
         pending_dtds: PendingDtds,
         variants: Callable[[str], Variants],
     ) -> None:
-        """`variants` gives the texts of an origin that are others than those that count here."""
+        """`variants` returns an origin's DTD texts that differ from those used here."""
         self._matcher = matcher
         self._unvalidated = unvalidated
         self._variants = variants
         self.pending_dtds = pending_dtds
 
     def split_runs(self, events: list[LoggedEvent]) -> Iterator[EventRun]:
-        """The events in runs, in order."""
+        """Split events into runs, in order."""
         run: list[LoggedEvent] = []
         run_variants = NO_VARIANTS
         for event in events:
@@ -99,9 +99,9 @@ class LateValidator:
         return placeholder_code(event.document) is not None
 
     def rejection_code(self, run: EventRun) -> str | None:
-        """Why the event of a run that is judged first counts as refused; None: it is valid.
+        """Return the error code of a run's rejected event; None if it is valid.
 
-        Raises `DtdNeeded` while that is not known.
+        Raises `DtdNeeded` while its DTD is unknown.
         """
         document = run.events[0].document
         code = placeholder_code(document)
@@ -121,9 +121,9 @@ class LateValidator:
         needed: TypeMissing,
         liveness: Liveness,
     ) -> bool:
-        """Whether a subscription may want the first event of a run, whose DTD is not here.
+        """Return whether a subscription may match a run's first event, whose DTD is unknown.
 
-        A DTD adds attributes and no elements: a query that asks for none is decided without it.
+        A DTD adds attributes, but no elements. A query without attributes is decided without it.
         """
         event = run.events[0]
         if not matches_stream(subscription, event):
@@ -144,7 +144,7 @@ class LateValidator:
         return found
 
     def find_first_of_type(self, run: EventRun, needed: TypeMissing) -> int:
-        """The index of the first event that needs a DTD."""
+        """Return the index of the first event that needs a DTD."""
         for index, event in enumerate(run.events):
             _, name, version = decode_stream_and_type(event)
             reference = DtdReference(name, version)
@@ -153,24 +153,25 @@ class LateValidator:
         return 0
 
     def call_when_settled(self, needed: TypeMissing, on_settled: Callable[[bool], object]) -> None:
-        """Call `settled` when the DTD is here, or nobody waits for it any longer."""
+        """Call `on_settled` when the DTD is found, or after the timeout."""
         self.pending_dtds.call_when_settled(
             needed.reference, FetchHint(needed.system_id), on_settled
         )
 
 
 def matches_stream(subscription: SubscriptionQuery, event: LoggedEvent) -> bool:
-    """Whether the pattern of a subscription matches an event's stream, if that is known."""
+    """Return whether a subscription's pattern matches an event's stream, or the stream is
+    unknown."""
     stream, *_ = decode_stream_and_type(event)
     return not stream or subscription.pattern is None or subscription.pattern.matches(stream)
 
 
 def decode_stream_and_type(event: LoggedEvent) -> tuple[str, str, str]:
-    """Stream, type and version in an event's record."""
+    """Return stream, type and version from an event's record."""
     header = header_from_fields(msgpack.unpackb(event.record, use_list=False))
     return header.stream, header.type_name, header.version
 
 
 def make_single_run(events: Sequence[LoggedEvent]) -> Iterator[EventRun]:
-    """All events as one run: there is nothing to be judged late."""
+    """Yield all events as one run, without late validation."""
     yield EventRun(list(events))

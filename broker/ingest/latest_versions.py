@@ -1,7 +1,6 @@
-"""LatestVersionNum: an event says that its type has a newer version (Mspaces M29).
+"""LatestVersionNum: an event names a newer version of its type (Mspaces M29).
 
-The newer version is looked up, so whoever reads the type learns what changes (M16) before the first
-event of the newer version.
+The newer version is looked up. So subscribers get the changes (M16) before its first event.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from broker.errors import BadName, InvalidEvent
 from broker.event.envelope import Header
 from broker.event.reader import read_latest_version
 
-#: Versions that were looked up.
 _MAX_CACHED_VERSIONS: Final = 1000
 
 
 class LatestVersions:
-    """Looks up versions that events name, each once."""
+    """Looks up each named version once."""
 
     def __init__(self, dtds: IDtdCache) -> None:
         self._dtds = dtds
@@ -29,12 +27,14 @@ class LatestVersions:
         """Newer versions that events have named."""
 
     def look_up_named(self, document: bytes, header: Header) -> None:
-        """A valid event may name a newer version than its own. It is parsed, for a comment can
-        hold what looks like one."""
+        """Look up the newer version that a valid event names, if any. The event is parsed,
+        because a comment could contain the same text."""
         try:
             version = read_latest_version(document)
             reference = DtdReference(header.type_name, header.version)
-            latest = reference if version is None else DtdReference(header.type_name, version.strip())
+            latest = (
+                reference if version is None else DtdReference(header.type_name, version.strip())
+            )
         except (BadName, InvalidEvent):
             return
         if reference < latest and latest not in self._looked_up:
@@ -45,5 +45,5 @@ class LatestVersions:
             self._dtds.lookup(latest, FetchHint()).addErrback(lambda _: self._allow_retry(latest))
 
     def _allow_retry(self, latest: DtdReference) -> None:
-        """The version could not be had: a later event is a reason to look again."""
+        """Allow another look-up after a failure."""
         self._looked_up.discard(latest)

@@ -1,4 +1,4 @@
-"""Types whose DTD is not to be had now: looked for again, for at most `patience` seconds."""
+"""Retries for missing DTDs, with backoff, for at most `timeout` seconds."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.transport.clock import IClock
 
-#: Types that are looked for; where there are more, the one that was needed first is given up.
+#: DTDs that are looked up; beyond that the oldest request is given up.
 MAX_TYPES: Final = 1000
-#: Seconds until a look-up is repeated, doubled up to the longest.
+#: Seconds until a look-up is repeated; doubled up to the maximum.
 MIN_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 30.0
 
-#: Called with whether the DTD is here; if not, nothing waits for it any longer.
+#: Called with True if the DTD was found, and False after the timeout.
 OnSettled: TypeAlias = Callable[[bool], object]
 
 
@@ -43,7 +43,7 @@ class PendingDtds:
         self._pending: OrderedDict[DtdReference, _PendingDtd] = OrderedDict()
         self._stopped = False
         self.given_up = 0
-        """Types for which patience was over."""
+        """Types whose timeout has expired."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -52,12 +52,12 @@ class PendingDtds:
         return reference in self._pending
 
     def stop(self) -> None:
-        """Look for nothing more."""
+        """Stop all look-ups."""
         self._stopped = True
         self._pending.clear()
 
     def request(self, reference: DtdReference, hint: FetchHint) -> None:
-        """Look for a DTD until it is here."""
+        """Look up a DTD, with retries."""
         known = self._pending.get(reference)
         if known is not None:
             if hint.link is not None:
@@ -72,8 +72,10 @@ class PendingDtds:
         self._clock.callLater(self._timeout, self._give_up, reference, pending)
         self._look_up(reference, pending)
 
-    def call_when_settled(self, reference: DtdReference, hint: FetchHint, on_settled: OnSettled) -> None:
-        """Call `settled`, maybe at once, when the DTD is here or patience is over."""
+    def call_when_settled(
+        self, reference: DtdReference, hint: FetchHint, on_settled: OnSettled
+    ) -> None:
+        """Call `on_settled`, possibly at once, when the DTD is found or the timeout has expired."""
         self.request(reference, hint)
         pending = self._pending.get(reference)
         if pending is None:

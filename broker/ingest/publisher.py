@@ -1,4 +1,4 @@
-"""A session as the input component sees it."""
+"""A session's publications, as the input component sees them."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from broker.wire.messages import NotPublished, Published
 
 @attrs.define(eq=False)
 class Publisher:
-    """One publisher's batches on their way into the log."""
+    """Batches of one publisher on their way into the log."""
 
     identity: Identity
     incarnation: int
     send_answer: Callable[[Published | NotPublished], None]
     """Called once for every batch."""
     on_released: Callable[[], None]
-    """Called when what waited for a DTD waits for it no more: it is to be taken, in a later turn
-    or in the one that is under way."""
+    """Called when a DTD is no longer awaited. The owner ingests the batches in a time slice."""
     unreplicated_answers: deque[Published] = attrs.field(factory=deque)
-    """Answers to batches that are durable here and yet to be so elsewhere, and to later ones."""
+    """Answers to durable batches that wait for a replica, and to batches behind these."""
     waiting: deque[Submission] = attrs.field(factory=deque)
-    """Of the first one a part may have been taken already."""
+    """The first one may be partly ingested."""
     awaits_dtd: bool = False
-    """Whether what waits waits for a DTD."""
+    """True if the waiting batches wait for a DTD."""
     resend_from: int | None = None
-    """The batch that has to come again before any later one is taken."""
+    """The batch that must be sent again before a later one is accepted."""
     allowed_streams: dict[tuple[str, SecurityLevel], int] = attrs.field(factory=dict)
-    """Streams and security levels that it has the right for, with the rank of the level."""
+    """Permitted streams and security levels, with the rank of the level."""
     missing_types: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Types that could not be had for what waits, and why."""
+    """Types of the waiting batches whose look-up failed."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether a batch waits that can be taken now."""
+        """True if a batch can be ingested now."""
         return bool(self.waiting) and not self.awaits_dtd
 
     def add_batch(self, batch: Batch) -> None:
-        """A batch waits behind the others."""
+        """Queue a batch."""
         if not self.waiting:
-            # What was missing for others may be there now.
+            # Look-ups that failed for earlier batches may succeed now.
             self.missing_types.clear()
         self.waiting.append(Submission(batch))
 
     def next_parts(self, max_documents: int) -> list[Part]:
-        """What comes next: something if anything waits, and not more than `most` documents.
+        """Return the next parts, with at most `max_documents` documents together; one part at least
+        if any batch waits.
 
-        A batch without documents counts as one, for it takes its time too.
+        A batch without documents counts as one.
         """
         parts: list[Part] = []
         for submission in self.waiting:
@@ -67,9 +67,7 @@ class Publisher:
         return parts
 
     def remove_submission(self, submission: Submission) -> None:
-        """A batch waits no more, if it did: all of it was taken, or what is left never will be.
-
-        None before it is left, for batches are taken, and sent back, in their order.
-        """
+        """Remove a batch that is ingested or returned. It is the first one, because batches are
+        processed in order."""
         if self.waiting and self.waiting[0] is submission:
             self.waiting.popleft()

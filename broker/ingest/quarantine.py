@@ -1,7 +1,6 @@
-"""Refused bytes, kept for a person to look at, in a bounded folder (DESIGN 5).
+"""Quarantine: a bounded folder of refused documents for inspection (DESIGN 5).
 
-One file `N.xml` with the bytes as they came and one `N.json` that says who sent them, when, and
-what was wrong. When the folder is full the oldest go first.
+`N.xml` holds the bytes, `N.json` the sender, the time and the error. The oldest are deleted first.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from broker.errors import BrokerError
 
 
 class Quarantine:
-    """A bounded folder of refused documents. `write` runs a call on another thread, in order."""
+    """The folder. `write` runs a call on another thread, in order."""
 
     def __init__(
         self,
@@ -43,7 +42,7 @@ class Quarantine:
         self._next_number = self._files[-1][0] + 1 if self._files else 1
 
     def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
-        """Keep one refused document, unless it alone is larger than all that may be kept."""
+        """Store a refused document, unless it exceeds the folder's limit."""
         if len(document) > self._max_bytes or self._max_files < 1:
             return
         number, self._next_number = self._next_number, self._next_number + 1
@@ -69,8 +68,7 @@ class Quarantine:
             (self._folder / f"{number}.xml").write_bytes(document)
             (self._folder / f"{number}.json").write_text(details)
         except OSError:
-            # A full disk: the publisher and the counters were told already, and the log, which
-            # matters more, has its own answer to it. A half-written pair is of no use.
+            # The disk is full. The publisher has its answer; an incomplete pair is deleted.
             removed = [*removed, number]
         for old in removed:
             for ending in ("xml", "json"):

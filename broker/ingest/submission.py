@@ -1,4 +1,4 @@
-"""A batch on its way into the log, in as many parts as it takes, and the one answer to it."""
+"""A batch on its way into the log, its parts, and its answer."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from broker.wire.messages import Published
 
 @attrs.define(eq=False)
 class Submission:
-    """One batch: what of it was taken, what of that is durable, and what is to be answered.
+    """Progress of one batch: documents appended, documents durable, and the answer.
 
-    Parts are taken in their order, and the log tells of them in that order.
+    Parts are appended and become durable in order.
     """
 
     batch: Batch
     appended: int = 0
-    """Documents, from the first on, that were matched, judged and given to the log."""
+    """Documents, from the first on, that were matched, authorised and appended."""
     is_answered: bool = False
     requires_replica: bool = False
-    """Whether it is not safe before another node has it, too."""
+    """True if it must be durable at another node before the answer."""
     is_durable: bool = False
-    """Whether all of it is durable."""
+    """True if the whole batch is durable."""
     _durable_count: int = 0
     _first_mark: Mark | None = None
     _next_mark: Mark | None = None
@@ -35,22 +35,23 @@ class Submission:
     _duplicates: list[int] = attrs.field(factory=list)
     _refused: list[tuple[int, WireError]] = attrs.field(factory=list)
     _later_runs: list[tuple[int, Mark]] = attrs.field(factory=list)
-    """Where a part does not follow the one before it: (index of its first new event, its mark)."""
+    """(index of the first new event, its mark) of each part that does not follow the part
+    before."""
 
     @property
     def remaining(self) -> int:
-        """Documents that were not taken yet."""
+        """Documents that are not appended yet."""
         return len(self.batch.documents) - self.appended
 
     def record_appended(self, authorised: AuthorisedPart) -> None:
-        """The next part goes to the log."""
+        """Record that the next part is appended."""
         self.appended = authorised.part.stop
         self._duplicates += authorised.duplicates
         for index, error in authorised.refused:
             self._refused.append((index, error.to_wire()))
 
     def record_durable(self, authorised: AuthorisedPart, first: LoggedEvent | None) -> None:
-        """A part is durable; `first` is the first of its new events, if it has any."""
+        """Record that a part is durable; `first` is its first new event, if any."""
         self._durable_count += authorised.part.count
         self.is_durable = self._durable_count == len(self.batch.documents)
         if first is None:
@@ -59,14 +60,14 @@ class Submission:
         if self._first_mark is None:
             self._first_mark = mark
         elif mark != self._next_mark:
-            # Events of other publishers lie in between.
+            # Events of other publishers lie between the parts.
             self._later_runs.append((authorised.first_new_index, mark))
         count = len(authorised.entries)
         self._accepted_count += count
         self._next_mark = (first.epoch, first.offset + count)
 
     def build_answer(self, origin: str) -> Published:
-        """What became of the batch, of which all is durable."""
+        """Return the answer to a durable batch."""
         return Published(
             batch=self.batch.number,
             first=() if self._first_mark is None else ((origin, *self._first_mark),),
@@ -78,7 +79,7 @@ class Submission:
 
 
 class Part:
-    """Neighbouring documents of a batch that are matched and appended together."""
+    """Consecutive documents of a batch that are matched and appended together."""
 
     __slots__ = ("count", "documents", "start", "stop", "submission")
 
@@ -93,7 +94,8 @@ class Part:
 
 
 def limit_parts(parts: Iterable[Part], documents: int) -> list[Part]:
-    """The parts, or what there is of them, that so many documents are; empty ones with them."""
+    """Return the leading parts that cover so many documents. The last one may be cut; parts
+    without documents are included."""
     first: list[Part] = []
     for part in parts:
         if part.count > documents:
@@ -107,20 +109,20 @@ def limit_parts(parts: Iterable[Part], documents: int) -> list[Part]:
 
 @attrs.define
 class AuthorisedPart:
-    """A part after matching, on its way through a commit. Indices are those in the batch."""
+    """A part after authorisation. Indices are those in the batch."""
 
     part: Part
     refused: list[tuple[int, BrokerError]] = attrs.field(factory=list)
     duplicates: list[int] = attrs.field(factory=list)
     entries: list[tuple[bytes, int, bytes]] = attrs.field(factory=list)
-    """(record, rank of the security level, document) of each event that is new."""
+    """(record, rank of the security level, document) of each new event."""
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
-    """The subscriptions that each of them matches."""
+    """Matching subscriptions of each new event."""
     streams: set[str] = attrs.field(factory=set)
-    """The streams of these events."""
+    """Streams of the new events."""
 
     @property
     def first_new_index(self) -> int:
-        """The index of the first new event, of which there is one."""
+        """Index of the first new event; there must be one."""
         others = {*self.duplicates, *(index for index, _ in self.refused)}
         return next(i for i in range(self.part.start, self.part.stop) if i not in others)

@@ -1,4 +1,4 @@
-"""DTDs that are not on disk yet: their events could not be judged after a restart."""
+"""DTDs that are not on disk yet. After a restart their events could not be validated."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from broker.dtd.reference import DtdReference
 
 
 class UnsavedDtds(Protocol):
-    """See `broker.dtd.async_store.AsyncDtdStore`."""
-
     def __bool__(self) -> bool: ...
     def is_unsaved(self, reference: DtdReference) -> bool: ...
     def when_write_settled(self, reference: DtdReference) -> Deferred[None]: ...

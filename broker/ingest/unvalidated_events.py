@@ -1,8 +1,8 @@
-"""Events that were logged before their DTD was here: to be validated before they are delivered.
+"""Events that were logged before their DTD was known, and must be validated before delivery.
 
-By origin one range of places, which may hold other events, too: those are validated once more.
-The ranges are kept on disk, and written before the events. When they are lost, all events of other
-nodes count as undecided.
+Each origin has one range of places. Other events in the range are validated again. Ranges are
+written to disk before the events. If the file is lost, all events of other nodes count as
+unvalidated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.event.place import Mark
 
 
 class UnvalidatedEvents:
-    """The ranges, by origin: at and up to."""
+    """Ranges by origin, both ends included."""
 
     _log = Logger()
 
@@ -30,17 +30,17 @@ class UnvalidatedEvents:
         self._sync = sync
         self._ranges: dict[str, tuple[Mark, Mark]] = {}
         self.count = 0
-        """Events that were logged undecided since the start."""
+        """Events logged unvalidated since the start."""
         self._has_unwritten_changes = False
         self.is_file_damaged = False
-        """Whether the file was damaged: `expect_all` has to be called with what the log has."""
+        """True if the file was damaged; call `add_all` with the log's marks."""
         self._load()
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
     def add_range(self, origin: str, first: Mark, last: Mark, count: int) -> None:
-        """Events at these places are about to be logged undecided."""
+        """Add events that are about to be logged unvalidated."""
         self.count += count
         known = self._ranges.get(origin, (first, last))
         merged = (min(known[0], first), max(known[1], last))
@@ -49,18 +49,18 @@ class UnvalidatedEvents:
             self._save_later()
 
     def add_all(self, since: Mapping[str, Mark], upto: Mapping[str, Mark]) -> None:
-        """Count all events of these origins behind and up to these marks as undecided."""
+        """Count all events of these origins between these marks as unvalidated."""
         for origin, last in upto.items():
             self.add_range(origin, since.get(origin, (0, 0)), last, 0)
         self.is_file_damaged = False
 
     def may_contain(self, origin: str, mark: Mark) -> bool:
-        """Whether the event at a place may be undecided."""
+        """Return whether the event at a place may be unvalidated."""
         found = self._ranges.get(origin)
         return found is not None and found[0] <= mark <= found[1]
 
     def remove_trimmed(self, since: Mapping[str, Mark]) -> None:
-        """Drop ranges of which the log has nothing any more: it begins behind these marks."""
+        """Remove ranges that the log has trimmed; it begins behind these marks."""
         trimmed = [o for o, (_, last) in self._ranges.items() if last <= since.get(o, (0, 0))]
         for origin in trimmed:
             del self._ranges[origin]
@@ -85,4 +85,4 @@ class UnvalidatedEvents:
             self._has_unwritten_changes = False
         except OSError as error:
             self._has_unwritten_changes = True
-            self._log.error("{path} is not written: {error}", path=str(self._path), error=error)
+            self._log.error("{path} can not be written: {error}", path=str(self._path), error=error)

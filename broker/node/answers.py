@@ -1,4 +1,4 @@
-"""Answers of a node to its clients' questions, by what is asked."""
+"""A node's answers to questions of its clients."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ParseQuery: TypeAlias = Callable[[str, Mapping[str, str]], Query]
 
 
 class ExplainedNode(InspectedNode, Protocol):
-    """The parts of a node that an explanation is about."""
+    """Parts of a node that explanations need."""
 
     @property
     def dtds(self) -> IDtdCache: ...
 
 
 class AnsweringNode(ExplainedNode, Protocol):
-    """The parts of a node that answer."""
+    """Parts of a node that answers need."""
 
     @property
     def explanation_answers(self) -> ExplanationAnswers: ...
@@ -50,7 +50,7 @@ def build_explanation_answers(
     advise: Callable[[Query, bool], tuple[str, ...]],
     reactor: Any,
 ) -> ExplanationAnswers:
-    """What answers `explain`, and what other nodes ask of an event."""
+    """Build the answers to `explain`, and register those to other nodes about events."""
     delivery_fates = DeliveryFates(
         sessions=lambda: node.acceptor.sessions,
         durables=node.durables,
@@ -85,7 +85,7 @@ def build_explanation_answers(
 
 
 def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, Answerer]:
-    """Who answers which question."""
+    """Return the answerers by question."""
     recoveries = RecoveryInspection(
         *(node.recovery, node.event_log, node.durables, parse_query),
         lambda client_id: [

@@ -1,4 +1,4 @@
-"""The processes beside a node: its archiver, and the one that replays from the archive."""
+"""Child processes of a node: the archiver, and the replay process of the archive."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from broker.node.node import Node
 from broker.recovery.archive_access import ArchiveAccess
 from broker.replay.replayer_client import ReplayerClient, ReplayerSettings
 
-#: How often the archiver may be due until what was logged must be in the archive.
+#: Periods of the archiver after which logged events must be in the archive.
 MAX_LAG_ROUNDS = 3
-#: Seconds that it has for that in any case.
+#: Seconds; lower bound of that time.
 MIN_MAX_LAG = 15.0
 
 
 class ChildProcesses:
-    """Those of one node with an archive."""
+    """Child processes of a node with an archive."""
 
     def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
         self.archiver = ArchiverSupervisor(
@@ -68,7 +68,7 @@ class ChildProcesses:
         )
 
     def start(self, node: Node) -> None:
-        """The node runs: start what serves it."""
+        """Start the archiver for a running node. The replay process starts on demand."""
         self.archiver.dtd_text = node.types.find_text
         log = node.event_log
 
@@ -81,7 +81,7 @@ class ChildProcesses:
         self.archiver.start()
 
     def update(self, node: Node) -> None:
-        """Tell them what has changed: to be called each second."""
+        """Pass changes on to the processes; call it each second."""
         self.archiver.set_dead_origins(node.dead_origins())
         log = node.event_log
         is_known = bool(self.archiver.reached or self.archiver.problem)
@@ -89,7 +89,6 @@ class ChildProcesses:
         self.replays.request_status()
 
     def snapshot(self) -> dict[str, Any]:
-        """How they are, for people."""
         archiver, replays = self.archiver, self.replays
         return {
             "archiver": {
@@ -110,12 +109,12 @@ class ChildProcesses:
         }
 
     def stop(self) -> Deferred[None]:
-        """End them; what the log has is archived first."""
+        """Stop the processes; the archiver archives the log first."""
         both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
         return both.addCallback(lambda _: None)
 
 
 def build_child_processes(settings: Settings, reactor: Any) -> ChildProcesses | None:
-    """What a node with these settings has beside it; None without an archive."""
+    """Build the child processes; None without an archive."""
     uri = settings.archive.uri(settings.node.data)
     return ChildProcesses(settings, reactor, uri) if uri else None

@@ -1,4 +1,4 @@
-"""The event types of a node: where their DTDs are kept and looked for."""
+"""Event types of a node: cache, storage and sources of their DTDs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.node.type_answers import Subscriber, TypeAnswers
 from broker.subscriptions.new_versions import NewVersions
 
-#: The folder in the node's data.
+#: Folder in the node's data.
 DTD_FOLDER = "dtds"
-#: Ms that a text is kept beyond the oldest event in the log: uses are noted every hour or so.
+#: Ms for which a DTD is kept beyond the log's oldest event; uses are recorded about hourly.
 SLACK_MS = 24 * 3600 * 1000
 
 
 class EventTypes:
-    """What a node knows of event types, and what waits for them."""
+    """A node's event types, and the events and look-ups that wait for DTDs."""
 
     def __init__(
         self,
@@ -50,10 +50,9 @@ class EventTypes:
         write: Callable[..., Deferred[Any]],
         wall_clock: Callable[[], int],
     ) -> None:
-        """A DTD is looked for on disk, among those that come with us, in the folders of the
-        settings, in `sources`, at the place that the event points to. `write` runs calls on the
-        thread that writes the log. Raises `ConfigurationError` for a folder that is no catalogue.
-        """
+        """DTDs are searched on disk, among the shipped ones, in the configured folders, in
+        `sources`, and at the event's pointer. `write` runs calls on the thread that writes the
+        log. Raises `ConfigurationError` for a folder without a catalogue."""
         type_settings = settings.types
         folder, sync = settings.node.data / DTD_FOLDER, settings.log.sync
         store = DtdStore(
@@ -78,7 +77,7 @@ class EventTypes:
         self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, store=self.dtd_store)
         self.dtds.on_added = self._announce_added
         self.known_types = KnownTypes(self.dtds, shipped, self._folders)
-        self.pending_dtds = PendingDtds(self.dtds, reactor, settings.network.patience)
+        self.pending_dtds = PendingDtds(self.dtds, reactor, settings.network.gap_timeout)
         self.unvalidated_events = UnvalidatedEvents(folder / "undecided.json", write, sync=sync)
         self.new_versions = NewVersions(folder / "versions.json", write, wall_clock, sync=sync)
         self.network: NetworkTypes | None = None
@@ -86,7 +85,7 @@ class EventTypes:
     # ------------------------------------------------------------------ the network
 
     def join_network(self, origin: str) -> NetworkTypes:
-        """What the node tells others of its types, and learns of theirs; `origin` is its log."""
+        """Build the exchange of types with other nodes; `origin` is that of the node's log."""
         network = NetworkTypes(
             self.dtds, self._origin_texts, origin, self._reactor, self.known_types.get_dtd
         )
@@ -103,32 +102,32 @@ class EventTypes:
         return network
 
     def announce(self, reference: DtdReference) -> None:
-        """Events of a type are, or may be, published here."""
+        """Announce a type whose events may be published here."""
         if self.network is not None:
             content_hash = self.dtds.known_hash(reference)
             if content_hash is not None:
                 self.network.announce(reference, content_hash)
 
     def _announce_added(self, dtd: IDtd) -> None:
-        """A DTD is new here: other nodes are to have it before its first event, if it is ours."""
+        """Announce a new DTD, unless it came from the network, before its first event."""
         entry = self.dtd_store.store.get(dtd.reference)
         if entry is not None and not is_of_network(entry.owner):
             self.announce(dtd.reference)
 
     def has_all_types(self) -> bool:
-        """Whether every type is here that is announced in the network."""
+        """Return whether all announced types of the network are here."""
         return self.network is None or self.network.has_all_types()
 
     def find_variants(self, origin: str) -> Variants:
-        """The texts of an origin that are others than those that count here."""
+        """Return the DTD texts of an origin that differ from those used here."""
         return NO_VARIANTS if self.network is None else self.network.variants_of(origin)
 
     def build_answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
-        """Answers about types; `subscribers` are those whose queries are known here."""
+        """Build the answers about types; `subscribers` returns those with known queries."""
         return TypeAnswers(self.dtds, self.known_types, subscribers, self._reactor, self.dtd_store)
 
     def build_late_validator(self, matcher: IMatcher) -> LateValidator:
-        """What judges events of the log that came before their DTD."""
+        """Build the validator of logged events that arrived before their DTD."""
         return LateValidator(
             matcher, self.unvalidated_events, self.pending_dtds, self.find_variants
         )
@@ -136,14 +135,14 @@ class EventTypes:
     # ------------------------------------------------------------------ care
 
     def start(self, log: EventLog) -> None:
-        """Writing is possible now."""
+        """Start after the log is open for writing."""
         if self.unvalidated_events.is_file_damaged:
             marks = log.coverage.marks
             marks.pop(log.origin, None)
             self.unvalidated_events.add_all(log.begins_after, marks)
 
     def run_maintenance(self, matcher: IMatcher, log: EventLog) -> None:
-        """Note which types are in use, and what the log does not need any more."""
+        """Record which types are in use, and remove state of trimmed events."""
         self.unvalidated_events.remove_trimmed(log.begins_after)
         self._record_uses(matcher)
         log.read(log.bounds.first, 1, 1).addCallbacks(self._set_needed_since, lambda _: None)
@@ -153,7 +152,8 @@ class EventTypes:
             (each.type, each.version): each.recognised + each.parsed
             for each in matcher.type_counters()
         }
-        # Events of types that are not kept apart stand under no name: then all count as used.
+        # Rare types are counted together, without a name. If that count changed, all types count as
+        # used.
         others = counts.get(("", "")) != self._type_counts.get(("", ""))
         for entry in self.dtd_store.store:
             name = (entry.reference.type, entry.reference.version)
@@ -167,17 +167,16 @@ class EventTypes:
         self.dtd_store.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
 
     def find_text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
-        """The text of a DTD that events of an origin name; None where it is not known."""
+        """Return the text of a DTD that events of an origin use; None if unknown."""
         reference = self.find_variants(origin).get(reference, reference)
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)
 
     def stop(self) -> None:
-        """Look for nothing more."""
+        """Stop look-ups."""
         self.pending_dtds.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """For `status`."""
         store = self.dtd_store.store
         return {
             "stored": len(list(store)),

@@ -1,4 +1,4 @@
-"""The engine of content routing that a node's settings ask for."""
+"""The matcher of a node, by its settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.matching.query.limits import QueryLimits
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
 
-#: Engines by their name in the settings.
+#: Engines by their names in the settings.
 _ENGINES: Mapping[str, Callable[..., IMatcher]] = {
     "switch": Switch,
     "reference": ReferenceMatcher,
@@ -21,7 +21,6 @@ _ENGINES: Mapping[str, Callable[..., IMatcher]] = {
 
 
 def make_matcher(settings: Settings, dtds: IDtdCache) -> IMatcher:
-    """The matcher, with the limits of the settings."""
     return _ENGINES[settings.validation.engine](
         dtds,
         document_limits=DocumentLimits(
@@ -37,5 +36,4 @@ def make_matcher(settings: Settings, dtds: IDtdCache) -> IMatcher:
 
 
 def query_limits(settings: Settings) -> QueryLimits:
-    """What a query may be."""
     return QueryLimits(max_length=settings.query.max_length, max_cost=settings.query.max_cost)

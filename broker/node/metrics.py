@@ -1,7 +1,6 @@
-"""Figures for Prometheus, health and readiness over HTTP.
+"""Metrics for Prometheus, health and readiness over HTTP.
 
-The values are read from the node when they are asked for, so counting costs the hot path nothing
-beyond its own integers.
+Values are read from the node on request, so the hot path only increments its own integers.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ class NodeCollector(Collector):
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics, as of now."""
         node = self._node
         outcomes = node.input.outcomes
         published = CounterMetricFamily(
@@ -133,7 +131,7 @@ class NodeCollector(Collector):
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Durable subscriptions by state, and the lags of those furthest behind: a bounded number."""
+    """Yield durable subscriptions by state, and a bounded number of the largest lags."""
     count = GaugeMetricFamily(
         "xmlbroker_durable_subscriptions", "Durable subscriptions.", labels=["state"]
     )
@@ -144,7 +142,7 @@ def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         ("events", "Events of the log that a durable subscription has not processed."),
         ("bytes", "What these take in the log, about."),
         ("seconds", "Since the oldest of them was logged."),
-        ("before_log", "Places behind its position that the log holds no more."),
+        ("before_log", "Places behind its position that the log no longer holds."),
     ):
         lag = GaugeMetricFamily(
             f"xmlbroker_durable_lag_{figure}",
@@ -157,7 +155,7 @@ def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def type_metrics(types: Iterable[TypeCounters]) -> Iterator[Metric]:
-    """How the events of each type were answered, and how long that took."""
+    """Yield counts and times of events by type."""
     by_type = ["type", "version"]
     events = CounterMetricFamily(
         "xmlbroker_type_events", "Events by how they were read.", labels=[*by_type, "path"]
@@ -198,7 +196,7 @@ class _MetricsPage(Resource):
         self._registry.register(NodeCollector(node))
 
     def render_GET(self, request: Request) -> bytes:
-        """`/metrics`, `/health` (the process answers), `/ready` (it can take events)."""
+        """Serve `/metrics`, `/health` (the process answers), `/ready` (it accepts events)."""
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
         if request.path == b"/metrics":
             return generate_latest(self._registry)
@@ -216,14 +214,14 @@ class _MetricsPage(Resource):
 
 
 class _QuietSite(Site):
-    """Says nothing of each look: a line every few seconds would bury what the node has to say."""
+    """Does not log requests: a line every few seconds would hide other messages."""
 
     noisy = False
 
     def log(self, request: http.Request) -> None:
-        """See `twisted.web.http.HTTPFactory`."""
+        """Do nothing."""
 
 
 def build_metrics_site(node: InspectedNode) -> Site:
-    """An HTTP site with the node's figures, for a trusted network."""
+    """Return an HTTP site with the node's metrics, for a trusted network."""
     return _QuietSite(_MetricsPage(node))

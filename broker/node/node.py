@@ -1,4 +1,4 @@
-"""The one place that builds and wires a node."""
+"""Construction of a node from its parts."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ from broker.transport.driver import StackDriver
 from broker.transport.socket import ISocketChannel
 from broker.wire.stack import ENVELOPE_BYTES, session_layers
 
-#: How often (seconds) subscribers are told positions that moved without an event.
+#: Seconds between calls of `Node.tick`.
 TICK_INTERVAL = 1.0
-#: How often (seconds) old marks and durable subscriptions are looked for.
+#: Seconds between calls of `Node.run_maintenance`.
 MAINTENANCE_INTERVAL = 3600.0
 
 
 class Node:
-    """A node with everything in it, not yet listening. `connected` takes socket channels."""
+    """A node without listeners; `accept_connection` takes socket channels."""
 
     log = Logger()
 
@@ -77,10 +77,10 @@ class Node:
         random: Random | None = None,
         archive: ArchiveAccess | None = None,
     ) -> None:
-        """Opens the event log under `settings.node.data`: raises `LogUnavailable`, `LogCorrupt`.
+        """Opens the event log under `settings.node.data`. Raises `LogUnavailable`, `LogCorrupt`.
 
-        A simulation gives a `Clock` as `reactor`, its own threads and time, a disk with faults, a
-        way to other nodes, and the chance in whom it asks when.
+        A simulation passes a `Clock` as `reactor`, its own threads, time, log file with faults,
+        dialler, and random source.
         """
         random = random or Random()
         self.settings = settings
@@ -101,7 +101,7 @@ class Node:
         self.output = Output()
         self.quarantine = Quarantine(
             data / "quarantine",
-            max_files=settings.limits.refusals_kept,
+            max_files=settings.limits.quarantine_files,
             max_bytes=settings.limits.quarantine_bytes,
             write=threads.run_in_pool,
             wall_clock=wall_clock,
@@ -273,7 +273,8 @@ class Node:
 
     async def _select_events(self, *of: Any) -> list[bool]:
         selected = await self._selection.select(*of)
-        # What comes after a query's suspension is not selected: it must end before it moves on.
+        # Later events are not selected after a query was suspended: its subscription must end
+        # first.
         self._end_suspended(self.matcher.take_suspended())
         return selected
 
@@ -287,7 +288,7 @@ class Node:
     # ------------------------------------------------------------------ running
 
     def start(self) -> None:
-        """Start the threads; from now on connections may come."""
+        """Start the threads and the network. Connections may come from now on."""
         self._threads.start()
         self.types.start(self.event_log)
         self.subscription_requests.announce_stored()
@@ -295,17 +296,16 @@ class Node:
             self.network.start()
 
     def abandon(self) -> None:
-        """Close the log as it was found, where `start` was never called."""
+        """Close the log unchanged, if `start` was not called."""
         self.event_log.close_unused()
 
     def accept_connection(self, channel: ISocketChannel) -> None:
-        """A client has connected."""
         self.acceptor.accept_connection(channel)
 
     def tick(self) -> None:
-        """Tell positions that moved without an event, and notices that wait.
+        """Send positions that moved without an event, and waiting notices; run periodic jobs.
 
-        To be called every `PROGRESS_EVERY`.
+        Call it every `TICK_INTERVAL`.
         """
         times = self.stream_times
         if self.output.needs_stream_times:
@@ -320,7 +320,8 @@ class Node:
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:
-        """Drop what is too old, and look for damage: to be called every `CARE_EVERY`."""
+        """Remove expired state, and check the log for damage; call it every
+        `MAINTENANCE_INTERVAL`."""
         self.durables.delete_expired()
         self.types.run_maintenance(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())
@@ -328,7 +329,7 @@ class Node:
             caring.addErrback(lambda failure: self.log.error("{error}", error=failure.value))
 
     async def stop(self) -> None:
-        """Stop in good order: commit and answer what was taken, send clients away, close."""
+        """Commit and answer accepted events, end the sessions, and close the log."""
         self.notices.stop()
         self.types.stop()
         self.explanation_answers.stop()
@@ -336,7 +337,7 @@ class Node:
         try:
             await self.event_log.drain()
             self.output.send_progress()
-            # Clients go first, while events still come and go.
+            # End clients first, while events are still forwarded.
             self.acceptor.close()
             if self.network is not None:
                 await self.network.stop()
@@ -345,7 +346,7 @@ class Node:
             self._threads.stop()
 
     def _deliver_own(self, events: Any, matches: Any) -> None:
-        """Deliver events of this node, which are durable now."""
+        """Deliver durable events of this node."""
         self.output.deliver_commit(events, matches)
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
@@ -353,7 +354,7 @@ class Node:
             self.network.send_committed(events, matches)
 
     def _deliver_relayed(self, events: Any, matches: Any) -> None:
-        """Deliver events of another node, which are durable here now."""
+        """Deliver durable events of another node."""
         self.output.deliver_commit(events, matches)
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
@@ -371,7 +372,7 @@ class Node:
     # ------------------------------------------------------------------ for the archive
 
     def dead_origins(self) -> Sequence[str]:
-        """Origins that are kept here and whose nodes are gone."""
+        """Return origins of replicas whose nodes are dead."""
         network = self.network
         if network is None or network.state is None:
             return ()

@@ -1,4 +1,4 @@
-"""The node as a Twisted service: endpoints, timers, and an end in good order."""
+"""The node as a Twisted service: endpoints, timers, and orderly shutdown."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.threads import ReactorThreads
 from broker.transport.socket.tcp import TcpChannelFactory
 
-#: Objects made and not freed before the collector looks at them, and how often it looks further:
-#: see `gc.set_threshold`.
+#: Arguments of `gc.set_threshold`: new objects before a collection, and collections before older
+#: generations.
 GC_THRESHOLDS = (10_000, 10, 10)
 
 
 def use_monotonic_time(reactor: Any) -> None:
-    """Let the reactor's timers run on monotonic time (T17).
+    """Run the reactor's timers on monotonic time (T17).
 
-    Twisted's own `seconds` is the wall clock, and a step back of it delays every timer.
+    Twisted's `seconds` is the wall clock, and a step back of it delays every timer.
     """
     reactor.seconds = time.monotonic
 
 
 def configure_garbage_collector() -> None:
-    """Let the garbage collector look at what is new now and then, and never at what is loaded.
+    """Collect garbage rarely, and exclude objects that are loaded now.
 
-    A commit holds some thousand objects for as long as the disk takes. At the usual threshold of
-    700 they are traced again and again while they live, and with them all that was imported: that
-    took up to a seventh of the node's time. What is in no cycle needs no collector.
+    A commit holds some thousand objects while the disk writes. At the default threshold of 700 they
+    were traced repeatedly, together with all imported modules. That took up to a seventh of the
+    node's time. Objects without cycles need no collector.
     """
     gc.collect()
     gc.freeze()
@@ -54,10 +54,10 @@ def configure_garbage_collector() -> None:
 
 
 class StartupError(SystemExit, Exception):
-    """Ends the process with status 1 and no traceback.
+    """Ends the process with status 1, without a traceback.
 
-    It is both: as an `Exception` twistd tells the process that started a daemon, which would wait
-    for ever otherwise, and removes its file; as a `SystemExit` it needs no other words.
+    It is an `Exception`, so that twistd reports it to the process that started a daemon, and
+    removes its pid file. It is a `SystemExit`, so that nothing else is printed.
     """
 
     def __init__(self, reason: str) -> None:
@@ -79,10 +79,10 @@ class NodeService(Service):
         self._network_listener: NetworkListener | None = None
         self.node: Node | None = None
         self.child_processes: ChildProcesses | None = None
-        """What archives the node's events and searches the archive."""
+        """The archiver and the replay process; None without an archive."""
 
     def startService(self) -> None:
-        """Open the log and listen. What can not be done ends the process: one line, status 1."""
+        """Open the log and listen. An error ends the process with one line and status 1."""
         super().startService()
         use_monotonic_time(self._reactor)
         Deferred.fromCoroutine(self._start()).addErrback(self._fail_start)
@@ -114,7 +114,7 @@ class NodeService(Service):
                 self._settings.network, node.network, dialler, self._reactor
             )
             self._ports += await self._network_listener.start()
-        # Not before it can not fail any more: a process does not end while its threads run.
+        # Start threads only when nothing can fail any more: a process with threads does not end.
         node.start()
         if self.child_processes is not None:
             self.child_processes.start(node)
@@ -127,8 +127,8 @@ class NodeService(Service):
             loop.clock = self._reactor
             loop.start(every, now=False).addErrback(self._log_loop_failure)
             self._loops.append(loop)
-        for place, whom in self._list_endpoints(len(listening)):
-            self.log.info("listening on {place} for {whom}", place=place, whom=whom)
+        for place, use in self._list_endpoints(len(listening)):
+            self.log.info("listening on {place} for {use}", place=place, use=use)
         self.log.info(
             "node {name} is ready: log {origin}, epoch {epoch}, places {first} to {last}",
             name=self._settings.node.name,
@@ -145,11 +145,11 @@ class NodeService(Service):
             self.child_processes.update(self.node)
 
     def _list_endpoints(self, own: int) -> Iterator[tuple[str, str]]:
-        """Where the node listens, and for whom; the first `own` ports are not of the network."""
+        """Yield the endpoints and their users; the first `own` ports are not of the network."""
         clients = len(self._settings.listen.endpoints)
         for number, port in enumerate(self._ports):
-            whom = "clients" if number < clients else "who asks for metrics"
-            yield format_address(port.getHost()), whom if number < own else "other nodes"
+            use = "clients" if number < clients else "metrics"
+            yield format_address(port.getHost()), use if number < own else "other nodes"
         if self._settings.network.udp:
             yield f"{self._settings.network.udp} by UDP", "other nodes"
         if self._settings.network.group:
@@ -166,14 +166,14 @@ class NodeService(Service):
         if node is not None:
             node.abandon()
         if self._reactor.running:
-            # An endpoint that took its time to fail: the end by a signal is no success either.
+            # An endpoint has failed late: end the process by a signal, which is no success either.
             signal.raise_signal(signal.SIGTERM)
 
     def _log_loop_failure(self, failure: Any) -> None:
         self.log.failure("a regular task of the node failed", failure)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, drain, close."""
+        """Stop listening, commit accepted events, and close."""
         super().stopService()
         return Deferred.fromCoroutine(self._stop())
 
@@ -196,7 +196,7 @@ class NodeService(Service):
 
 
 def format_address(address: Any) -> str:
-    """An address as a person writes it."""
+    """Return an address as text."""
     if isinstance(address, UNIXAddress):
         return os.fsdecode(address.name or b"a socket without a name")
     host = f"[{address.host}]" if ":" in address.host else address.host
@@ -204,7 +204,7 @@ def format_address(address: Any) -> str:
 
 
 def check_endpoints(settings: Settings, reactor: Any) -> None:
-    """Raise `ConfigurationError` for an endpoint string that Twisted can not read."""
+    """Raise `ConfigurationError` for an endpoint string that Twisted can not parse."""
     texts = [*settings.listen.endpoints, *settings.network.listen]
     if settings.metrics.endpoint:
         texts.append(settings.metrics.endpoint)

@@ -1,4 +1,4 @@
-"""What a node says of itself: for `xmlbroker status`, and for metrics."""
+"""Status of a node, for `xmlbroker status` and metrics."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from broker.transport.view import LinkState
 
 
 class HasSnapshot(Protocol):
-    """A part that describes itself."""
+    """A part with a snapshot."""
 
     def snapshot(self) -> dict[str, Any]: ...
 
 
 class InspectedNode(Protocol):
-    """The parts of a node that have something to tell."""
+    """Parts of a node that the status reads."""
 
     @property
     def settings(self) -> Settings: ...
@@ -66,7 +66,7 @@ class InspectedNode(Protocol):
 
 
 def build_status(node: InspectedNode) -> dict[str, Any]:
-    """A plain tree of counts and texts, as JSON and msgpack carry it."""
+    """Return a plain tree of counts and texts for JSON and msgpack."""
     log = node.event_log
     bounds = log.bounds
     resident, private = read_memory()
@@ -111,24 +111,24 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
 
 
 def build_network_status(node: InspectedNode) -> dict[str, Any] | None:
-    """What the node knows of its network; None for a node that is alone."""
+    """Return the status of the network; None for a standalone node."""
     return (
         None if node.network is None else network_snapshot(node.settings.network.name, node.network)
     )
 
 
 def build_recovery_status(node: InspectedNode) -> dict[str, Any]:
-    """What became of recoveries, and how the archive is."""
+    """Return the status of recoveries and of the archive."""
     return recovery_snapshot(node.recovery, node.event_log)
 
 
 def build_publish_status(node: InspectedNode) -> dict[str, Any]:
-    """What became of everything that publishers sent: `received` is the sum of the rest."""
+    """Return the outcomes of published events; `received` is the sum of the others."""
     return attrs.asdict(node.input.outcomes)
 
 
 def sum_delivery_outcomes(node: InspectedNode) -> DeliveryOutcomes:
-    """What became of events, over all subscriptions, those that are over too."""
+    """Return the outcomes of events over all subscriptions, including ended ones."""
     total = DeliveryOutcomes()
     total.add(node.output.ended_outcomes)
     for link in node.output.session_deliveries:
@@ -161,7 +161,7 @@ def _session_row(session: Session) -> dict[str, Any]:
 
 
 def read_memory() -> tuple[int, int]:
-    """(resident, of it private) bytes of this process: mapped pages of the log are not private."""
+    """Return (resident, private) bytes of this process. Mapped pages of the log are not private."""
     with open("/proc/self/statm") as file:
         fields = file.read().split()
     page = resource.getpagesize()

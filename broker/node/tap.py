@@ -1,4 +1,4 @@
-"""`twistd xmlbroker`: its options, and the service they make."""
+"""Options and service of `twistd xmlbroker`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.node.service import NodeService, check_endpoints
 
 
 class Options(usage.Options):
-    """The command line of `twistd xmlbroker`."""
+    """Command line of `twistd xmlbroker`."""
 
     synopsis = "[--config FILE]"
     longdesc = (
@@ -29,7 +29,7 @@ class Options(usage.Options):
     settings: Settings
 
     def postOptions(self) -> None:
-        """Read the configuration; what is wrong with it is one line, not a traceback."""
+        """Load the configuration. Errors become one line without a traceback."""
         try:
             path = self["config"]
             self.settings = defaults() if path is None else load(Path(path))
@@ -38,14 +38,13 @@ class Options(usage.Options):
             raise usage.UsageError(str(error)) from None
 
 
-def makeService(options: Options) -> IService:  # the name is Twisted's
-    """The service of a node with these options."""
+def makeService(options: Options) -> IService:  # name demanded by Twisted
     service: IService = NodeService(options.settings, _reactor())
     return service
 
 
 def _reactor() -> Any:
-    # Importing it installs it: not before twistd has chosen one.
+    # The import installs the reactor, so twistd must choose one first.
     from twisted.internet import reactor
 
     return reactor

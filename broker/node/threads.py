@@ -1,7 +1,7 @@
-"""The threads of a node: one that writes the log, one that reads it, some for files and secrets.
+"""Threads of a node: one writes the log, one reads it, a pool does files and secrets.
 
-A core never sees a thread; what runs off the reactor comes back to it as a Deferred, in order per
-thread.
+Cores run on the reactor's thread. A call on another thread returns a Deferred; results arrive in
+order per thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from twisted.python.threadpool import ThreadPool
 
 
 class Threads(Protocol):
-    """Where a node's blocking calls run."""
+    """Runs a node's blocking calls."""
 
     def write(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         """Run on the thread that writes the log: one call at a time, in order."""
@@ -27,17 +27,17 @@ class Threads(Protocol):
         """Run on the thread that reads the log: one call at a time, in order."""
 
     def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """Run on any other thread, perhaps beside other calls."""
+        """Run on a thread of the pool, possibly in parallel to other calls."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
 
 class WorkerThread:
-    """One thread that runs calls in order; each result comes back to the reactor as a Deferred.
+    """A thread that runs calls in order; each result returns to the reactor as a Deferred.
 
-    It costs a queue and one wake-up of the reactor for a call, a third of what a pool costs. Calls
-    made before `start` wait for it.
+    A call costs a queue operation and one wake-up of the reactor, a third of the cost of a pool.
+    Calls made before `start` wait for it.
     """
 
     def __init__(self, reactor: Any, name: str) -> None:
@@ -47,17 +47,16 @@ class WorkerThread:
         self._thread = Thread(target=self._run, name=name)
 
     def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """Run a call on the thread, behind those before it."""
+        """Run a call after the ones before it."""
         result: Deferred[Any] = Deferred()
         self._calls.put((result, call, args))
         return result
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until all calls have run, and end the thread."""
+        """Run all queued calls, and end the thread."""
         self._calls.put(None)
         if self._thread.ident is not None:
             self._thread.join()
@@ -72,13 +71,13 @@ class WorkerThread:
                 from_thread(result.errback, Failure())
             else:
                 from_thread(result.callback, value)
-            # Nothing of a call stays here while the thread waits for the next.
+            # Release the call's objects while the thread waits for the next one.
             del item, result, call, args
             value = None
 
 
 class ReactorThreads:
-    """Real threads, whose results come back to a reactor."""
+    """Real threads, whose results return to a reactor."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -89,15 +88,13 @@ class ReactorThreads:
         self.read = self._reader
 
     def run_in_pool(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """See `Threads`."""
         return deferToThreadPool(self._reactor, self._pool, call, *args)
 
     def start(self) -> None:
-        """Start them."""
         for each in (self._writer, self._reader, self._pool):
             each.start()
 
     def stop(self) -> None:
-        """Wait for what they do, and end them."""
+        """Wait for running calls, and end the threads."""
         for each in (self._writer, self._reader, self._pool):
             each.stop()

@@ -27,7 +27,7 @@ from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
 from broker.wire.messages import Ask
 
-#: Distinct queries that one report looks at, and how many between other work.
+#: Distinct queries of one report, and of one time slice.
 MAX_QUERIES: Final = 5000
 QUERIES_PER_SLICE: Final = 16
 #: Affected subscriptions that a report names; others are counted.
@@ -41,16 +41,16 @@ class Subscriber:
     """A subscription whose query a new version may affect."""
 
     client: str
-    """The client id; of another node or unit its address."""
+    """ClientId; for another node or unit its address."""
     name: str
     query: Query
 
 
 class RemoteQueries(Protocol):
-    """The queries of other nodes and units."""
+    """Queries of other nodes and units."""
 
     def queries(self) -> Iterable[tuple[str, Query]]:
-        """By address."""
+        """Return (address, query) of each."""
 
 
 def find_subscribers(
@@ -59,7 +59,7 @@ def find_subscribers(
     others: RemoteQueries | None,
     parse_query: Callable[[str, Mapping[str, str]], Query],
 ) -> Iterator[Subscriber]:
-    """Everybody whose query is known at a node."""
+    """Yield all subscriptions with queries that this node knows."""
     for session in sessions:
         for feed in session.delivery.feeds:
             if feed.query is not None and not feed.is_durable:
@@ -78,23 +78,22 @@ class TypeAnswers:
     dtds: DtdCache
     known_types: KnownTypes
     find_subscribers: Callable[[], Iterator[Subscriber]]
-    """Everybody whose query is known here: sessions, durable subscriptions, other nodes."""
+    """Yields subscriptions of sessions, durable ones, and those of other nodes."""
     clock: IClock
     unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS
-    """DTDs that are not on disk yet."""
 
     def answer_list(self, _: Identity, __: Ask) -> Any:
-        """Types and versions."""
+        """Return types and versions."""
         named = {(each.type, each.version): None for each in self.dtds.references()}
         return list(named)
 
     def answer_show(self, _: Identity, ask: Ask) -> Any:
-        """The text of a DTD."""
+        """Return the text of a DTD."""
         dtd = self.dtds.lookup(_asked_reference(ask), FetchHint(""))
         return dtd.addCallback(lambda found: found.text.decode())
 
     def answer_check(self, identity: Identity, ask: Ask) -> Any:
-        """What a text would change, compared with a version that is known here."""
+        """Return a report of the changes from a known version to a text."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)
@@ -103,7 +102,7 @@ class TypeAnswers:
         )
 
     def answer_add(self, identity: Identity, ask: Ask) -> Any:
-        """Register a text, before its first event; with the same report."""
+        """Register a text before its first event; return the report."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)

@@ -1,9 +1,9 @@
-"""Where connections arrive: the greeting, the credential, and finding or making the session.
+"""Acceptor of client connections: handshake, authentication, and creation or resumption of
+sessions.
 
-A connection that says nothing sensible in time, presents a wrong credential, or is one too many is
-told why and closed, before it costs more than a few bytes. A client is in one place at a time: a
-higher incarnation supersedes the session of a lower one, and a lower or an equal one of another
-process is refused (M25, DESIGN 1).
+A connection is refused with a reason if its handshake is malformed, late or over a limit. A client
+has one session. A higher incarnation supersedes a lower one. A lower incarnation, or an equal one
+of another process, is refused (M25, DESIGN 1).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from broker.transport.view import LinkState
 from broker.wire import messages
 from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
 
-#: A greeting is no longer than this, so that a stranger can not make the node hold much.
+#: Bounds the memory for a connection before its handshake.
 MAX_HANDSHAKE_BYTES = 4096
 TOKEN_BYTES = 16
-#: Clients whose newest incarnation is kept in memory; those of all others are in the log.
+#: Clients whose newest incarnation is cached in memory; the log has those of all.
 _MAX_CACHED_CLIENTS = 10_000
 _NEWEST_STRUCT = struct.Struct(">Q16s")
 
 
 @attrs.frozen
 class SessionLimits:
-    """Seconds and counts; see the configuration's `[limits]`."""
+    """Limits from `[limits]` of the configuration; times in seconds."""
 
     max_sessions: int
     max_sessions_per_account: int
@@ -63,15 +63,14 @@ class SessionLimits:
 
     @classmethod
     def from_settings(cls, settings: LimitSettings, envelope_bytes: int) -> SessionLimits:
-        """Those of the settings."""
         return cls(
             max_sessions=settings.max_sessions,
             max_sessions_per_account=settings.max_sessions_per_account,
             handshake_timeout=settings.handshake_timeout,
             session_lease=settings.session_lease,
             max_event_bytes=settings.max_event_bytes,
-            # An event of the largest size fits, with what is written around it: or its
-            # publisher would be cut off, come back and send it again, for ever.
+            # A frame must hold an event of the largest size and its envelope. Else its publisher
+            # would be disconnected and send it again, forever.
             max_frame_bytes=max(
                 settings.max_frame_bytes, settings.max_event_bytes + envelope_bytes
             ),
@@ -79,7 +78,7 @@ class SessionLimits:
 
 
 class SessionAcceptor:
-    """All sessions of a node, and the connections that are not yet part of one."""
+    """The sessions of a node, and connections before their handshake."""
 
     log = Logger()
 
@@ -95,7 +94,7 @@ class SessionAcceptor:
     ) -> None:
         self._node_name = node_name
         self.address: Callable[[], str] = lambda: node_name
-        """Where the node is, for clients that move on to another one."""
+        """Return the node's address, which clients use to move to another node."""
         self._authenticator = authenticator
         self._event_log = event_log
         self._clock = clock
@@ -111,37 +110,37 @@ class SessionAcceptor:
             lambda text: self.log.info("{text}", text=text), clock.seconds
         )
         self.refused_connections: Counter[str] = Counter()
-        """Connections that were refused, by error code."""
+        """Refused connections by error code."""
         self.broken_connections: Counter[str] = Counter()
-        """Connections of sessions that broke a rule of the stack or fell silent, by error code."""
+        """Session connections that violated the protocol or timed out, by error code."""
         self.ended_sessions: Counter[str] = Counter()
         """Sessions that the node ended, by error code."""
 
     @property
     def sessions(self) -> Iterable[Session]:
-        """All sessions, connected or within their lease."""
+        """Sessions that are connected or within their lease."""
         return self._sessions.values()
 
     def accept_connection(self, channel: ISocketChannel) -> None:
-        """A new connection: it has `handshake_timeout` seconds to say who it is."""
+        """Accept a connection. Its handshake must arrive within `handshake_timeout` seconds."""
         if self._closed:
             self.refuse_connection(channel, ShuttingDown("the node is being stopped"))
             return
         if len(self._handshakes) >= self.limits.max_sessions:
             self.refuse_connection(
-                channel, TooManySessions("too many connections have yet to greet")
+                channel, TooManySessions("too many connections are in their handshake")
             )
             return
         self._handshakes.add(_Handshake(self, channel, self._clock))
 
     def refuse_connection(self, channel: ISocketChannel, error: BrokerError) -> None:
-        """Say why, and close."""
+        """Send the reason, and close the connection."""
         self.count_refused(channel, error)
         channel.send([messages.encode(Refuse(error.to_wire()))])
         channel.close()
 
     def count_refused(self, channel: ISocketChannel, error: BrokerError) -> None:
-        """Count a connection that was refused, or that showed itself to be none of ours."""
+        """Count and log a connection that was refused or violated the protocol."""
         self.refused_connections[error.code] += 1
         peer = channel.peer_description
         host = peer.rpartition(":")[0]
@@ -150,7 +149,7 @@ class SessionAcceptor:
     # ------------------------------------------------------------------ the greeting
 
     def open_session(self, handshake: _Handshake, hello: Hello) -> Deferred[None]:
-        """A connection has said who it is: check it, and give it its session."""
+        """Check a client's Hello, and attach its connection to a session."""
         version = max(set(PROTOCOL_VERSIONS) & set(hello.versions), default=None)
         if version is None:
             raise VersionMismatch(
@@ -167,9 +166,9 @@ class SessionAcceptor:
         return identity.addCallback(self._attach_connection, handshake, hello, version)
 
     def _wait_for_previous(self, identity: Identity, hello: Hello) -> Identity | Deferred[Identity]:
-        """Wait for one turn where this greeting ends a session of an earlier process.
+        """Wait for one turn of the reactor if the Hello ends the session of an earlier process.
 
-        What that process sent before it ended may lie in its socket still: its last positions.
+        The socket of that process may still hold its last positions.
         """
         previous = self._by_client.get(identity.client_id)
         if previous is None or previous.token == hello.token:
@@ -206,9 +205,9 @@ class SessionAcceptor:
         channel.resume()
 
     def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:
-        """A process of a client is at another node: its session here ends (P11).
+        """End the session of a client that has connected to another node (P11).
 
-        Raises `IncarnationRefused` where a later process is known here.
+        Raises `IncarnationRefused` if a later process of the client is known here.
         """
         self._check_incarnation(client_id, incarnation, token)
         self._store_incarnation(client_id, incarnation, token)
@@ -217,7 +216,7 @@ class SessionAcceptor:
             previous.end(SessionSuperseded(f"{client_id} is at another node now"))
 
     def _find_or_create_session(self, identity: Identity, hello: Hello) -> Session:
-        """The session that the greeting resumes, or a new one."""
+        """Return the session that the Hello resumes, or a new one."""
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         found = self._sessions.get((client_id, incarnation, token))
         if found is not None:
@@ -270,7 +269,7 @@ class SessionAcceptor:
                 raise TooManySessions(f"account {identity.account} has {count} sessions, its limit")
 
     def remove_handshake(self, handshake: _Handshake) -> None:
-        """The greeting is over, one way or the other."""
+        """Remove a handshake that has succeeded or failed."""
         self._handshakes.discard(handshake)
 
     # ------------------------------------------------------------------ leases and the end
@@ -288,10 +287,10 @@ class SessionAcceptor:
 
     def _end_expired(self, session: Session) -> None:
         self._leases.pop(session, None)
-        session.end(PeerSilent("the session's lease ran out"))
+        session.end(PeerSilent("the session's lease has expired"))
 
     def remove_session(self, session: Session) -> None:
-        """A session is over: forget it."""
+        """Remove a session that has ended."""
         if session.end_reason is not None:
             self.ended_sessions[session.end_reason.code] += 1
         lease = self._leases.pop(session, None)
@@ -303,7 +302,7 @@ class SessionAcceptor:
             del self._by_client[session.identity.client_id]
 
     def close(self) -> None:
-        """Take no more connections, and send everyone away with the reason."""
+        """Refuse further connections, and end all sessions with the reason."""
         self._closed = True
         reason = ShuttingDown("the node is being stopped")
         for handshake in list(self._handshakes):
@@ -314,7 +313,7 @@ class SessionAcceptor:
 
 @implementer(ISocketReceiver)
 class _Handshake:
-    """One connection before it belongs to a session."""
+    """A connection before it belongs to a session."""
 
     def __init__(self, acceptor: SessionAcceptor, channel: ISocketChannel, clock: IClock) -> None:
         self._acceptor = acceptor
@@ -323,14 +322,14 @@ class _Handshake:
         self._has_hello = False
         self._timeout = clock.callLater(
             acceptor.limits.handshake_timeout,
-            lambda: self.refuse(PeerSilent("no greeting came in time")),
+            lambda: self.refuse(PeerSilent("no handshake arrived in time")),
         )
         channel.max_frame = MAX_HANDSHAKE_BYTES
         channel.receiver = self
 
     def packets_received(self, packets: Any) -> None:
         if self._has_hello or len(packets) != 1:
-            self.refuse(ProtocolError("a client waits for the node's welcome"))
+            self.refuse(ProtocolError("a client must wait for Welcome"))
             return
         self._has_hello = True
         self.channel.pause()
@@ -347,12 +346,11 @@ class _Handshake:
     def _refuse_failure(self, failure: Failure) -> None:
         error = failure.value
         if not isinstance(error, BrokerError):
-            SessionAcceptor.log.failure("a greeting failed", failure)
-            error = ProtocolError("the node could not check this greeting")
+            SessionAcceptor.log.failure("a handshake failed", failure)
+            error = ProtocolError("the node could not check this handshake")
         self.refuse(error)
 
     def refuse(self, error: BrokerError) -> None:
-        """Refuse the connection."""
         if not self.is_closed:
             self._close()
             self._acceptor.refuse_connection(self.channel, error)
@@ -364,7 +362,7 @@ class _Handshake:
                 self._acceptor.count_refused(self.channel, error)
 
     def writable_changed(self, writable: bool) -> None:
-        """A greeting is too short to fill anything."""
+        """Ignored: a handshake is too short to fill the send buffer."""
 
     def _close(self) -> None:
         self.is_closed = True

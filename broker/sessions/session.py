@@ -1,4 +1,4 @@
-"""The node's end of one client session: messages in, answers and deliveries out."""
+"""The node's end of a client session: messages in, answers and deliveries out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker.ingest.input import Input
 from broker.ingest.publisher import Publisher
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.subscriptions.profile import Profile
-from broker.subscriptions.subscription_lifecycle import SubscriptionCallbacks
+from broker.subscriptions.subscription_context import SubscriptionCallbacks
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
@@ -48,25 +48,25 @@ from broker.wire.messages import (
 _PUBLISH_KIND = bytes([PUBLISH])
 _ACKNOWLEDGE_KIND = bytes([Acknowledge.kind])
 
-#: Answers a question of a client with plain content, or a Deferred of it.
+#: Answers a client's question with plain content, or a Deferred of it.
 Answerer: TypeAlias = Callable[[Identity, Ask], Any]
 
 
 @attrs.frozen
 class SessionServices:
-    """What all sessions of a node share."""
+    """Objects that all sessions of a node share."""
 
     input: Input
     subscriptions: SubscriptionRequests
     answers: Mapping[str, Answerer]
     on_ended: Callable[[Session], None]
-    """Told once when a session is over."""
+    """Called once when a session has ended."""
     clock: IClock
 
 
 @implementer(IStackReceiver)
 class Session:
-    """One session, through any number of connections, until its lease or the client ends it."""
+    """A session over any number of connections, until its lease expires or either side ends it."""
 
     log = Logger()
 
@@ -84,17 +84,17 @@ class Session:
         self.token = token
         self.driver = driver
         self.version = 1
-        """Protocol version of the present or last connection."""
+        """Protocol version of the current or last connection."""
         self.peer = ""
-        """Where the present or last connection comes from."""
+        """Remote address of the current or last connection."""
         self.has_ended = False
         self.end_reason: BrokerError | None = None
-        """Why the node ended the session."""
+        """Reason if the node ended the session."""
         self.connection_error: BrokerError | None = None
-        """Why the last connection broke; None where one is up, or was closed in good order."""
+        """Error of the last connection; None if it is up, or was closed normally."""
         self.state = LinkState.DISCONNECTED
         self.on_connection_changed: Callable[[Session], None] = lambda _: None
-        """Told when the state changed: who keeps the lease listens."""
+        """Called after a change of `state`; the acceptor starts and stops the lease."""
         self._received: deque[bytes] = deque()
         self._slices = TimeSlices(services.clock, self._step, self._fail_step)
         self._was_connected = False
@@ -112,31 +112,29 @@ class Session:
 
     @property
     def writable(self) -> bool:
-        """Whether the session takes more deliveries now: one may go beyond the limit."""
+        """True if the session takes another delivery. One delivery may exceed the limit."""
         return (
             not self.has_ended and self.driver.is_writable and self._delivered_bytes < self._credit
         )
 
     def send_message(self, message: Message) -> None:
-        """Send one control message."""
         self._send(messages.encode(message, self.version))
 
     def send_delivery(self, data: bytes) -> None:
-        """Send one encoded DELIVER message."""
         self._delivered_bytes += len(data)
         self._send(data)
 
     def _send(self, data: bytes, consumed: int = 0) -> None:
-        """Send one encoded message, which answers as many messages as it has `consumed`.
+        """Send an encoded message, which answers `consumed` messages.
 
-        A client that reads nothing at all loses its session.
+        A client that reads nothing loses its session.
         """
         if self.has_ended:
             return
         try:
             self.driver.send([data], consumed)
         except Overloaded as error:
-            # Deliveries stop at `writable`; what still grows are answers that are never read.
+            # Deliveries stop at `writable`. Only answers that the client does not read still grow.
             self.end(error)
         except Closed:
             self.end(None)
@@ -144,12 +142,13 @@ class Session:
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Messages of the client, in order. Where they take long the rest has further turns."""
+        """Queue messages of the client, and process them in order, in as many slices as it
+        takes."""
         self._received += batch
         self._slices.run()
 
     def _step(self) -> bool:
-        """Process the next message, or match the next documents. True if more is left to do."""
+        """Process the next message, or ingest the next documents. Return True if more is left."""
         received, publisher = self._received, self._publisher
         try:
             is_batch = bool(received) and received[0][:1] == _PUBLISH_KIND
@@ -169,12 +168,12 @@ class Session:
     def _queue_batches(self) -> None:
         """Queue the next batches, up to as many documents as are matched at once.
 
-        Batches queue behind one that waits for a DTD; other messages of the client do not.
+        Batches queue behind a batch that waits for a DTD; other messages do not.
         """
         received, publisher = self._received, self._publisher
         room = MAX_DOCUMENTS
         if publisher.is_ready:
-            # More than one waits only after a wait for a DTD: they go first.
+            # Several batches wait only after a wait for a DTD. They come first.
             room = room - publisher.waiting[0].remaining if len(publisher.waiting) == 1 else 0
         while room > 0 and received and received[0][:1] == _PUBLISH_KIND:
             batch = decode_batch(received.popleft())
@@ -182,14 +181,14 @@ class Session:
             room -= max(len(batch.documents), 1)
 
     def _fail_step(self, error: Exception) -> None:
-        # The driver would note it in a turn of its own; in this one there is nobody else.
+        # The driver would log this in its own turn; here nothing else does.
         self.log.failure(
             "a message of {client} failed", Failure(error), client=self.identity.client_id
         )
-        self.end(ProtocolError("the node could not take a message"))
+        self.end(ProtocolError("the node could not process a message"))
 
     def view_changed(self, view: View) -> None:
-        """The connection came or went."""
+        """Update the state after a connection came or was lost."""
         self.state = view.state
         self.connection_error = view.error
         if isinstance(view.error, PeerError):
@@ -204,20 +203,20 @@ class Session:
             return
         if view.state is LinkState.CONNECTED:
             if self._was_connected and not view.resumed:
-                # The client's end began anew under the same token: it lost what we had sent.
-                self.end(ProtocolError("the session's other end lost its memory"))
+                # The client's stack restarted under the same token, and lost undelivered messages.
+                self.end(ProtocolError("the client's stack lost the state of the session"))
                 return
             self._was_connected = True
             self.delivery.send_waiting()
         self.on_connection_changed(self)
 
     def writable_changed(self, writable: bool) -> None:
-        """The stack can take more, or no more."""
+        """Send waiting deliveries if the stack accepts more."""
         if writable and not self.has_ended:
             self.delivery.send_waiting()
 
     def find_durable_number(self, name: str) -> int | None:
-        """The client's number for a durable subscription; None if the session does not have it."""
+        """Return the client's number of a durable subscription; None if this session has it not."""
         numbers = (n for n, durable in self._profile.durable_names.items() if durable == name)
         return next(numbers, None)
 
@@ -301,8 +300,8 @@ class Session:
     # ------------------------------------------------------------------ the end
 
     def _store_last_positions(self) -> None:
-        """Take the positions among the messages that wait for a turn: the client has sent them, and
-        its next process would get those events again."""
+        """Store positions of unprocessed messages. Else the client's next process would get
+        those events again."""
         for data in self._received:
             if data[:1] == _ACKNOWLEDGE_KIND:
                 try:
@@ -313,10 +312,10 @@ class Session:
                             self._profile, number, Position.from_wire(position)
                         )
                 except PeerError as error:
-                    self.log.debug("a last position was not taken: {error}", error=error)
+                    self.log.debug("a last position was not stored: {error}", error=error)
 
     def end_subscription(self, number: int, error: BrokerError) -> None:
-        """End one subscription on the node's side, and say why."""
+        """End a subscription, and send the reason to the client."""
         self._close_subscription(number, error)
 
     def _close_subscription(self, number: int, error: BrokerError | None) -> None:
@@ -324,7 +323,7 @@ class Session:
         self.send_message(Ended(number, NO_ERROR if error is None else error.to_wire()))
 
     def end(self, error: BrokerError | None) -> None:
-        """End the session; the client is told why, if it still listens."""
+        """End the session, and send the reason if the connection takes it."""
         if self.has_ended:
             return
         self.end_reason = error
@@ -338,7 +337,7 @@ class Session:
             try:
                 self.driver.send([messages.encode(Refuse(error.to_wire()))])
             except (Overloaded, Closed):
-                self.log.debug("the reason could not be told")
+                self.log.debug("the reason could not be sent")
         self._store_last_positions()
         self.has_ended = True
         self._received.clear()

@@ -1,7 +1,7 @@
-"""Turns on the reactor: who has much to do does it in pieces, and others come in between.
+"""Time slices: long work runs in pieces, and other work of the reactor runs in between.
 
-A turn is bounded by the clock, which is looked at between two pieces, so a piece has to be small
-against a turn. Where that is documents, how many they are is found out while they are matched.
+The clock is read between pieces, so a piece must be short compared with a slice. The matcher limits
+a piece of documents by time.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Callable
 
 from broker.transport.clock import IClock
 
-#: How long one session may begin something more, while others wait.
+#: Seconds in which one session may start pieces.
 SLICE_SECONDS = 0.02
-#: How long what was begun may take, where that can be told: documents are matched as long as this.
+#: Seconds after which the matcher stops within a slice.
 MAX_SLICE_SECONDS = 0.025
-#: The most documents that are matched at one go: more would cost no less each.
+#: Most documents for one call of the matcher; more would not cost less each.
 MAX_DOCUMENTS = 2_048
 
 
 class TimeSlices:
-    """Work that is done now, or where that takes long in turns that follow.
+    """Work that runs now, and continues in later slices if it takes long.
 
-    `step` does the next piece, if there is one, and says whether there is more. What it raises goes
-    to the caller in the first turn and to `failed` in a later one; nothing more is done then.
+    `step` runs the next piece, if any, and returns True if more is left. In the first slice its
+    exceptions go to the caller, in later slices to `on_failed`; the work then stops.
     """
 
     def __init__(
@@ -32,22 +32,22 @@ class TimeSlices:
         self._step = step
         self._on_failed = on_failed
         self._is_running = False
-        """Now, or in a turn to come: whoever brings more meanwhile brings it behind that."""
+        """True during a slice and until the next one. Work that arrives meanwhile is appended."""
         self._started = 0.0
 
     @property
     def seconds_left(self) -> float:
-        """Seconds that what is begun now may take."""
+        """Seconds left for a piece that starts now."""
         return max(0.0, MAX_SLICE_SECONDS - (self._clock.seconds() - self._started))
 
     def run(self) -> None:
-        """Do what there is to do, from now on."""
+        """Run the work, starting now."""
         if not self._is_running:
             self._is_running = True
             self._run_slice()
 
     def run_later(self) -> None:
-        """Do what there is to do, from the next turn on."""
+        """Run the work, starting in the next turn of the reactor."""
         if not self._is_running:
             self._is_running = True
             self._clock.callLater(0, self._run_later_slice)

@@ -1,1 +1,1 @@
-"""Subscriptions: their lifecycle, durable state, and the interest that they make."""
+"""Subscriptions: their lifecycle, durable state, and the interest of a node."""

@@ -1,6 +1,6 @@
-"""Answers questions about durable subscriptions, and changes them (`xmlbroker durable`).
+"""Answers to questions about durable subscriptions, and their changes (`xmlbroker durable`).
 
-A client sees and changes the subscriptions of its account; an administrator those of all.
+A client reads and changes the subscriptions of its account, an administrator those of all.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from broker.tracing.event_fate import OtherNodes
 from broker.wire.codec import Schema, pack
 from broker.wire.messages import Ask
 
-#: Rows of one answer; those left out are counted.
+#: Rows of one answer; further ones are counted.
 MAX_ROWS: Final = 1000
 
-#: The kind of question by which other nodes delete a subscription.
+#: Question by which other nodes delete a subscription.
 DELETE_QUESTION: Final = "durable-delete"
 _DELETION: Final = Schema[tuple[str, str]](tuple[str, str], "deletion of a subscription")
 _BEFORE_ALL: Mark = (0, 0)
@@ -42,14 +42,14 @@ _DELETED: Final = b"had"
 
 
 class AnsweringNodes(OtherNodes, Protocol):
-    """All other nodes of the network: see `broker.cluster.network_question.NetworkQuestions`."""
+    """Other nodes of the network: `broker.cluster.network_question.NetworkQuestions`."""
 
     def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
-        """Answer questions of this kind, for other nodes."""
+        """Register the answerer of a kind of question."""
 
 
 class DurableAnswers:
-    """Of one node."""
+    """The answers of one node."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class DurableAnswers:
         sessions: Callable[[], Iterable[Session]],
         others: AnsweringNodes | None,
     ) -> None:
-        """`others` are those of the network."""
+        """`others` is None without a network."""
         self._durables = durables
         self._log = log
         self._sessions = sessions
@@ -70,7 +70,7 @@ class DurableAnswers:
             )
 
     def answerers(self) -> Mapping[str, Any]:
-        """Who answers which question."""
+        """Return the answerers by question."""
         return {
             "durable-positions": self.answer_positions,
             "durable-list": self.answer_list,
@@ -82,9 +82,9 @@ class DurableAnswers:
         }
 
     def answer_positions(self, identity: Identity, _: Ask) -> Deferred[dict[str, Any]]:
-        """The position of each durable subscription of the client, when all are committed.
+        """Return the positions of the client's durable subscriptions after all are committed.
 
-        While the log can not be written there is no answer.
+        There is no answer while the log is not writable.
         """
         stored = {
             name: durable.position.to_wire()
@@ -96,7 +96,7 @@ class DurableAnswers:
     # ------------------------------------------------------------------ looking
 
     def answer_list(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """All that the client may see, or those of one `client`."""
+        """Return all subscriptions that the client may see, or those of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
             _check_access(identity, client)
@@ -117,7 +117,7 @@ class DurableAnswers:
         }
 
     def answer_show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """One subscription, with what became of its events where a session has it."""
+        """Return one subscription, with its outcomes if a session uses it."""
         client, name, durable = self._find_durable(identity, ask)
         row = self._build_row(client, name, durable, self._durables.lag_snapshot())
         found = self._find_session(client, name)
@@ -169,7 +169,7 @@ class DurableAnswers:
     def answer_reset(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Move the position `to` the log's `start`, its `end`, a time in ms, or a position.
 
-        The answer tells how many places are skipped, and how many come again.
+        The answer has the numbers of places that are skipped and repeated.
         """
         client, name, durable = self._find_durable(identity, ask, here=True)
         if self._durables.is_in_use(client, name):
@@ -190,7 +190,7 @@ class DurableAnswers:
     def _parse_target(self, to: str) -> Mapping[str, Mark]:
         log = self._log
         if to == "start":
-            # What retention has taken is passed over, and not recovered.
+            # Places that retention removed are skipped, and not recovered.
             return {origin: log.begins_after.get(origin, _BEFORE_ALL) for origin in log.coverage}
         if to == "end":
             return log.coverage.marks
@@ -203,8 +203,8 @@ class DurableAnswers:
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
         if position.marks.get(log.origin, _BEFORE_ALL)[1] > log.own_end[1]:
-            # Of an earlier epoch: no event has that place, or it was lost with its branch.
-            raise BadPosition(f"{log.origin} has got to offset {log.own_end[1]}, not to {position}")
+            # It is of an earlier epoch. No event has this place, or it was lost with its branch.
+            raise BadPosition(f"{log.origin} ends at offset {log.own_end[1]}, before {position}")
         return position.marks
 
     async def _answer_delete(self, identity: Identity, ask: Ask) -> dict[str, Any]:
@@ -215,8 +215,8 @@ class DurableAnswers:
             await self._log.when_state_committed()
         elsewhere, silent = await self._delete_elsewhere(client, name)
         if durable is None and not elsewhere and not silent:
-            known = f"a durable subscription {name[:80]!r} of {client!r}"
-            raise UnknownSubscription(f"no node that can be reached knows {known}")
+            missing = f"a durable subscription {name[:80]!r} of {client!r}"
+            raise UnknownSubscription(f"no reachable node has {missing}")
         return {
             "client": client,
             "name": name,
@@ -226,7 +226,7 @@ class DurableAnswers:
         }
 
     async def _delete_elsewhere(self, client: str, name: str) -> tuple[list[str], list[str]]:
-        """The addresses of other nodes that had it, and of those that did not answer."""
+        """Return the addresses of other nodes that had it, and of nodes that did not answer."""
         if self._others is None:
             return [], []
         found = await self._others.ask_all_nodes(DELETE_QUESTION, pack((client, name)))
@@ -234,7 +234,7 @@ class DurableAnswers:
         return sorted(had), sorted(found.silent)
 
     async def _delete_for_node(self, asked: bytes) -> tuple[bytes, int] | None:
-        """Delete it here, as another node asks."""
+        """Delete a subscription at this node for another node."""
         try:
             client, name = _DELETION.decode(asked)
         except ProtocolError:
@@ -244,7 +244,8 @@ class DurableAnswers:
         return (_DELETED if had else b"", 0)
 
     def delete_here(self, client: str, name: str) -> bool:
-        """End a subscription at this node; a session that has it is told. Whether there was one."""
+        """Delete a subscription at this node, and end it in its session. Return whether it
+        existed."""
         if self._durables.get(client, name) is None:
             return False
         found = self._find_session(client, name)
@@ -277,7 +278,7 @@ class DurableAnswers:
         durable = self._durables.get(client, name)
         if durable is None:
             raise UnknownSubscription(
-                f"this node knows no durable subscription {name[:80]!r} of client {client!r}"
+                f"this node has no durable subscription {name[:80]!r} of client {client!r}"
             )
         if here and durable.moved_to:
             raise SubscriptionHeld(f"{name!r} has moved to {durable.moved_to}: ask that node")
@@ -306,5 +307,5 @@ def _check_access(identity: Identity, client: str) -> None:
 
 
 def _count_places(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:
-    """Places from `one` forward to `other`, over all origins."""
+    """Return the number of places from `one` forward to `other`, over all origins."""
     return sum(max(0, mark[1] - one.get(o, _BEFORE_ALL)[1]) for o, mark in other.items())

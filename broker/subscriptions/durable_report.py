@@ -1,4 +1,4 @@
-"""Durable subscriptions in `status`, `top` and metrics: how many, and which are furthest behind."""
+"""Durable subscriptions in `status`, `top` and metrics: counts, and the largest lags."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import attrs
 
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 
-#: Subscriptions that are named: it bounds the labels of metrics, and the look-ups in the log.
+#: Subscriptions with their lag: bounds metric labels, and look-ups in the log.
 MAX_NAMED: Final = 20
 STATES: Final = ("in-use", "away", "paused", "moved")
 
 
 def build_durable_report(durables: DurableSubscriptions) -> dict[str, Any]:
-    """Plain content: counts by state, and the lags of those furthest behind, largest first."""
+    """Return counts by state, and the largest lags, largest first."""
     states = Counter(dict.fromkeys(STATES, 0))
     here = []
     for client, name, durable in durables.all():

@@ -1,4 +1,4 @@
-"""Durable subscriptions: what is remembered of them between sessions (Q2, M42)."""
+"""Durable subscriptions: their state between sessions (Q2, M42)."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ from broker.log.event_log import EventLog
 
 @attrs.frozen
 class DurableSubscription:
-    """One durable subscription as stored: the client's profile entry and how far it has got."""
+    """A stored durable subscription: its query and its position."""
 
     pattern: str
     query: str
     namespaces: Mapping[str, str]
     position: Position
     used_ms: int
-    """Ms since 1970 when it was last subscribed, acknowledged, or left."""
+    """Ms since 1970 of the last subscription, acknowledgement or release."""
     active_from: Position | None = None
-    """Behind this the node's log has all of it; None: it has yet to flow."""
+    """Behind these marks the node's log has all matching events; None: not active yet."""
     previous_address: str = ""
-    """The address of the node that has handed it over, and keeps it until its client has processed
-    all that came before it flowed here."""
+    """Address of the previous node, which keeps the subscription until its client has processed
+    all events before `active_from`."""
     moved_to: str = ""
-    """The address of the node that it was handed over to."""
+    """Address of the node that took it over."""
     is_paused: bool = False
-    """Nothing is delivered, and it stays at this node, until it is resumed."""
+    """While paused nothing is delivered, and no other node takes it over."""
 
     def encode(self) -> bytes:
-        """The stored bytes."""
         active_from = None if self.active_from is None else self.active_from.to_wire()
         packed: bytes = msgpack.packb(
             (
                 *(self.pattern, self.query, self.namespaces, self.position.to_wire(), self.used_ms),
                 *(active_from, self.previous_address, self.moved_to),
-                # Earlier versions know eight fields, and read them in archives.
+                # Earlier versions read archives, and accept eight fields.
                 *([True] if self.is_paused else []),
             )
         )
@@ -48,7 +47,6 @@ class DurableSubscription:
 
     @classmethod
     def decode(cls, stored: bytes) -> DurableSubscription:
-        """The durable subscription that `encode` wrote."""
         pattern, query, namespaces, position, used, active_from, *rest = msgpack.unpackb(stored)
         active_position = None if active_from is None else Position.from_wire(active_from)
         return cls(
@@ -57,23 +55,24 @@ class DurableSubscription:
 
     @property
     def complete_after(self) -> Mapping[str, Mark]:
-        """Behind these marks the node's log has all of other origins; empty before it flows."""
+        """Behind these marks the node's log has all events of other origins; empty before it is
+        active."""
         return {} if self.active_from is None else self.active_from.marks
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether its client has processed all that came before it flowed here."""
+        """True if the client has processed all events before `active_from`."""
         if self.active_from is None:
             return False
         return all(
-            had >= mark or had[1] == mark[1]  # An epoch may have begun in which there is nothing.
+            had >= mark or had[1] == mark[1]  # An epoch may have begun without events.
             for origin, mark in self.active_from.marks.items()
             for had in [self.position.marks.get(origin, (0, 0))]
         )
 
 
 class DurableSubscriptions:
-    """All durable subscriptions of a node, in memory, and written behind through the log."""
+    """A node's durable subscriptions, in memory, and stored in the log."""
 
     def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
         self._log = log
@@ -84,27 +83,26 @@ class DurableSubscriptions:
         self._counts = Counter(map(_client_of, self._stored))
         self._in_use: set[bytes] = set()
         self.on_removed: Callable[[str, str], object] = lambda client_id, name: None
-        """Told when one is no more."""
+        """Called after a subscription was deleted."""
 
     def __len__(self) -> int:
         return len(self._stored)
 
     def get(self, client_id: str, name: str) -> DurableSubscription | None:
-        """What is stored under a client's name for it."""
         return self._stored.get(_key(client_id, name))
 
     def is_damaged(self, client_id: str, name: str) -> bool:
-        """Whether one was stored here and is lost to damage."""
+        """Return whether its stored state was lost to damage."""
         return _key(client_id, name) in self._damaged
 
     def all(self) -> Iterator[tuple[str, str, DurableSubscription]]:
-        """All that are stored: client, name, and what it is."""
+        """Yield client, name and subscription of all."""
         for key, durable in self._stored.items():
             client, _, name = key.partition(b"\0")
             yield client.decode(), name.decode(), durable
 
     def of_client(self, client_id: str) -> dict[str, DurableSubscription]:
-        """What is stored for a client, by name."""
+        """Return a client's subscriptions by name."""
         prefix = _key(client_id, "")
         return {
             key[len(prefix) :].decode(): durable
@@ -113,11 +111,11 @@ class DurableSubscriptions:
         }
 
     def is_in_use(self, client_id: str, name: str) -> bool:
-        """Whether a session has it now."""
+        """Return whether a session uses it."""
         return _key(client_id, name) in self._in_use
 
     def state(self, client_id: str, name: str) -> str:
-        """`moved`, `paused`, `in-use` or `away`, of one that is stored."""
+        """Return the state of a stored one: `moved`, `paused`, `in-use` or `away`."""
         durable = self._stored[_key(client_id, name)]
         if durable.moved_to:
             return "moved"
@@ -126,11 +124,11 @@ class DurableSubscriptions:
         return "in-use" if self.is_in_use(client_id, name) else "away"
 
     def lag_snapshot(self) -> LagSnapshot:
-        """Lags as of now."""
+        """Return the lags of this moment."""
         return LagSnapshot(self._log, self._wall_clock)
 
     def count_of_client(self, client_id: str) -> int:
-        """How many a client has."""
+        """Return the number of a client's subscriptions."""
         return self._counts[client_id.encode()]
 
     def store(
@@ -146,9 +144,10 @@ class DurableSubscriptions:
         active_from: Position | None = None,
         previous_address: str = "",
     ) -> None:
-        """Store a new one, or a changed profile of a known one; `stored` is told when it is.
+        """Store a new subscription, or a new query of a known one; `stored` is called after the
+        commit.
 
-        It is in use from now on, until `release`.
+        It is in use until `release`.
         """
         key = _key(client_id, name)
         self._in_use.add(key)
@@ -165,7 +164,7 @@ class DurableSubscriptions:
         self._log.put_durable(key, durable.encode(), stored)
 
     def acknowledge(self, client_id: str, name: str, position: Position) -> None:
-        """The client has processed everything up to `position`."""
+        """Move the position up to which the client has processed all events."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None:
@@ -173,32 +172,33 @@ class DurableSubscriptions:
             self._update(key, attrs.evolve(durable, position=updated, used_ms=self._wall_clock()))
 
     def set_active_from(self, client_id: str, name: str, position: Position) -> None:
-        """From behind `position` on the node's log has all of it, and did not before."""
+        """Set the marks behind which the node's log has all matching events."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None:
             self._update(key, attrs.evolve(durable, active_from=position))
 
     def find_releasable_node(self, client_id: str, name: str) -> str:
-        """The address of the node that need not keep it any more; empty where there is none."""
+        """Return the address of the previous node if it can release the subscription; else
+        empty."""
         durable = self._stored.get(_key(client_id, name))
         return "" if durable is None or not durable.has_caught_up else durable.previous_address
 
     def clear_previous_address(self, client_id: str, name: str, previous_address: str) -> None:
-        """The node at this address keeps it no more."""
+        """Clear the address of a previous node that has released the subscription."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None and durable.previous_address == previous_address:
             self._update(key, attrs.evolve(durable, previous_address=""))
 
     def set_paused(self, client_id: str, name: str, paused: bool) -> None:
-        """Note whether anything is delivered of a known one."""
+        """Pause or resume a subscription."""
         key = _key(client_id, name)
         durable = attrs.evolve(self._stored[key], is_paused=paused, used_ms=self._wall_clock())
         self._update(key, durable)
 
     def reset_position(self, client_id: str, name: str, position: Position) -> None:
-        """Move the position of a known one that is not in use, forward or back."""
+        """Move the position of a subscription that is not in use, forward or back."""
         key = _key(client_id, name)
         assert key not in self._in_use
         durable = attrs.evolve(self._stored[key], position=position, used_ms=self._wall_clock())
@@ -207,7 +207,7 @@ class DurableSubscriptions:
     def mark_moved(
         self, client_id: str, name: str, address: str, stored: Callable[[], object]
     ) -> None:
-        """It is handed over to the node at an address; `stored` is told when that is durable."""
+        """Record that another node takes it over; `stored` is called after the commit."""
         key = _key(client_id, name)
         durable = self._stored[key]
         updated = attrs.evolve(durable, moved_to=address, used_ms=self._wall_clock())
@@ -215,7 +215,7 @@ class DurableSubscriptions:
         self._log.put_durable(key, updated.encode(), stored)
 
     def release(self, client_id: str, name: str) -> None:
-        """It is not in use any more: its time to expire begins."""
+        """Record that no session uses it; its expiry begins."""
         key = _key(client_id, name)
         self._in_use.discard(key)
         durable = self._stored.get(key)
@@ -223,13 +223,12 @@ class DurableSubscriptions:
             self._update(key, attrs.evolve(durable, used_ms=self._wall_clock()))
 
     def delete(self, client_id: str, name: str) -> None:
-        """Drop a durable subscription for good."""
         key = _key(client_id, name)
         if key in self._stored:
             self._delete_key(key)
 
     def delete_expired(self) -> int:
-        """Drop those that nobody used for their time; returns how many."""
+        """Delete subscriptions that were unused for the expiry time; return how many."""
         limit = self._wall_clock() - self._expiry_ms
         kept = self._stored.items()
         old = [key for key, d in kept if d.used_ms < limit and key not in self._in_use]

@@ -1,4 +1,4 @@
-"""What a node's subscriptions want of other nodes."""
+"""Interest of a node's subscriptions in events of other nodes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 
-#: Told once when nothing that is wanted is missed any more: behind these places, of the origins
-#: that had to be told; of all others behind where the log stands.
+#: Called once, when no matching event is missed behind these marks; of other origins behind the
+#: log's marks.
 OnActive: TypeAlias = Callable[[Mapping[str, Mark]], object]
 
 
 class Interest(Protocol):
-    """Tells the network what is wanted here."""
+    """Announces interest to the network."""
 
     def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """Whether exactly this has been wanted under that key until now."""
+        """Return whether exactly this interest is announced under the key."""
 
     def announce(
         self,
@@ -28,27 +28,27 @@ class Interest(Protocol):
         on_active: OnActive,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
-        """Somebody wants something, under a key that is not in use, or under one that wants exactly
-        this. `flows` may be told at once. If it is said where it `goes_on`, somebody wanted it
-        before, here or elsewhere: also what lies behind these places of origins that are not known
-        here, and all of origins that are new to both."""
+        """Announce interest under an unused key, or again under the key of the same interest.
+        `on_active` may be called at once. A `position` means that a subscription resumes. Then
+        events behind it are included from origins that are new to this node, and all events from
+        origins that are in neither."""
 
     def mark_absent(self, key: Hashable) -> None:
-        """What the key wants is wanted still, until `unwant`, and nobody is here for it before
-        `want`: no subscription of this node has it."""
+        """Keep the key's interest until `withdraw`, although no subscription of this node uses
+        it."""
 
     def withdraw(self, key: Hashable) -> None:
-        """Nobody has this key any more; nothing where it was not in use."""
+        """Withdraw the key's interest, if it is announced."""
 
     def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """It is known by now where what the key wants goes on."""
+        """Set the position at which the key's interest resumes."""
 
 
 class StandaloneInterest:
-    """The interest of a node without a network: what it has itself is all there is."""
+    """Interest of a node without a network, which has only its own events."""
 
     def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """Nothing that this node has was left out."""
+        """Return True: own events are always complete."""
         return True
 
     def announce(
@@ -59,14 +59,14 @@ class StandaloneInterest:
         on_active: OnActive,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
-        """It flows already."""
+        """Report it as active at once."""
         on_active({})
 
     def mark_absent(self, key: Hashable) -> None:
-        """What the node has it has in any case."""
+        """Do nothing."""
 
     def withdraw(self, key: Hashable) -> None:
-        """There is nobody to be told."""
+        """Do nothing."""
 
     def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """What the node has it has in any case."""
+        """Do nothing."""

@@ -1,7 +1,7 @@
-"""Newer versions of event types that a node has met, and when.
+"""Newer versions of event types, with the times when the node first had them.
 
-A client that was away is told of those that came meanwhile (M16). They are kept on disk: the node
-may restart before the client comes back.
+A returning client gets notices of versions since its absence (M16). The times are stored on disk,
+because the node may restart meanwhile.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 
-#: Versions that are remembered; the one noted longest ago goes first.
+#: Versions in the file; beyond that the oldest is removed.
 MAX_VERSIONS: Final = 1000
 
 
 class NewVersions:
-    """One file with the times."""
+    """The versions and their file."""
 
     _log = Logger()
 
@@ -39,7 +39,7 @@ class NewVersions:
         self._load()
 
     def record_version(self, reference: DtdReference) -> None:
-        """A version newer than all that are known of its type is here."""
+        """Record a version that is newer than all known ones of its type."""
         if reference in self._arrivals:
             return
         self._arrivals[reference] = self._wall_clock()
@@ -49,11 +49,11 @@ class NewVersions:
         self._write(self._save, json.dumps(content).encode())
 
     def versions_since(self, ms: int) -> list[DtdReference]:
-        """Those that came at this time (ms since 1970) or later, oldest first."""
+        """Return versions from this time (ms since 1970) on, oldest first."""
         return [reference for reference, arrived_ms in self._arrivals.items() if arrived_ms >= ms]
 
     def versions_within(self, ms: int) -> list[DtdReference]:
-        """Those that came in so many ms before now."""
+        """Return versions of the last `ms` milliseconds."""
         return self.versions_since(self._wall_clock() - ms)
 
     def _load(self) -> None:
@@ -69,4 +69,4 @@ class NewVersions:
         try:
             write_checksummed(self._path, data, sync=self._sync)
         except OSError as error:
-            self._log.error("{path} is not written: {error}", path=str(self._path), error=error)
+            self._log.error("{path} can not be written: {error}", path=str(self._path), error=error)

@@ -10,7 +10,7 @@ from broker.identity import Identity
 
 @attrs.define(eq=False)
 class Profile:
-    """The subscriptions of one session: the client's numbers, and the names of durable ones."""
+    """A session's client, delivery, and the names of durable subscriptions by their numbers."""
 
     identity: Identity
     delivery: SessionDelivery

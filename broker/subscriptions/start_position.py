@@ -1,4 +1,4 @@
-"""Where a subscription begins in a node's log."""
+"""Start position of a subscription in a node's log."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from broker.event.place import Mark, Position
 from broker.log.event_log import EventLog
 from broker.wire.messages import Subscribe
 
-#: What the client names as `start` in Subscribe; `last` is for who can recover.
+#: Values of `start` in Subscribe; `last` needs a recovery.
 STARTS = ("new", "all", "position", "time", "stored", "last")
 
 
 @attrs.frozen
 class StartPosition:
-    """Where a subscription begins in the log."""
+    """Start of a subscription in the log."""
 
     serial: int
     position: Mapping[str, Mark]
-    """How far its client has got when it begins."""
+    """Position of the client at the start."""
     skip: dict[str, Mark] = attrs.field(factory=dict)
-    """What lies behind the serial and is not for it: it has had these origins up to there."""
+    """Marks of events behind the serial that the client already has."""
 
 
 def find_start(
     log: EventLog, request: Subscribe, position: Position | None, cut: Mapping[str, Mark]
 ) -> StartPosition:
-    """Where the subscription begins; `position` is how far its client has got, where that is known.
+    """Return the start of a subscription; `position` is the client's, if known.
 
-    Raises `BadQuery` for a start that there is not, `BadPosition` for one that is yet to come.
+    Raises `BadQuery` for an unknown start, `BadPosition` for a future one.
     """
     if request.start not in STARTS:
         raise BadQuery(f"start {request.start[:20]!r} is none of {', '.join(STARTS)}")
@@ -42,29 +42,31 @@ def find_start(
     if position is None:
         return StartPosition(log.newest[1] + 1, cut)
     if request.time and request.start == "position":
-        # It began at a time, which holds on for origins of which it has had nothing.
+        # It began at a time, which still holds for origins without a mark.
         before = log.position_before(log.first_at(request.time))
         position = Position({**before, **position.marks})
     check_position(log, position)
-    return StartPosition(first_serial_after(log, position.marks), position.marks, dict(position.marks))
+    return StartPosition(
+        first_serial_after(log, position.marks), position.marks, dict(position.marks)
+    )
 
 
 def first_serial_after(log: EventLog, marks: Mapping[str, Mark]) -> int:
-    """The serial of the first durable event that lies behind these marks.
+    """Return the serial of the first durable event behind these marks.
 
-    Everything of an origin that they do not name does.
+    All events of an origin without a mark lie behind them.
     """
     serials = [log.first_after(origin, marks.get(origin, (0, 0))) for origin in log.coverage]
-    # An event that has no durable place yet lies behind all that have one; also one that was
-    # written a moment ago, the first of its origin, maybe, which nothing tells of yet.
+    # Events without a durable place follow the durable ones. The coverage may not include the first
+    # event of a new origin.
     return min([*serials, log.bounds.last + 1])
 
 
 def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Behind which marks a subscription misses nothing, now that it flows.
+    """Return the marks behind which a new active subscription misses no event.
 
-    What was logged of other origins until now was chosen by nodes that did not know of it; of the
-    own events it has all behind `own`.
+    Nodes that did not know it selected the earlier events of other origins. Own events are complete
+    behind `own`.
     """
     known = log.end_position()
     known[log.origin] = own
@@ -72,18 +74,18 @@ def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dic
 
 
 def check_position(log: EventLog, position: Position) -> None:
-    """Raise `BadPosition` where this node's own events have not got so far."""
+    """Raise `BadPosition` if the position lies behind this node's last own event."""
     mark = position.marks.get(log.origin)
     if mark is not None and mark > log.own_end:
         raise BadPosition(
             f"position {mark[0]}:{mark[1]} lies in the future of {log.origin}, "
-            f"which has got to {log.own_end[0]}:{log.own_end[1]}"
+            f"whose last place is {log.own_end[0]}:{log.own_end[1]}"
         )
 
 
 def rewind_lost_branches(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
-    """The marks, with places of a lost branch set back to where that began: the log of their origin
-    was started from an older copy, and its new places may have lower offsets."""
+    """Return the marks, with places on a lost branch moved back to its start. After a restart
+    from an older copy, an origin's new places may have lower offsets."""
     back = {
         origin: min([mark, *(branch for epoch, _, branch in path if mark[0] < epoch)])
         for origin, mark in marks.items()
@@ -99,10 +101,11 @@ def rewind_lost_branches(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[st
 def find_lost_branches(
     log: EventLog, origins: Iterable[str], had: Mapping[str, Mark]
 ) -> dict[str, tuple[tuple[Mark, Mark], ...]]:
-    """By origin the places behind `had` that it has given, and that its later histories lack.
+    """Return the ranges of places behind `had` that each origin's later histories lack.
 
-    Each history begins at a branch place. What the one before gave behind that is lost to the
-    origin. Nothing is there if its log was never started from an older copy."""
+    A history begins at a branch place. Later places of the history before it are lost to the
+    origin. There is none if its log was never started from an older copy.
+    """
     found = {}
     for origin in origins:
         after = had.get(origin, (0, 0))

@@ -1,14 +1,14 @@
-"""One subscription on its way: asked for, wanted of others, accepted, flowing, and fed.
+"""Subscription lifecycle: requested, announced, accepted, active, fed.
 
-It is told that it is accepted when it is stored, if it is durable; that it flows when all nodes
-that matter know of it. What its client missed before that, and the own log has not, is recovered
-first. A durable one that was at another node comes in the order of P11: others are told what is
-wanted, the subscription is cancelled there, and what waits for it there is asked for.
+A durable subscription is accepted after it is stored. A subscription is active when all relevant
+nodes know it. Missed events that the log does not have are recovered before the log feeds it. A
+durable one that was at another node moves in the order of P11: its interest is announced, the other
+node ends it, and missed events are requested there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import attrs
@@ -23,7 +23,6 @@ from broker.delivery.recovery_contract import (
     HandoverResult,
     MarkRange,
     RecoveryRequest,
-    RecoveryService,
 )
 from broker.delivery.splice import (
     Splice,
@@ -35,9 +34,7 @@ from broker.delivery.splice import (
 )
 from broker.errors import BrokerError, NotConnected, PeerError
 from broker.event.place import Mark, Position, common_position, merge_positions
-from broker.log.event_log import EventLog
-from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
-from broker.subscriptions.interest import Interest
+from broker.subscriptions.durable_subscriptions import DurableSubscription
 from broker.subscriptions.profile import Profile
 from broker.subscriptions.start_position import (
     StartPosition,
@@ -47,41 +44,17 @@ from broker.subscriptions.start_position import (
     first_serial_after,
     rewind_lost_branches,
 )
+from broker.subscriptions.subscription_context import SubscriptionCallbacks, SubscriptionContext
 from broker.wire.messages import Flowing, Subscribe, Subscribed
 
-#: Starts that go on from where the client, or what is stored of it, has got to.
+#: Starts that resume at the position of the client, or at the stored one.
 _RESUMING_STARTS = ("position", "stored")
-#: Starts that begin in the past, wherever the client has got to.
+#: Starts in the past that ignore the client's position.
 _PAST_STARTS = ("all", "time", "last")
 
 
-@attrs.frozen
-class SubscriptionCallbacks:
-    """Where what becomes of a subscription is told."""
-
-    send_message: Callable[[Subscribed | Flowing], object]
-    start_feed: Callable[[], object]
-    """It was told that it is accepted: it may be fed."""
-    end_subscription: Callable[[BrokerError | None], object] = lambda _: None
-    """It is over, before its client has asked for that."""
-    is_connected: Callable[[], bool] = lambda: True
-    """Whether the session has a connection."""
-
-
-@attrs.frozen
-class SubscriptionContext:
-    """What a subscription on its way deals with."""
-
-    log: EventLog
-    durables: DurableSubscriptions
-    interest: Interest
-    recovery: RecoveryService
-    on_resumed: Callable[[Feed, int | None], object] = lambda *_: None
-    """See `SubscriptionRequests`."""
-
-
 class SubscriptionLifecycle:
-    """Follows one subscription until it is fed."""
+    """Lifecycle of one subscription until it is fed."""
 
     log = Logger()
 
@@ -89,7 +62,7 @@ class SubscriptionLifecycle:
         self,
         context: SubscriptionContext,
         profile: Profile,
-        request: Subscribe,
+        message: Subscribe,
         callbacks: SubscriptionCallbacks,
         *,
         feed: Feed,
@@ -97,10 +70,10 @@ class SubscriptionLifecycle:
         start: StartPosition,
         warnings: tuple[str, ...],
     ) -> None:
-        """`stored` is what is known here of a durable one; `begins` where it begins in the log."""
+        """`stored` is the stored state of a durable one, `start` its start in the log."""
         self._context = context
         self._profile = profile
-        self._request = request
+        self._message = message
         self._callbacks = callbacks
         self._feed = feed
         self._stored = stored
@@ -111,46 +84,42 @@ class SubscriptionLifecycle:
         self._previous_address = "" if stored is None else stored.previous_address
         self._stored_position = None if stored is None else stored.position
         self._key: Hashable = feed.matcher_number
-        if request.durable:
-            self._key = (profile.identity.client_id, request.durable)
-        known = request.start == "position" or bool(request.position) or stored is not None
-        self._resumes = request.start in _RESUMING_STARTS and known
+        if message.durable:
+            self._key = (profile.identity.client_id, message.durable)
+        has_position = message.start == "position" or bool(message.position) or stored is not None
+        self._resumes = message.start in _RESUMING_STARTS and has_position
         self._was_announced = False
 
-    # ------------------------------------------------------------------ on its way
+    # ------------------------------------------------------------------ announced to accepted
 
     def announce(self) -> None:
-        """Let other nodes know what is wanted, and go on from there."""
-        feed, request, context = self._feed, self._request, self._context
+        """Announce the interest, and store a subscription that needs no handover."""
+        feed, message, context = self._feed, self._message, self._context
         assert feed.pattern is not None and feed.query is not None
         feed.is_active = False
         feed.start_marks = {} if self._starts_in_past() else self._start.position
         feed.is_paused = self._stored is not None and self._stored.is_paused
-        was_announced = context.interest.is_announced(self._key, feed.pattern, feed.query)
-        self._was_announced = was_announced
-        feed.is_continuous = was_announced and self._resumes
-        if request.durable:
-            self._profile.durable_names[request.number] = request.durable
-        if not was_announced:
-            # Something else may have been wanted under the name of a durable one.
+        self._was_announced = context.interest.is_announced(self._key, feed.pattern, feed.query)
+        feed.is_continuous = self._was_announced and self._resumes
+        if message.durable:
+            self._profile.durable_names[message.number] = message.durable
+        if not self._was_announced:
+            # A durable name may have had another query.
             context.interest.withdraw(self._key)
         needs_handover = self._needs_handover()
         position = {} if needs_handover else self._start.position
-        resume_position = position if self._resumes else None
-        context.interest.announce(
-            self._key, feed.pattern, feed.query, self._activate, resume_position
-        )
+        resume_at = position if self._resumes else None
+        context.interest.announce(self._key, feed.pattern, feed.query, self._activate, resume_at)
         if not needs_handover:
             self._store_durable()
 
     def _needs_handover(self) -> bool:
-        """Whether another node may have it: then its position is not known before that is asked.
-
-        Where this node has it, and its client does not know how far it has got, it may have gone on
-        at another node while this one was away."""
-        knows = bool(self._request.position) or self._request.start == "position"
-        resume_position = bool(self._request.durable) and self._request.start in _RESUMING_STARTS
-        return resume_position and not (knows and self._is_stored_here())
+        """Return whether another node must be asked for the position first. Without a position
+        the client may have progressed at another node while this one was down."""
+        message = self._message
+        has_position = bool(message.position) or message.start == "position"
+        resumes = bool(message.durable) and message.start in _RESUMING_STARTS
+        return resumes and not (has_position and self._is_stored_here())
 
     def _is_stored_here(self) -> bool:
         return self._stored is not None and not self._stored.moved_to
@@ -164,32 +133,32 @@ class SubscriptionLifecycle:
         if self._needs_handover():
             self._request_handover()
             return
-        if self._request.durable and not self._is_log_complete():
+        if self._message.durable and not self._is_log_complete():
             self._context.durables.set_active_from(*self._durable_key(), Position(feed.active_from))
         self._advance()
 
     def _request_handover(self) -> None:
-        profile, request = self._profile, self._request
-        previous_address = request.previous_address
+        profile, message = self._profile, self._message
+        previous_address = message.previous_address
         if self._stored is not None and self._stored.moved_to:
             previous_address = self._stored.moved_to
         handover = HandoverRequest(
             *(*self._durable_key(), profile.incarnation, profile.token, previous_address),
-            has_position=bool(request.position),
+            has_position=bool(message.position),
             is_stored_here=self._is_stored_here(),
             is_open=self._is_open,
             is_connected=self._callbacks.is_connected,
         )
-        taken = self._context.recovery.take_over_durable(handover)
-        taken.addCallbacks(self._finish_handover, self._fail_handover)
+        taken_over = self._context.recovery.take_over_durable(handover)
+        taken_over.addCallbacks(self._finish_handover, self._fail_handover)
 
     def _fail_handover(self, failure: Failure) -> None:
-        """Another process of the client is where it is, or nobody can say how far it has got: as a
-        new one it would miss events in silence."""
+        """End the subscription after a failed handover. Another process may use it, or its
+        position is unknown; a new start would miss events without a gap."""
         error = failure.value
         if not isinstance(error, BrokerError):
             self.log.failure("taking over a subscription failed", failure)
-            error = NotConnected("where the subscription was could not be asked")
+            error = NotConnected("the subscription's previous node could not be asked")
         if self._is_open():
             self._callbacks.end_subscription(error)
 
@@ -202,13 +171,13 @@ class SubscriptionLifecycle:
         position = merge_positions(
             None if result is None else result.position,
             self._stored_position,
-            Position.from_wire(self._request.position) if self._request.position else None,
+            Position.from_wire(self._message.position) if self._message.position else None,
         )
+        self._resumes = position is not None
         if position is None:
-            position, self._resumes = Position(feed.active_from), False
+            position = Position(feed.active_from)
         else:
             self._stored_position = position
-            self._resumes = True
         try:
             check_position(log, position)
         except PeerError as error:
@@ -225,18 +194,18 @@ class SubscriptionLifecycle:
         self._store_durable()
 
     def _store_durable(self) -> None:
-        request = self._request
-        if not request.durable:
+        message = self._message
+        if not message.durable:
             self._accept()
             return
         position = Position(self._start.position)
-        if request.start == "position":
-            # A client that comes back begins behind what it has received. Only what it has
-            # acknowledged is processed: if it dies now, the rest has to be sent again.
+        if message.start == "position":
+            # The client resumes behind what it has received. If it dies now, events that it has not
+            # acknowledged must be sent again.
             if self._stored_position is not None:
                 position = common_position(self._stored_position, position)
-            if request.processed is not None:
-                position = common_position(Position.from_wire(request.processed), position)
+            if message.processed is not None:
+                position = common_position(Position.from_wire(message.processed), position)
         active_from = None
         if self._is_log_complete():
             active_from = None if self._stored is None else self._stored.active_from
@@ -244,9 +213,9 @@ class SubscriptionLifecycle:
             active_from = Position(self._feed.active_from)
         self._context.durables.store(
             *self._durable_key(),
-            pattern=request.pattern,
-            query=request.query,
-            namespaces=request.namespaces,
+            pattern=message.pattern,
+            query=message.query,
+            namespaces=message.namespaces,
             position=position,
             stored=self._accept,
             active_from=active_from,
@@ -256,17 +225,16 @@ class SubscriptionLifecycle:
     def _accept(self) -> None:
         if not self._is_open():
             return
-        left_off = None if self._stored_position is None else self._stored_position.to_wire()
-        self._callbacks.send_message(Subscribed(self._feed.number, left_off, self._warnings))
+        position = None if self._stored_position is None else self._stored_position.to_wire()
+        self._callbacks.send_message(Subscribed(self._feed.number, position, self._warnings))
         self._feed.is_accepted = True
         if self._resumes:
-            stored = self._stored
-            away = stored is not None and not stored.moved_to
-            self._context.on_resumed(self._feed, stored.used_ms if stored and away else None)
+            stored = self._stored if self._is_stored_here() else None
+            self._context.on_resumed(self._feed, None if stored is None else stored.used_ms)
         self._advance()
 
     def _advance(self) -> None:
-        """Tell that it flows, and feed it, as far as that can be now."""
+        """Report that it is active, and feed it, as far as possible now."""
         feed = self._feed
         if not feed.is_accepted or not self._is_open():
             return
@@ -277,51 +245,46 @@ class SubscriptionLifecycle:
             self._is_fed = True
             self._start_feed()
 
-    # ------------------------------------------------------------------ the seam
+    # ------------------------------------------------------------------ the splice
 
     def _must_be_active(self) -> bool:
-        """Whether it is not fed before it flows, for only then it is known what is missing."""
-        lacks = not self._is_log_complete() or self._is_bounded()
-        return self._starts_in_past() or (self._resumes and lacks)
+        """Return whether feeding must wait: the missed ranges are unknown before it is active."""
+        has_missed = not self._is_log_complete() or self._is_bounded()
+        return self._starts_in_past() or (self._resumes and has_missed)
 
     def _starts_in_past(self) -> bool:
-        """Whether it begins before its client was there, and not where the own log does."""
-        request, recovery = self._request, self._context.recovery
-        return request.start == "last" or (
-            request.start in _PAST_STARTS and (recovery.has_archive or self._is_bounded())
+        """Return whether it starts in the past, and not at the log's start."""
+        message, recovery = self._message, self._context.recovery
+        return message.start == "last" or (
+            message.start in _PAST_STARTS and (recovery.has_archive or self._is_bounded())
         )
 
     def _is_bounded(self) -> bool:
-        return bool(self._request.until_ms or self._request.until)
+        return bool(self._message.until_ms or self._message.until)
 
     def _is_log_complete(self) -> bool:
-        """Whether the log has had all of it since it is known to flow."""
+        """Return whether the log has all matching events since the subscription was active."""
         if not self._was_announced:
             return False
         stored = self._stored
-        return not self._request.durable or (stored is not None and stored.active_from is not None)
+        return not self._message.durable or (stored is not None and stored.active_from is not None)
 
     def _start_feed(self) -> None:
-        """Recover what the log has not, then go on with the log."""
-        recovery, link = self._context.recovery, self._profile.delivery
+        """Recover events that the log does not have, then feed it from the log."""
         splice = self._find_splice()
-        recovery_request = self._build_request(splice)
+        request = self._build_request(splice)
         if not self._is_bounded():
             self._feed.start_recovery = self._start_gap_recovery
-        branches = recovery_request.lost_branches
-        wants = bool(
-            recovery_request.ranges
-            or recovery_request.all_origins
-            or self._is_bounded()
-            or branches
-        )
-        if not wants:
+        is_bounded = self._is_bounded()
+        if not (request.ranges or request.all_origins or is_bounded or request.lost_branches):
             self._callbacks.start_feed()
             return
-        pacing = Pacing(self._request.pace, self._request.rate)
-        end = self._end_at_bound if self._is_bounded() else None
-        link.feed_from_recovery(
-            self._feed, recovery.start_recovery(recovery_request), splice.log_starts, pacing, end
+        self._profile.delivery.feed_from_recovery(
+            self._feed,
+            self._context.recovery.start_recovery(request),
+            splice.log_starts,
+            Pacing(self._message.pace, self._message.rate),
+            self._end_at_bound if is_bounded else None,
         )
 
     def _find_splice(self) -> Splice:
@@ -332,13 +295,12 @@ class SubscriptionLifecycle:
             return Splice({}, {})
         position = rewind_lost_branches(log, self._start.position)
         if self._is_bounded():
-            # The log feeds nothing behind the end: all of it is recovered, this node's own too.
-            return self._open_dead_origins(
-                splice_at_cut(position, feed.active_from, "", {}), position
-            )
-        behind = log.end_position()
-        if self._is_log_complete() and self._prefers_archive(position, behind):
-            return splice_at_cut(position, behind, "", {})
+            # The log feeds nothing after the end, so own events are recovered too.
+            splice = splice_at_cut(position, feed.active_from, "", {})
+            return self._open_dead_origins(splice, position)
+        end = log.end_position()
+        if self._is_log_complete() and self._prefers_archive(position, end):
+            return splice_at_cut(position, end, "", {})
         if not self._is_log_complete():
             splice = splice_at_cut(position, feed.active_from, log.origin, log.begins_after)
             return self._open_dead_origins(splice, position)
@@ -346,35 +308,34 @@ class SubscriptionLifecycle:
         if self._stored is not None and self._stored.active_from is not None:
             complete = dict(self._stored.active_from.marks)
             complete.pop(log.origin, None)
-        # An origin of which nothing is known here: this node's own of before it lost its log, say.
+        # Origins without events here, for example of this node before it lost its log.
         unknown = [o for o in position if o not in log.coverage]
-        gone = [o for o in unknown if self._context.recovery.is_archive_only(o)]
-        return open_ranges(
-            splice_at_retention(position, complete, log.begins_after), position, gone
-        )
+        dead = [o for o in unknown if self._context.recovery.is_archive_only(o)]
+        splice = splice_at_retention(position, complete, log.begins_after)
+        return open_ranges(splice, position, dead)
 
     def _open_dead_origins(self, splice: Splice, position: Mapping[str, Mark]) -> Splice:
         origins = {*self._feed.active_from, *position}
-        gone = [origin for origin in origins if self._context.recovery.is_archive_only(origin)]
-        return open_ranges(splice, position, gone)
+        dead = [origin for origin in origins if self._context.recovery.is_archive_only(origin)]
+        return open_ranges(splice, position, dead)
 
     def _prefers_archive(self, position: Mapping[str, Mark], upto: Mapping[str, Mark]) -> bool:
-        """Whether the log has so much for it that the archive is better asked."""
+        """Return whether the archive should be read instead of so many places of the log."""
         places = sum(max(0, mark[1] - position.get(o, (0, 0))[1]) for o, mark in upto.items())
         return self._context.recovery.is_too_much_for_log(places)
 
     def _build_request(self, splice: Splice) -> RecoveryRequest:
-        feed, request = self._feed, self._request
+        feed, message = self._feed, self._message
         assert feed.pattern is not None and feed.query is not None
         ranges = splice.ranges
         position = rewind_lost_branches(self._context.log, self._start.position)
         in_past = self._starts_in_past()
-        if request.until:
-            until = Position.from_wire(request.until).marks
+        if message.until:
+            until = Position.from_wire(message.until).marks
             ranges = limit_ranges(ranges, until, {} if in_past else position)
-        from_beginning = in_past or (request.start == "position" and self._is_bounded())
+        from_beginning = in_past or (message.start == "position" and self._is_bounded())
         if from_beginning:
-            # Of an origin that is named not all is wanted, even where nothing is left of it.
+            # A named origin is requested from its mark only, even if nothing is left of it.
             named = {origin: (mark, mark) for origin, mark in position.items()}
             ranges = {**({} if in_past else named), **ranges}
         position_had = {} if in_past else self._start.position
@@ -385,36 +346,34 @@ class SubscriptionLifecycle:
             clearance=self._profile.identity.clearance.rank,
             ranges=ranges,
             known_ends={o: mark for o, mark in feed.active_from.items() if o in ranges},
-            all_origins=from_beginning and not request.until,
+            all_origins=from_beginning and not message.until,
             is_open_ended=not self._is_bounded() and not self._is_log_complete(),
-            # A client that began at a time and goes on has a position, too.
-            from_ms=request.time if request.start in ("time", "position") else 0,
-            until_ms=request.until_ms,
-            last=request.last if request.start == "last" else 0,
-            number=request.number,
+            # A client that started at a time and resumes has a position too.
+            from_ms=message.time if message.start in ("time", "position") else 0,
+            until_ms=message.until_ms,
+            last=message.last if message.start == "last" else 0,
+            number=message.number,
             client_id=self._profile.identity.client_id,
-            durable_name=request.durable,
+            durable_name=message.durable,
             previous_address=self._previous_address,
             position=position_had,
             lost_branches=find_lost_branches(self._context.log, origins, position_had),
-            # What was wanted here all the time was in the log, until retention took it.
+            # The log had all events of an active subscription until retention removed them.
             gap_reason="retention" if self._is_log_complete() else "lost",
         )
 
     def _start_gap_recovery(
         self, ranges: Mapping[str, MarkRange], gap_reason: str, archived: bool
     ) -> ActiveRecovery | None:
-        """Begin to recover what the log had, until it was taken; or has never had. `archived`: only
-        an archive may have it."""
+        """Start a recovery of events that the log has lost or never had. `archived`: only an
+        archive can have them; returns None without one."""
         if archived and not self._context.recovery.has_archive:
             return None
-        log_fields: dict[str, Any] = {"known": {}, "others": False, "open_ended": False, "last": 0}
-        log_fields |= {"former": "", "lost_branches": {}}
-        recovery_request = self._build_request(Splice({}, {}))
-        recovery_request = attrs.evolve(
-            recovery_request, ranges=ranges, gap_reason=gap_reason, **log_fields
-        )
-        return self._context.recovery.start_recovery(recovery_request)
+        log_fields: dict[str, Any] = {"known_ends": {}, "all_origins": False, "last": 0}
+        log_fields |= {"is_open_ended": False, "previous_address": "", "lost_branches": {}}
+        request = self._build_request(Splice({}, {}))
+        request = attrs.evolve(request, ranges=ranges, gap_reason=gap_reason, **log_fields)
+        return self._context.recovery.start_recovery(request)
 
     # ------------------------------------------------------------------ inside
 
@@ -426,4 +385,4 @@ class SubscriptionLifecycle:
         return self._profile.delivery.find_feed(self._feed.number) is self._feed
 
     def _durable_key(self) -> tuple[str, str]:
-        return self._profile.identity.client_id, self._request.durable
+        return self._profile.identity.client_id, self._message.durable

@@ -1,4 +1,4 @@
-"""Taking subscriptions: rights, limits, the query, where to begin, and the cut."""
+"""Handling of Subscribe, Unsubscribe and Acknowledge: rights, limits, query, and start."""
 
 from __future__ import annotations
 
@@ -27,16 +27,13 @@ from broker.subscriptions.durable_subscriptions import DurableSubscription, Dura
 from broker.subscriptions.interest import Interest
 from broker.subscriptions.profile import Profile
 from broker.subscriptions.start_position import check_position, find_active_from, find_start
-from broker.subscriptions.subscription_lifecycle import (
-    SubscriptionCallbacks,
-    SubscriptionContext,
-    SubscriptionLifecycle,
-)
+from broker.subscriptions.subscription_context import SubscriptionCallbacks, SubscriptionContext
+from broker.subscriptions.subscription_lifecycle import SubscriptionLifecycle
 from broker.wire.messages import Subscribe
 
 
 class SubscriptionRequests:
-    """What a node does with Subscribe, Unsubscribe and Acknowledge."""
+    """A node's subscriptions, as its sessions change them."""
 
     def __init__(
         self,
@@ -52,9 +49,9 @@ class SubscriptionRequests:
         max_subscriptions: int,
         on_resumed: Callable[[Feed, int | None], object] = lambda *_: None,
     ) -> None:
-        """`advise` gives warnings for a query, and for one of a durable subscription that was left
-        and is taken up again. `came_back` is told a subscription that goes on, and since when (ms
-        since 1970) its client was away, if that is known."""
+        """`advise` returns warnings for a query; its flag is True for a durable subscription
+        that is resumed. `on_resumed` is called with a resumed subscription, and the time (ms
+        since 1970) since which its client was away, if known."""
         self._matcher = matcher
         self._parse_query = parse_query
         self._advise = advise
@@ -62,17 +59,18 @@ class SubscriptionRequests:
         self._context = SubscriptionContext(log, durables, interest, recovery, on_resumed)
         self._max_subscriptions = max_subscriptions
         self.refused_subscriptions: Counter[str] = Counter()
-        """Subscriptions that were refused, by error code."""
+        """Refused subscriptions by error code."""
         durables.on_removed = self._withdraw_durable
 
     def announce_stored(self) -> None:
-        """What was stored is wanted while its clients are away, too: to be called at the start."""
+        """Announce the interest of stored subscriptions, whose clients are away. Call it at the
+        start."""
         for client_id, name, durable in self._context.durables.all():
             try:
                 pattern = StreamPattern.parse(durable.pattern)
                 query = self._parse_query(durable.query, durable.namespaces)
             except PeerError:
-                # Its client will be told when it comes for it.
+                # The client gets the error when it subscribes again.
                 continue
             on_active = functools.partial(self._set_durable_active, client_id, name)
             self._context.interest.announce(
@@ -90,13 +88,13 @@ class SubscriptionRequests:
     def subscribe(
         self, profile: Profile, request: Subscribe, callbacks: SubscriptionCallbacks
     ) -> None:
-        """Take a subscription: it is told that it is accepted, and may be fed, unless it has ended.
+        """Create a subscription. The callbacks report that it is accepted, active, or ended.
 
-        That is at once; for a durable one when it is stored, for who is told that it has been
-        accepted may go away and count on it. It is told that it flows when other nodes know of it.
+        It is accepted at once; a durable one after it is stored, because its client may then
+        disconnect and rely on it. It is active when other nodes know it.
 
         Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
-        `BadPosition`; then nothing has changed but the count of those refused.
+        `BadPosition`, and then changes only the count of refused ones.
         """
         try:
             self._create_subscription(profile, request, callbacks)
@@ -122,7 +120,7 @@ class SubscriptionRequests:
         position = _known_position(request, stored)
         if position is None and request.start == "stored":
             if self._context.durables.is_damaged(identity.client_id, request.durable):
-                # Its position is lost: better all that the log has than nothing.
+                # The stored position is lost: begin with the whole log instead of missing events.
                 position = Position({})
         start = find_start(log, request, position, log.end_position())
         feed = Feed(
@@ -152,7 +150,8 @@ class SubscriptionRequests:
         self._context.interest.withdraw((client_id, name))
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
-        """End a subscription; `UnknownSubscription` if the session has none of that number."""
+        """End a subscription. Raises `UnknownSubscription` if the session has none with that
+        number."""
         feed = profile.delivery.find_feed(number)
         if feed is None:
             raise UnknownSubscription(f"no subscription has number {number}")
@@ -168,7 +167,7 @@ class SubscriptionRequests:
                 self._context.durables.delete(profile.identity.client_id, name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
-        """Note how far a durable subscription was processed; nothing for a transient one."""
+        """Store the processed position of a durable subscription; ignored for a transient one."""
         name = profile.durable_names.get(number)
         if name is None:
             return
@@ -181,11 +180,11 @@ class SubscriptionRequests:
         durables.acknowledge(client_id, name, position)
         previous_address = durables.find_releasable_node(client_id, name)
         if previous_address:
-            # With each acknowledgement, until that node says that it has heard of it.
+            # Repeated with each acknowledgement, until the other node confirms.
             self._context.recovery.release_previous_node(client_id, name, previous_address)
 
     def end_session(self, profile: Profile) -> None:
-        """The session is over: its subscriptions end, durable ones stay stored."""
+        """End the subscriptions of a session; durable ones stay stored."""
         for feed in list(profile.delivery.feeds):
             self._matcher.unsubscribe(feed.matcher_number)
             if not feed.is_durable:
@@ -199,13 +198,13 @@ class SubscriptionRequests:
 
     def _check_bounds(self, request: Subscribe) -> None:
         if request.start == "last" and not request.last:
-            raise BadQuery("the last 0 events are none: say how many")
+            raise BadQuery("start 'last' needs a number of events above 0")
         check_position(self._context.log, Position.from_wire(request.until))
 
     def _check_limits(self, profile: Profile, request: Subscribe) -> None:
         if len(profile.delivery.feeds) >= self._max_subscriptions:
             raise TooManySubscriptions(
-                f"{self._max_subscriptions} subscriptions are all that a client may have"
+                f"{self._max_subscriptions} subscriptions are the limit of a client"
             )
         if not request.durable:
             return
@@ -224,12 +223,12 @@ class SubscriptionRequests:
             and self._context.durables.count_of_client(client_id) >= self._max_subscriptions
         ):
             raise TooManySubscriptions(
-                f"{self._max_subscriptions} durable subscriptions are all that a client may have"
+                f"{self._max_subscriptions} durable subscriptions are the limit of a client"
             )
 
 
 def _known_position(request: Subscribe, stored: DurableSubscription | None) -> Position | None:
-    """How far a client has got, as far as that is known here; None where it begins anew."""
+    """Return the client's position as known here; None for a new start."""
     if request.start not in ("position", "stored"):
         return None
     claimed = Position.from_wire(request.position)

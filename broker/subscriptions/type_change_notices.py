@@ -1,9 +1,8 @@
-"""Tells subscribers whose queries touch what a newer version of an event type changed (M16).
+"""Notices to subscribers whose queries a newer version of an event type affects (M16).
 
-What happens to each query is worked out in slices between other work, once per distinct query. A
-durable subscription whose client was away is looked at when the client is back. A notice goes out
-when its session takes more; until then it waits, as many as `MAX_WAITING` for a session: beyond
-that the oldest is dropped and counted.
+Effects are computed in time slices, once for each distinct query. A durable subscription is checked
+when its client returns. A notice is sent when the session has room. Up to `MAX_WAITING` notices
+wait for a session; beyond that the oldest is dropped and counted.
 """
 
 from __future__ import annotations
@@ -25,19 +24,20 @@ from broker.sessions.session import Session
 from broker.subscriptions.new_versions import NewVersions
 from broker.wire.messages import TypeChanged
 
-#: Distinct queries looked at in a turn, each for a few hundred microseconds; seconds between turns.
+#: Distinct queries in one slice, at a few hundred microseconds each; seconds between slices.
 QUERIES_PER_SLICE = 16
 SLICE_INTERVAL = 0.01
 #: Notices that wait for one session.
 MAX_WAITING = 1000
-#: New versions that wait to be compared; a further one is logged and counted, and nobody is told.
+#: New versions that wait for comparison; further ones are logged, counted and not compared.
 MAX_COMPARISONS = 10_000
-#: Differences that are kept for clients that come back.
+#: Cached differences, for clients that return.
 MAX_DIFFERENCES = 16
-#: Ms for which it is not known how long a client was away that comes from another node, or with a
-#: position of its own: it is told of the versions of this time, maybe once more.
+#: Assumed absence (ms) of a client that comes from another node, or with its own position. It may
+#: get notices of this time twice.
 UNKNOWN_ABSENCE_MS = 3_600_000
-#: Paths in each list of a notice, the others are counted; characters of a path and of its reason.
+#: Paths in each list of a notice, further ones are counted; characters of a path, and of the
+#: reason.
 MAX_PATHS = 20
 MAX_PATH = 200
 MAX_REASON = 500
@@ -45,30 +45,30 @@ MAX_REASON = 500
 
 @attrs.define
 class NoticeCounts:
-    """What became of notices."""
+    """Outcomes of notices."""
 
     sent: int = 0
     dropped: int = 0
-    """Their session took none for too long."""
+    """The session was full for too long."""
     versions: int = 0
-    """Newer versions that turned up."""
+    """Newer versions that arrived."""
     not_compared: int = 0
-    """Of them, those of which nobody was told: too many at once, or a DTD was gone."""
+    """Versions without notices: too many at once, or a DTD was missing."""
 
 
 @attrs.define(eq=False)
 class _Comparison:
-    """A new version, and the subscriptions that have yet to be looked at."""
+    """A new version, and the subscriptions that are not checked yet."""
 
     between: SchemaDifference | None = None
     includes_all: bool = False
-    """Whether all subscriptions of now are to be added to those that are left."""
+    """True if all current subscriptions must be added to `left`."""
     left: deque[tuple[Session, Feed]] = attrs.field(factory=deque)
     effects: dict[Query, QueryEffect] = attrs.field(factory=dict)
 
 
 class TypeChangeNotices:
-    """Compares versions of types, and has sessions told. `new_version` is for the DTD cache."""
+    """Compares versions of types, and sends notices. The DTD cache calls `add_version`."""
 
     log = Logger()
 
@@ -90,7 +90,7 @@ class TypeChangeNotices:
         self._next_slice: IDelayedCall | None = None
 
     def add_version(self, reference: DtdReference) -> None:
-        """A version newer than all known of its type has turned up."""
+        """Add a version that is newer than all known ones of its type."""
         self.counts.versions += 1
         self._versions.record_version(reference)
         comparison = self._find_comparison(reference)
@@ -98,7 +98,8 @@ class TypeChangeNotices:
             comparison.includes_all = True
 
     def check_missed_versions(self, feed: Feed, left_ms: int | None) -> None:
-        """A subscription goes on whose client was away since a time (ms since 1970), if known."""
+        """Check versions since `left_ms` (ms since 1970; None: unknown) for a client that has
+        returned."""
         known = self._versions
         missed = (
             known.versions_within(UNKNOWN_ABSENCE_MS)
@@ -113,11 +114,11 @@ class TypeChangeNotices:
                         comparison.left.append((session, feed))
 
     def _find_comparison(self, reference: DtdReference) -> _Comparison | None:
-        """The comparison under way for a version, or a new one; None if there are too many."""
+        """Return the comparison of a version, which may be new; None if there are too many."""
         comparison = self._comparisons.get(reference)
         if comparison is None:
             if len(self._comparisons) >= MAX_COMPARISONS:
-                self._count_not_compared(reference, "too many others wait")
+                self._count_not_compared(reference, "too many versions wait")
                 return None
             comparison = self._comparisons[reference] = _Comparison()
             self._schedule()
@@ -126,11 +127,13 @@ class TypeChangeNotices:
     def _count_not_compared(self, reference: DtdReference, reason: str) -> None:
         self.counts.not_compared += 1
         self.log.warn(
-            "{new} is not compared: {why}; nobody is told", new=str(reference), reason=reason
+            "{new} is not compared: {reason}; no notices are sent",
+            new=str(reference),
+            reason=reason,
         )
 
     def send_waiting(self) -> None:
-        """Send what waits, as far as the sessions take it: to be called every second or so."""
+        """Send waiting notices as far as the sessions have room. Call it about every second."""
         for session, waiting in list(self._waiting.items()):
             for _ in range(len(waiting)):
                 if session.has_ended or not session.writable:
@@ -140,7 +143,7 @@ class TypeChangeNotices:
                 self._waiting.pop(session, None)
 
     def stop(self) -> None:
-        """Look at nothing more."""
+        """Stop all comparisons."""
         self._comparisons.clear()
         if self._next_slice is not None:
             self._next_slice.cancel()
@@ -183,7 +186,7 @@ class TypeChangeNotices:
             self._schedule()
 
     def _find_difference(self, reference: DtdReference) -> SchemaDifference | None:
-        """What a version changes against the one before it; None if one of them is not here."""
+        """Return the difference to the previous version; None if a DTD is missing."""
         known = self._differences.get(reference)
         if known is not None:
             return known
@@ -191,7 +194,7 @@ class TypeChangeNotices:
         old = None if before is None else self._types.get_dtd(before)
         new = self._types.get_dtd(reference)
         if old is None or new is None:
-            self._count_not_compared(reference, f"it or {before} is not here")
+            self._count_not_compared(reference, f"its DTD or that of {before} is missing")
             return None
         found = self._differences[reference] = compare_versions(old, new)
         if len(self._differences) > MAX_DIFFERENCES:
@@ -214,7 +217,7 @@ class TypeChangeNotices:
         if not _is_live(session, feed):
             return
         if feed.state is FeedState.UNCONFIRMED:
-            # It was not told yet that there is a subscription of this number.
+            # The client does not know this subscription's number yet.
             self._waiting.setdefault(session, deque()).append((feed, message))
             return
         self.counts.sent += 1
@@ -222,7 +225,7 @@ class TypeChangeNotices:
 
 
 def build_notice(number: int, between: SchemaDifference, effect: QueryEffect) -> TypeChanged:
-    """What the client of a subscription is told; paths that its query reads stand first."""
+    """Return the notice for a subscription; paths that its query reads come first."""
     own = set(effect.paths)
 
     def first(labels: Iterable[str]) -> list[str]:

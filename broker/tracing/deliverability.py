@@ -1,4 +1,4 @@
-"""What becomes of an event for each subscription of one client: why it got it, or did not (N7)."""
+"""Fate of an event for each subscription of one client: delivered, or the reason why not (N7)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from broker.matching.query.query import Query, parse_query
 from broker.sessions.session import Session
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 
-#: Subscriptions that are looked at; and seconds after which no further one is. Those left out are
-#: counted.
+#: Bounds of subscriptions and seconds for one answer; further subscriptions are counted.
 MAX_SUBSCRIPTIONS: Final = 100
 MAX_SECONDS: Final = 0.2
 
@@ -31,23 +30,23 @@ _BEFORE_ALL: Final[Mark] = (0, 0)
 
 @attrs.frozen
 class DeliveryFate:
-    """What becomes of the event, in a word, and in words for a person."""
+    """Verdict on the delivery of an event, with a reason for a person."""
 
     verdict: str
-    """`refused`, `stream`, `query`, `clearance`, `unevaluated`: it is not for it, and why.
-    `before`: its client has had it, or it is too old. `moved`: the subscription is at another node.
-    `unconfirmed`, `catching-up`, `paused`, `away`: it comes later. `dropped`, `gone`: maybe it was
-    lost. `delivered`: nothing stands in its way. Empty without an event."""
+    """`refused`, `stream`, `query`, `clearance`, `unevaluated`: the event does not match.
+    `before`: the client has had it, or it is too old. `moved`: the subscription is at another
+    node. `unconfirmed`, `catching-up`, `paused`, `away`: it is delivered later. `dropped`,
+    `gone`: possibly lost. `delivered`: no obstacle. Empty without an event."""
     reason: str = ""
 
 
 _PAUSED_FATE: Final = DeliveryFate(
-    "paused", "the subscription is paused: it comes when that is resumed"
+    "paused", "the subscription is paused: the event comes after it is resumed"
 )
 
 
 class DeliveryFates:
-    """Looks at the live sessions and stored subscriptions of a node."""
+    """Checks the subscriptions of a node's sessions, and stored ones."""
 
     def __init__(
         self,
@@ -70,8 +69,8 @@ class DeliveryFates:
         explain: Callable[[Query], Explanation],
         place: Place | None = None,
     ) -> dict[str, Any]:
-        """Plain content; `explain` explains a query on the event, if there is one. `place` is where
-        the event lies, if that is known."""
+        """Return plain content. `explain` explains a query, on the event if there is one;
+        `place` is the event's, if known."""
         event = explain(_ANY_QUERY).event
         sessions = [each for each in self._sessions() if each.identity.client_id == client_id]
         found: list[dict[str, Any]] = []
@@ -91,7 +90,7 @@ class DeliveryFates:
         }
 
     def _has_accepted(self, event: EventExplanation | None) -> bool | None:
-        """Whether the node has logged such an event; None if it can not tell."""
+        """Return whether the node has logged the event; None if unknown."""
         if event is None or event.refused is not None:
             return None
         publisher = (event.client_id, event.incarnation)
@@ -163,13 +162,13 @@ class DeliveryFates:
 
 
 def _find_mismatch(pattern: StreamPattern, event: EventExplanation | None) -> DeliveryFate | None:
-    """Why the event is not for a subscription with this pattern; None if it is."""
+    """Return why the event does not match a subscription with this pattern; None if it matches."""
     if event is None:
         return None
     if event.refused is not None:
         return DeliveryFate("refused", f"no such event is accepted: {event.refused[1]}")
     if not pattern.matches(event.stream):
-        return DeliveryFate("stream", f"{pattern.text} does not take the stream {event.stream}")
+        return DeliveryFate("stream", f"{pattern.text} does not match the stream {event.stream}")
     if event.matches is None:
         return DeliveryFate("unevaluated", event.note)
     if not event.matches:
@@ -183,12 +182,12 @@ def _check_clearance(identity: Identity, event: EventExplanation) -> DeliveryFat
     if identity.is_cleared(level):
         return None
     return DeliveryFate(
-        "clearance", f"the event is {level.value}, it is cleared up to {cleared.value}"
+        "clearance", f"the event is {level.value}, the client is cleared up to {cleared.value}"
     )
 
 
 def _check_start(begins: Mapping[str, Mark], place: Place | None) -> DeliveryFate | None:
-    """Why an event that was published is not for a subscription that begins there."""
+    """Return a fate if the event lies before a subscription's start."""
     if place is None or place.mark > begins.get(place.origin, _BEFORE_ALL):
         return None
     return DeliveryFate(
@@ -199,12 +198,12 @@ def _check_start(begins: Mapping[str, Mark], place: Place | None) -> DeliveryFat
 def _fate_when_absent(durable: DurableSubscription) -> DeliveryFate:
     if durable.is_paused:
         return _PAUSED_FATE
-    reason = "nobody has it in use: it comes when the client is back, if that is cleared for it"
+    reason = "no session uses it: the event comes when the client is back, if it is cleared"
     return DeliveryFate("away", reason)
 
 
 def _fate_when_active(feed: Feed, place: Place | None) -> DeliveryFate:
-    """What becomes of an event that is for a subscription."""
+    """Return the fate of a matching event."""
     outcomes = feed.outcomes
     if (
         place is not None
@@ -214,16 +213,14 @@ def _fate_when_active(feed: Feed, place: Place | None) -> DeliveryFate:
         )
         >= place.mark
     ):
-        # It has got further already.
+        # The feed is past it.
         return _fate_by_outcomes(outcomes)
     if feed.is_paused:
         return _PAUSED_FATE
     if feed.state is FeedState.UNCONFIRMED:
-        return DeliveryFate(
-            "unconfirmed", "the subscription is not yet stored: nothing goes out before"
-        )
+        return DeliveryFate("unconfirmed", "the subscription is not stored yet")
     if feed.state is FeedState.CATCHING_UP:
-        return DeliveryFate("catching-up", f"it reads the log, and has got to offset {feed.cursor}")
+        return DeliveryFate("catching-up", f"it reads the log, now at offset {feed.cursor}")
     return _fate_by_outcomes(outcomes)
 
 
@@ -233,7 +230,7 @@ def _fate_by_outcomes(outcomes: DeliveryOutcomes) -> DeliveryFate:
             "dropped", f"its queue was full: {outcomes.dropped} events were dropped"
         )
     if outcomes.gone:
-        return DeliveryFate("gone", f"the log no longer had {outcomes.gone} places that it wanted")
+        return DeliveryFate("gone", f"the log no longer had {outcomes.gone} places for it")
     return DeliveryFate("delivered")
 
 

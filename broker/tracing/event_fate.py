@@ -1,7 +1,7 @@
-"""The fate of one event at each node of the network, for `explain` (N7).
+"""Fate of one event at each node of the network, for `explain` (N7).
 
-A client is told only of an event that it may read, and whose bytes it has shown: so an EventId
-alone tells nobody whether such an event exists.
+Only a client that may read the event and has sent its bytes gets the answer. So an EventId alone
+does not reveal an event.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from broker.matching.explain.explanation import EventExplanation
 from broker.tracing.node_trace import TRACE_QUESTION, EventPlace, NodeTrace, TraceQuestion
 from broker.wire.codec import Count, Schema, WireMark
 
-#: Verdicts of a node that has the event in its log.
+#: Verdicts of a node whose log has the event.
 LOGGED_VERDICTS: Final = frozenset({"origin", "logged"})
-#: Verdicts of a subscription that the event is for.
+#: Verdicts of a subscription that matches the event.
 _DELIVERABLE_VERDICTS: Final = frozenset(
     {"delivered", "unconfirmed", "catching-up", "paused", "away", "dropped", "gone"}
 )
 _REASONS: Final = {
     "origin": "it was published here",
     "logged": "it is in this node's log",
-    "filtered": "nothing at this node asks for it",
-    "denied": "no way to this node is cleared for its security level",
-    "missing": "it has not come yet: what its origin published since has not been seen here either",
-    "passed-over": "it is wanted here now, and did not come into this node's log when it passed: a "
-    "subscription that was elsewhere then recovers it, or is told a gap",
-    "unknown": "this node can not tell: it can not be shown the event, or does not know its type",
+    "filtered": "no subscription at this node matches it",
+    "denied": "no route to this node is cleared for its security level",
+    "missing": "it has not arrived yet, nor have later events of its origin",
+    "passed-over": "a subscription here matches it, but it was not logged when it passed: a "
+    "subscription that was elsewhere recovers it, or gets a gap",
+    "unknown": "this node may not see the event, or has no DTD of its type",
 }
 
 
@@ -45,7 +45,7 @@ class _Subscriptions(TypedDict):
 
 
 class _Answer(TypedDict, total=False):
-    """The answer of another node: see `NodeTrace.trace_event`."""
+    """Answer of another node: see `NodeTrace.trace_event`."""
 
     place: EventPlace | None
     is_origin: bool
@@ -60,7 +60,7 @@ _ANSWER: Final = Schema[_Answer](_Answer, "answer about an event")
 
 
 class GatheredAnswers(Protocol):
-    """Answers of other nodes by address, and who did not answer."""
+    """Answers by address, and the addresses of nodes that did not answer."""
 
     @property
     def answers(self) -> Mapping[str, bytes]: ...
@@ -69,14 +69,14 @@ class GatheredAnswers(Protocol):
 
 
 class OtherNodes(Protocol):
-    """All other nodes of the network: see `broker.cluster.network_question.NetworkQuestions`."""
+    """Other nodes of the network: `broker.cluster.network_question.NetworkQuestions`."""
 
     @property
     def own_address(self) -> str:
-        """The address of this node; empty in no cluster."""
+        """Address of this node; empty without a cluster."""
 
     async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """Ask them all. `rank` is what links must be cleared for."""
+        """Ask all nodes over links that are cleared for `rank`."""
 
 
 @attrs.frozen
@@ -86,20 +86,20 @@ class _NoAnswers:
 
 
 class NoOtherNodes:
-    """The other nodes where there is no network."""
+    """Used without a network."""
 
     own_address = ""
 
     async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """There is nobody."""
+        """Return no answers."""
         return _NoAnswers()
 
 
 class NetworkTrace:
-    """Asks all nodes, and puts together what they answer."""
+    """Asks all nodes about an event, and merges their answers."""
 
     def __init__(self, trace: NodeTrace, others: OtherNodes, name: str) -> None:
-        """`name` is what this node is called where it is in no cluster."""
+        """`name` is this node's name without a cluster."""
         self._trace = trace
         self._others = others
         self._name = name
@@ -113,10 +113,10 @@ class NetworkTrace:
         *,
         here: bool,
     ) -> dict[str, Any] | None:
-        """Plain content: `known`, `place`, and `nodes` with their verdicts; `silent` ones, and
-        those that searched their log `partly`. With `here` no other node is asked.
+        """Return `known`, `place`, and `nodes` with their verdicts; `silent` nodes, and nodes that
+        searched their log `partly`. With `here` only this node is asked.
 
-        None where the document is no event that could have been published here.
+        Returns None if the document could not have been published here.
         """
         if event.refused is not None:
             return None
@@ -161,7 +161,7 @@ def _can_read(identity: Identity, stream: str, level: SecurityLevel) -> bool:
 
 
 def _decode_answers(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    """What other nodes said, checked; a malformed answer counts as none."""
+    """Decode answers of other nodes; malformed ones are ignored."""
     found = {}
     for node, data in answers.items():
         try:
@@ -172,18 +172,18 @@ def _decode_answers(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
 
 
 def _merge_answers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers of a node to both parts. It may have found the event by its place alone, and may
-    have been sent the first part alone."""
+    """Merge a node's answers to both parts. It may have found the event only by its place, or
+    got only the first part."""
     return {**first, **second, "place": first.get("place") or second.get("place")}
 
 
 @attrs.frozen
 class _Destinations:
-    """Where the event was to go, as those say that have it."""
+    """Destinations of the event, from the nodes that have it."""
 
     wanted: tuple[str, ...]
     denied: tuple[str, ...]
-    """Nodes, or units with a slash behind them, to which no way is cleared."""
+    """Nodes without a cleared route; units end with a slash."""
 
     @classmethod
     def of(cls, found: Mapping[str, Mapping[str, Any]]) -> _Destinations:
@@ -208,7 +208,7 @@ def _find_verdict(node: str, answer: Mapping[str, Any], mark: Mark, onward: _Des
     if any(_is_destination(node, to) for to in onward.denied):
         return "denied"
     if wanted is None:
-        # It was not shown the event.
+        # The node did not get the document.
         asked_for = any(_is_destination(node, to) for to in onward.wanted)
         return "unknown" if asked_for else "filtered"
     reached = tuple(answer.get("covered") or (0, 0))

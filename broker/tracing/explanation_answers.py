@@ -1,8 +1,8 @@
-"""Answers `explain`: how a query is answered, and why an event reaches a client or not (N7, Q14).
+"""Answers to `explain`: evaluation of a query, and delivery of an event to a client (N7, Q14).
 
-An explanation takes up to a few tenths of a second, in which the node does nothing else. So there
-is one at a time, and behind it a pause of `REST` times what it took: whoever asks without end has
-a tenth of the node at most, and others that ask wait behind.
+An explanation blocks the node for up to some tenths of a second. So one runs at a time, followed by
+a pause of `PAUSE_FACTOR` times its duration. A client that asks all the time gets at most a tenth
+of the node.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import LOGGED_VERDICTS, NetworkTrace
 from broker.wire.messages import Ask
 
-#: Explanations that wait, of all clients and of one: a further one is refused.
+#: Waiting explanations of all clients, and of one client; further ones are refused.
 MAX_WAITING: Final = 32
 MAX_WAITING_OF_CLIENT: Final = 2
-#: How much longer the pause is than the explanation was.
+#: Length of the pause, in durations of the explanation.
 PAUSE_FACTOR: Final = 9.0
 
 _ALL_STREAMS: Final = StreamPattern.parse(">")
@@ -43,21 +43,21 @@ _ANY_QUERY: Final = parse_query("true()")
 
 @attrs.frozen
 class ExplanationRequest:
-    """What a client asks for."""
+    """Arguments of a client's question."""
 
     query: Query | None
-    """None: only what becomes of an event for the subscriptions of `client`."""
+    """None: only the fate of an event for the subscriptions of `client`."""
     document: bytes | None
     pattern: StreamPattern | None
-    """The streams that the query would be subscribed to, if they were told."""
+    """Streams of the subscription, if given."""
     client: str
-    """Whose subscriptions are to be looked at; nobody's when empty."""
+    """Client whose subscriptions are checked; empty: none."""
     is_local: bool = False
-    """Whether other nodes are left alone."""
+    """True if no other node is asked."""
 
 
 class ExplanationAnswers:
-    """Takes questions in turn."""
+    """Explains one question at a time."""
 
     def __init__(
         self,
@@ -72,10 +72,8 @@ class ExplanationAnswers:
         stopwatch: Callable[[], float],
         accept_undescribed: bool,
     ) -> None:
-        """`advise` says why no event can match a query (X10).
-
-        `stopwatch` gives seconds, to measure what an explanation takes.
-        """
+        """`advise` returns reasons why no event can match a query (X10). `stopwatch` returns
+        seconds."""
         self._matcher = matcher
         self._dtds = dtds
         self._parse_query = parse_query
@@ -90,15 +88,15 @@ class ExplanationAnswers:
         self._waiting: Counter[str] = Counter()
 
     def answer(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """The explanation as plain content.
+        """Return the explanation as plain content.
 
-        Fails with what is wrong with the query or the pattern, with `NotAllowed` when somebody
-        asks about another client without the right to administer, and with `Overloaded`.
+        Fails with the error of the query or pattern, with `Overloaded`, and with `NotAllowed` if
+        another client is asked about without the right to administer.
         """
         return Deferred.fromCoroutine(self._answer(identity, ask))
 
     def stop(self) -> None:
-        """The node stops: who waits is not answered any more."""
+        """Stop; waiting questions are not answered."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -119,7 +117,7 @@ class ExplanationAnswers:
             return content
         finally:
             self._waiting[asking] -= 1
-            # Without those that wait for nothing any more.
+            # Remove counts of zero.
             self._waiting = +self._waiting
 
     async def _explain_alone(self, request: ExplanationRequest, identity: Identity) -> _Answer:
@@ -157,7 +155,7 @@ class ExplanationAnswers:
     async def _explain_with_dtds(
         self, request: ExplanationRequest, identity: Identity, took: list[float]
     ) -> _Answer:
-        """Once more when the DTD is there, or is known not to be had; `took` adds up seconds."""
+        """Explain; repeat after a missing DTD was fetched or not found. `took` sums up seconds."""
         undescribed: frozenset[DtdReference] = frozenset()
         refusal: BrokerError | None = None
         while True:
@@ -171,7 +169,7 @@ class ExplanationAnswers:
             finally:
                 took[0] += self._stopwatch() - began
             try:
-                # Not from where the event points to: nobody publishes it.
+                # Without the event's pointer, because nobody publishes it.
                 await self._dtds.lookup(missing, FetchHint())
             except BrokerError as error:
                 if self._accept_undescribed:
@@ -218,13 +216,13 @@ class ExplanationAnswers:
         return attrs.evolve(explanation, event=EventExplanation(refused=event.refusal.to_wire()))
 
 
-#: The content of an answer, and what the event is, if there is one.
+#: Content of an answer, and the explanation of the event, if any.
 _Answer: TypeAlias = tuple[dict[str, Any], EventExplanation | None]
 
 
 @attrs.frozen
 class _Event:
-    """The event to explain; `refusal` says why no DTD of its type can be had."""
+    """Event to explain; `refusal` is set if its DTD was not found."""
 
     document: bytes | None
     undescribed: frozenset[DtdReference]
@@ -232,14 +230,14 @@ class _Event:
 
 
 def _apply_network_verdicts(content: dict[str, Any], identity: Identity) -> None:
-    """What is told of the subscriptions here agrees with what all nodes say of the event."""
+    """Make the verdicts of this node's subscriptions agree with those of the network."""
     network, client = content["network"], content["client"]
     if client is None:
         return
     nodes = () if network is None else network["nodes"]
     own = next((node for node in nodes if node["node"] == network["here"]), None)
     if not identity.administer:
-        # By its EventId alone: that another event has it is not for everybody.
+        # `accepted` is found by the EventId alone; it must not reveal another event with that id.
         has_it = own is not None and own["verdict"] in LOGGED_VERDICTS
         client["accepted"] = None if network is None else has_it
         for each in (client, *nodes):
@@ -256,7 +254,7 @@ def _apply_network_verdicts(content: dict[str, Any], identity: Identity) -> None
 def _check_access(
     identity: Identity, pattern: StreamPattern, explanation: Explanation
 ) -> dict[str, Any]:
-    """Whether stream and security level let the event through to who asks."""
+    """Return whether the client's rights and clearance cover the event."""
     allowed = identity.rights.may_subscribe(pattern)
     result: dict[str, Any] = {"pattern": pattern.text, "allowed": allowed}
     event = explanation.event
@@ -267,7 +265,7 @@ def _check_access(
 
 
 def _parse_namespaces(text: str) -> dict[str, str]:
-    """Prefixes of a query, as a JSON object; raises `BadQuery`."""
+    """Return the prefixes of a query from a JSON object; raises `BadQuery`."""
     try:
         bindings = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,10 +1,9 @@
-"""One event at one node: whether it is in the log, who wants it here, and who is sent it (N7).
+"""Trace of one event at one node: in its log, of interest, and its destinations (N7).
 
-The answers of all nodes together tell where an event was filtered, denied, or is missing. A
-question comes in two parts. The first has the EventId and a digest, and goes everywhere: nodes that
-find the event answer with its place and its ways onward. The second has the document and the place,
-and goes only where such an event may go: nodes say whether they want the event, and what becomes of
-it for the subscriptions of a client.
+All nodes together show where an event was filtered, denied, or is missing. The question has two
+parts. The first has the EventId and a digest, and goes to all nodes. Nodes with the event return
+its place and destinations. The second has the document and the place, and goes only where the event
+may go. Nodes return whether they have interest, and the event's fate for a client's subscriptions.
 """
 
 from __future__ import annotations
@@ -31,46 +30,44 @@ from broker.matching.query.query import Query
 from broker.tracing.deliverability import DeliveryFates
 from broker.wire.codec import Count, Epoch, Offset, Schema, pack
 
-#: The kind of question, for other nodes.
+#: Kind of the question between nodes.
 TRACE_QUESTION: Final = "event-trace"
-#: A publisher's clock may be ahead of the node's by so many ms, and its event is still found.
+#: An event is found if its publisher's clock is ahead of the node's by at most so many ms.
 MAX_CLOCK_LEAD_MS: Final = 600_000
-#: Most clocks are ahead by less: the log is searched from there first.
+#: Most clocks are ahead by less; the log is searched from there first.
 USUAL_CLOCK_LEAD_MS: Final = 1_000
-#: Pages of the log that are searched for an event in each of these two stretches, and events of a
-#: page.
+#: Pages that are searched in each of the two ranges, and events of a page.
 MAX_PAGES: Final = 100
 PAGE_EVENTS: Final = 256
 PAGE_BYTES: Final = 1 << 20
-#: Questions that wait for their turn; a further one is not answered.
+#: Waiting questions; a further one is not answered.
 MAX_WAITING: Final = 16
-#: A larger document is not sent along: nodes without the event say nothing of their subscriptions.
+#: A larger document is not sent. Nodes without the event then can not check subscriptions.
 MAX_DOCUMENT_BYTES: Final = 256 << 10
-#: Bytes of the subscriptions in an answer; those left out are counted.
+#: Bytes of subscriptions in an answer; further ones are counted.
 MAX_ROW_BYTES: Final = 32 << 10
-#: The answer to the first part.
+#: Keys of the answer to the first part.
 _FIRST_PART_KEYS: Final = ("place", "is_origin", "onward", "partly")
 
 
 class IEventRoutes(Protocol):
-    """Who else is sent events of this node."""
+    """Destinations of this node's events."""
 
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
-        """Whether a subscription of this node is among the matches."""
+        """Return whether a subscription of this node is among the matches."""
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """The nodes and units that want it, and whether a way there is cleared for the rank."""
+        """Return interested nodes and units, and whether a route to each is cleared for the
+        rank."""
 
 
 class NoRoutes:
-    """Those of a node without a network."""
+    """Used without a network."""
 
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
-        """Every match is a subscription's."""
         return bool(matches)
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """There is nobody."""
         return ()
 
 
@@ -79,24 +76,24 @@ EventPlace: TypeAlias = tuple[str, Epoch, Offset]
 
 
 class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """What is asked of one event."""
+    """Question about one event."""
 
     client_id: str
     timestamp: Count
     number: Count
     incarnation: Count
     digest: bytes
-    """SHA-256 of the document: another event under the same EventId is not told of."""
+    """SHA-256 of the document: another event with the same EventId is not revealed."""
     document: bytes
-    """In the second part; empty in the first, and where it is too large."""
+    """Set in the second part; empty in the first, and if it is too large."""
     client: str
-    """Whose subscriptions are looked at, in the second part; nobody's when empty."""
+    """Client whose subscriptions are checked in the second part; empty: none."""
     place: EventPlace | None = None
-    """In the second part: where a node has found it."""
+    """Set in the second part: the place that a node has found."""
 
     @classmethod
     def of(cls, event_id: EventId, document: bytes, client: str) -> TraceQuestion:
-        """The first part of the question about an event."""
+        """Return the first part of the question about an event."""
         client_id, timestamp, number, incarnation = event_id
         return cls(
             *(client_id, timestamp, number, incarnation),
@@ -106,24 +103,23 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
         )
 
     def with_document(self, document: bytes, place: EventPlace) -> TraceQuestion:
-        """The second part."""
+        """Return the second part."""
         sent = document if len(document) <= MAX_DOCUMENT_BYTES else b""
         return msgspec.structs.replace(self, document=sent, place=place)
 
     def encode(self) -> bytes:
-        """The bytes that travel between nodes."""
         return pack(self)
 
     @classmethod
     def decode(cls, data: bytes) -> TraceQuestion | None:
-        """The question that `encode` wrote; None if it is none."""
+        """Return the decoded question; None if it is malformed."""
         try:
             return _QUESTION.decode(data)
         except ProtocolError:
             return None
 
     def is_about(self, event: LoggedEvent) -> bool:
-        """Whether a logged event is the one: its EventId alone does not make it that."""
+        """Return whether EventId and digest are those of a logged event."""
         client_id, timestamp, number, incarnation, *_ = msgpack.unpackb(event.record)
         wanted = (self.client_id, self.timestamp, self.number, self.incarnation)
         return (client_id, timestamp, number, incarnation) == wanted and hashlib.sha256(
@@ -154,19 +150,19 @@ class NodeTrace:
         self._lock = DeferredLock()
 
     async def answer_question(self, content: bytes) -> tuple[bytes, int] | None:
-        """For another node: the content, and the rank of what it tells."""
+        """Return the answer to another node, and the rank that links need for it."""
         question = TraceQuestion.decode(content)
         if question is None or len(self._lock.waiting) >= MAX_WAITING:
             return None
         found = await self.trace_event(question)
         rank = int(found.pop("rank", 0))
         if question.place is None:
-            # It goes over links that are not cleared for the event.
+            # It passes links that are not cleared for the event.
             return pack({key: found[key] for key in _FIRST_PART_KEYS if key in found}), 0
         return pack(found), rank
 
     async def trace_event(self, question: TraceQuestion) -> dict[str, Any]:
-        """What this node knows, as plain content."""
+        """Return plain content about the event at this node."""
         await self._lock.acquire()
         try:
             if question.place is None:
@@ -180,9 +176,10 @@ class NodeTrace:
             self._lock.release()
 
     async def _search_log(self, question: TraceQuestion) -> tuple[LoggedEvent | None, bool]:
-        """The event, if it is found; and whether part of the log was left out.
+        """Return the event if found, and whether part of the log was not searched.
 
-        Another event under the same EventId ends no search: how long that takes would tell of it.
+        Another event with the same EventId does not stop the search; its duration would reveal that
+        event.
         """
         log, partly = self._log, False
         near, far = (
@@ -207,7 +204,7 @@ class NodeTrace:
         return None, partly
 
     async def _read_at(self, place: EventPlace, question: TraceQuestion) -> LoggedEvent | None:
-        """The event, if it is in the log at a place."""
+        """Return the event if the log has it at a place."""
         origin, epoch, offset = place
         try:
             events = await self._log.read_origin(
@@ -226,7 +223,7 @@ class NodeTrace:
                 "place": None,
                 **await self._match_document(question.document, question.client, place),
             }
-        # It may have another place here: its publisher has sent it to two nodes, then.
+        # The place differs if its publisher sent it to two nodes.
         place = Place(event.origin, *event.mark)
         client = "" if question.place is None else question.client
         return {
@@ -238,13 +235,13 @@ class NodeTrace:
     async def _match_document(
         self, document: bytes, client: str, place: Place | None
     ) -> dict[str, Any]:
-        """Who wants such an event: empty where that can not be told."""
+        """Match the document, and return interest and destinations; empty if unknown."""
         if not document:
             return {}
         (verdict,) = self._matcher.match([document])
         if isinstance(verdict, TypeMissing):
             try:
-                # Not from where the event points to: nobody publishes it.
+                # Without the event's pointer, because nobody publishes it.
                 await self._dtds.lookup(verdict.reference, FetchHint())
             except BrokerError:
                 return {}
@@ -272,7 +269,7 @@ class NodeTrace:
             found = self._delivery_fates.find_fates(client, explain, place)
         except DtdNeeded:
             return None
-        # What a person reads of each subscription: findings may be long, and so may queries.
+        # Findings are left out: they can be long.
         rows: list[Any] = []
         left_out, size = found["left_out"], 0
         for each in found["subscriptions"]:

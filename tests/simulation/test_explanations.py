@@ -174,7 +174,7 @@ def test_low_clearance_is_the_reason(guarded: World) -> None:
     told = explained(guarded, admin, document, client="low-1")["client"]
     (subscription,) = told["subscriptions"]
     assert (subscription["verdict"], subscription["matches"]) == ("clearance", True)
-    assert subscription["reason"] == "the event is high, it is cleared up to low"
+    assert subscription["reason"] == "the event is high, the client is cleared up to low"
     told = explained(guarded, low, document, query=HIGH, streams="asdi.zbw")
     assert told["subscription"]["cleared"] is False
 
@@ -198,7 +198,7 @@ def test_each_subscription_gets_its_own_reason(world: World) -> None:
         Reader(world, reader, interest_in(pattern, query))
     world.run(1.0)
     assert verdicts(world, event(290), "reader") == {
-        "true()": ("stream", "other does not take the stream asdi.zbw"),
+        "true()": ("stream", "other does not match the stream asdi.zbw"),
         HIGH: ("query", "there is 1 /flight/flightleg, but none with [altitude > 300]"),
         "/flight/leg": ("query", "the event has no /flight/leg, though it has /flight"),
         "//altitude = 290": ("delivered", ""),

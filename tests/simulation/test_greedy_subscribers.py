@@ -155,7 +155,7 @@ def test_default_limit_refuses_all_further_of_a_hundred_thousand_queries() -> No
         assert len(greedy.accepted) == limit
         assert {type(error) for error in greedy.refused} == {TooManySubscriptions}
         assert {str(error) for error in greedy.refused} == {
-            f"{limit} subscriptions are all that a client may have"
+            f"{limit} subscriptions are the limit of a client"
         }
         assert (
             engine_sizes(world)["distinct_queries"]
