@@ -55,8 +55,8 @@ from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
-from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 
 
 class ClusterDriver:

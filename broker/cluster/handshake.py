@@ -11,8 +11,8 @@ from broker.cluster.connection_error import explain_reason
 from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, Responder, Send
 from broker.cluster.handshake_messages import NodeRefuse
 from broker.errors import BrokerError, ProtocolError
-from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.clock import IClock
+from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 
 #: Bytes of one message to the initiator: a welcome names the members of a cluster.

@@ -36,7 +36,7 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         _outcomes(report["relayed"]),
     )
     yield _counter(
-        "xmlbroker_turned_away_events",
+        "xmlbroker_invalid_relayed_events",
         "Invalid events in transit or entering a unit, not forwarded.",
         "code",
         report["relayed"]["turned_away"],
@@ -49,17 +49,17 @@ def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
     interest = report["wants"]
     installed = sum(interest["installed"].values())
     yield _gauge(
-        "xmlbroker_wants_installed",
+        "xmlbroker_interest_queries",
         "Queries that stand for the interest of other nodes.",
         installed,
     )
     yield CounterMetricFamily(
-        "xmlbroker_wants_widened",
+        "xmlbroker_interest_widened",
         "Slow queries of other nodes, widened to whole streams.",
         value=interest["widened"],
     )
     for name, text, key in (
-        ("xmlbroker_refused_greetings", "Refused handshakes of nodes.", "refused_greetings"),
+        ("xmlbroker_refused_handshakes", "Refused handshakes of nodes.", "refused_greetings"),
         ("xmlbroker_broken_links", "Links ended because of errors of the peer.", "broken_links"),
     ):
         yield _counter(name, text, "code", report[key])
@@ -87,7 +87,7 @@ def _of_a_member(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge("xmlbroker_network_units", "Other units with a route.", len(report["units"]))
     yield _gauge("xmlbroker_network_leads", "Units that this node leads.", len(report["leads"]))
     yield _gauge(
-        "xmlbroker_profile_wants", "Entries of the node's own interest.", report["profile"]["wants"]
+        "xmlbroker_interest_entries", "Entries of the node's own interest.", report["profile"]["wants"]
     )
     tables = dict(report["tables"])
     counts = tables.pop("counts")

@@ -15,8 +15,8 @@ from zope.interface import implementer
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
-from broker.transport.clock import IClock
 from broker.transport.arq.counters import ArqCounters
+from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
 from broker.transport.socket import ISocketChannel

@@ -136,7 +136,7 @@ def build_network(
         ),
         most_nodes=network_settings.max_nodes,
         compress=network_settings.compress,
-        patience=network_settings.patience,
+        patience=network_settings.gap_timeout,
     )
     neighbour_dtds.set_context(build_dtd_context(network))
     network.connect_parts(

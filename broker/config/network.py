@@ -154,11 +154,12 @@ class NetworkSettings:
         1.0,
         "Time for a broken link to reconnect before other nodes are informed.",
     )
-    patience: float = setting(
+    gap_timeout: float = setting(
         value_kind.duration(1.0, 30 * DAY),
         10 * MINUTE,
         "Time for which events wait behind a missing one that no node supplies; then it is "
         "reported as a gap.",
+        previous="patience",
     )
 
     @property

@@ -105,9 +105,10 @@ class RecoverySettings:
         600.0,
         "Time for which the process keeps running without requests.",
     )
-    patience: float = setting(
+    gap_timeout: float = setting(
         value_kind.duration(0.0, HOUR),
         60.0,
         "Time for which a recovery waits for unreachable nodes if no other source has their "
         "events; then the events are reported as a gap, and the rest continues.",
+        previous="patience",
     )

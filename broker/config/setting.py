@@ -38,16 +38,18 @@ class Setting(Generic[T]):
     """Description of a key: its kind, its purpose, its default in words.
 
     `shown` is TOML for a default that differs between machines; None for a constant default.
+    `previous` is the key's name in the last version, which a file may still use.
     """
 
     kind: ValueKind[T]
     doc: str
     shown: str | None = None
+    previous: str | None = None
 
 
-def setting(kind: ValueKind[T], default: T, doc: str) -> T:
+def setting(kind: ValueKind[T], default: T, doc: str, *, previous: str | None = None) -> T:
     """Return an attrs field that is read from the configuration file."""
-    return attrs.field(default=default, metadata={Setting: Setting(kind, doc)})
+    return attrs.field(default=default, metadata={Setting: Setting(kind, doc, None, previous)})
 
 
 def derived_setting(kind: ValueKind[T], default: Callable[[Any], T], doc: str, *, shown: str) -> T:

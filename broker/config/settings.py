@@ -105,10 +105,11 @@ class LimitSettings:
         value_kind.count(1, 256), 256, "Nesting depth of elements in an event."
     )
     max_attributes: int = setting(value_kind.count(1, 10_000), 256, "Attributes of one element.")
-    refusals_kept: int = setting(
+    quarantine_files: int = setting(
         value_kind.count(0, 1_000_000),
         1000,
         "Rejected documents kept in quarantine for inspection.",
+        previous="refusals_kept",
     )
     quarantine_bytes: int = setting(
         value_kind.size(0, TIB), 64 * MIB, "Total length of the documents in quarantine."

@@ -137,6 +137,7 @@ class _Reader:
         if not isinstance(table, dict):
             self._fail_value(path, "a table", table)
         settings = settings_of(section)
+        table = self._rename_keys(path, table, settings)
         for key in table:
             if key not in settings:
                 self._fail_unknown((*path, key), list(settings))
@@ -147,6 +148,19 @@ class _Reader:
             key: self._read_value((*path, key), value, settings[key][1])
             for key, value in table.items()
         }
+
+    def _rename_keys(
+        self, path: KeyPath, table: dict[str, Any], settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the table with the present names of keys that have their previous ones."""
+        renamed = dict(table)
+        for key, (_, described) in settings.items():
+            if described.previous is not None and described.previous in renamed:
+                if key in renamed:
+                    old = key_name((*path, described.previous))
+                    self._fail((*path, key), f"{key_name((*path, key))} and {old} are the same key")
+                renamed[key] = renamed.pop(described.previous)
+        return renamed
 
     def _read_value(self, path: KeyPath, value: object, setting: Setting[Any]) -> Any:
         try:

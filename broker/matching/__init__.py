@@ -1,1 +1,1 @@
-"""Content routing: which events are valid, and which subscriptions they match."""
+"""Validation of events, and matching with subscriptions."""

@@ -1,8 +1,8 @@
-"""The run-time budget of queries (checklist F13): for each on every event, and for each client.
+"""The run-time budget of queries, per event and per client (checklist F13).
 
-What one query may take on an event is bounded (`bounds.py`), and so is what all queries of a client
-may take in the long run (`accounts.py`). Those that may take long come last on each event, and when
-their client has no time left they are suspended.
+`query_bounds` limits the time of one query on one event, `client_time_share` the time of all
+queries of a client. Expensive queries are evaluated last. They are suspended when their client has
+no time left.
 """
 
 from __future__ import annotations
@@ -16,98 +16,98 @@ from broker.matching.query.worst_case import WorstCost
 from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, Runnable
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: A query that costs no more at worst does not count as one that may take long: 2.5 ms.
+#: A query with at most so many visits in the worst case is cheap: 2.5 ms.
 CHEAP_VISITS = 250_000.0
-#: At most: a visit is 10 ns, and making a node-set of what is visited twice as much.
+#: Upper bound: a visit takes 10 ns, and building a node-set twice as much.
 _SECONDS_A_VISIT = 3e-8
-#: What an evaluation takes besides: compiling, and calling libxml2.
+#: Overhead of one evaluation: compiling, and calling libxml2.
 _SECONDS_A_CALL = 1e-4
-#: An event may be so much larger than an ordinary one, and more counts as more.
+#: Maximum weight of a large event, in events of ordinary size.
 _MAX_WEIGHT = 4.0
 
 _Runnable = TypeVar("_Runnable", bound=Runnable)
 
 
 class Budget:
-    """Evaluates queries and gives up on those that are too dear."""
+    """Evaluates queries, and rejects those that exceed their time."""
 
-    def __init__(self, bounds: QueryBounds, accounts: ClientTimeShares) -> None:
+    def __init__(self, bounds: QueryBounds, time_shares: ClientTimeShares) -> None:
         self._bounds = bounds
-        self._time_shares = accounts
+        self._time_shares = time_shares
 
     @property
     def evaluations(self) -> int:
-        """Expressions that libxml2 was given so far."""
+        """Number of expressions evaluated by libxml2."""
         return self._bounds.evaluations
 
     def evaluate_queries(
         self,
         queries: Sequence[_Runnable],
-        subject: ParsedEvent,
+        event: ParsedEvent,
         document: bytes,
         subscriptions: Callable[[_Runnable], Sequence[int]],
-        free: float,
+        free_seconds: float,
     ) -> tuple[list[_Runnable], list[tuple[_Runnable, QueryTooExpensive]]]:
-        """Those that match, and those to be suspended with the reason.
+        """Return the matching queries, and those to suspend with the reason.
 
-        `subscriptions` tells for whom a query is evaluated: for nobody whose time counts, if there
-        are none. `free` seconds are not counted, on an event of ordinary size (see `accounts.py`).
+        `subscriptions` returns the subscriptions that pay for a query. Without any, no time is
+        charged. `free_seconds` are not charged, on an event of ordinary size.
         """
-        evaluation = BoundedEvaluation(self._bounds, subject, document)
+        evaluation = BoundedEvaluation(self._bounds, event, document)
         scale = evaluation.scale
-        self._time_shares.begin_event(free * scale, min(scale, _MAX_WEIGHT))
+        self._time_shares.begin_event(free_seconds * scale, min(scale, _MAX_WEIGHT))
         matching: list[int] = []
-        broken: list[tuple[_Runnable, QueryTooExpensive]] = []
+        too_expensive: list[tuple[_Runnable, QueryTooExpensive]] = []
         cheap: list[tuple[WorstCost, int]] = []
-        dear: list[tuple[WorstCost, int]] = []
-        for place, query in enumerate(queries):
+        expensive: list[tuple[WorstCost, int]] = []
+        for index, query in enumerate(queries):
             if query.is_always_true:
-                matching.append(place)
+                matching.append(index)
                 continue
-            worst = query.worst_cost(evaluation.rounded_nodes)
-            (dear if worst.deep > CHEAP_VISITS else cheap).append((worst, place))
-        for worst, place in [*cheap, *sorted(dear)]:
-            query = queries[place]
+            worst_cost = query.worst_cost(evaluation.rounded_nodes)
+            (expensive if worst_cost.deep > CHEAP_VISITS else cheap).append((worst_cost, index))
+        for worst_cost, index in [*cheap, *sorted(expensive)]:
+            query = queries[index]
             try:
-                if self._matches(query, worst, evaluation, subscriptions(query)):
-                    matching.append(place)
+                if self._matches(query, worst_cost, evaluation, subscriptions(query)):
+                    matching.append(index)
             except QueryTooExpensive as error:
-                broken.append((query, error))
+                too_expensive.append((query, error))
         matching.sort()
-        return [queries[place] for place in matching], broken
+        return [queries[index] for index in matching], too_expensive
 
     def _matches(
         self,
         query: Runnable,
-        worst: WorstCost,
+        worst_cost: WorstCost,
         evaluation: BoundedEvaluation,
-        numbers: Sequence[int],
+        subscriptions: Sequence[int],
     ) -> bool:
-        if not numbers:
-            return evaluation.matches(query, worst)
-        is_cheap = evaluation.is_cost_within(CHEAP_VISITS, worst)
-        account = self._time_shares.find_payer(numbers, is_cheap=is_cheap)
-        if account is None:
-            raise _budget_exceeded(worst)
-        clock, accounts = self._bounds.clock, self._time_shares
-        # More than it may take at worst is not its fault, and a pause does not come twice.
-        taken = _SECONDS_A_CALL + worst.deep * _SECONDS_A_VISIT
+        if not subscriptions:
+            return evaluation.matches(query, worst_cost)
+        is_cheap = evaluation.is_cost_within(CHEAP_VISITS, worst_cost)
+        share = self._time_shares.find_payer(subscriptions, is_cheap=is_cheap)
+        if share is None:
+            raise _budget_exceeded(worst_cost)
+        clock, time_shares = self._bounds.clock, self._time_shares
+        # Time beyond the worst case is not the query's fault, and a pause seldom occurs twice.
+        seconds = _SECONDS_A_CALL + worst_cost.deep * _SECONDS_A_VISIT
         try:
             for _ in range(2):
-                before = clock()
+                started = clock()
                 try:
-                    matches = evaluation.matches(query, worst)
+                    matches = evaluation.matches(query, worst_cost)
                 finally:
-                    taken = min(taken, clock() - before)
-                if accounts.can_afford(account, taken, is_cheap=is_cheap):
+                    seconds = min(seconds, clock() - started)
+                if time_shares.can_afford(share, seconds, is_cheap=is_cheap):
                     return matches
         finally:
-            accounts.charge(account, taken)
-        raise _budget_exceeded(worst)
+            time_shares.charge(share, seconds)
+        raise _budget_exceeded(worst_cost)
 
 
-def _budget_exceeded(worst: WorstCost) -> QueryTooExpensive:
+def _budget_exceeded(worst_cost: WorstCost) -> QueryTooExpensive:
     return QueryTooExpensive(
         "the queries of this client take too much time together, and this is one of the "
-        f"dearest: it may visit {worst.deep:.3g} nodes"
+        f"dearest: it may visit {worst_cost.deep:.3g} nodes"
     )

@@ -1,6 +1,6 @@
-"""The contract of content routing: bytes go in, verdicts come out, and no tree crosses it.
+"""The interface of matching engines: documents in, verdicts out, without trees.
 
-Nothing outside `broker/matching` knows which engine is behind it.
+Other packages do not depend on a particular engine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker.matching.query.query import Query
 class Accepted(NamedTuple):
     """A valid event and the numbers of the subscriptions that it matches, ascending.
 
-    A tuple, because one is made per event at every hop.
+    It is a tuple, since one is made for each event at every hop.
     """
 
     header: Header
@@ -32,7 +32,7 @@ class Accepted(NamedTuple):
 
 
 class AcceptedWithLatestVersion(Accepted):
-    """A valid event with a LatestVersionNum (M29). May also stand for an event without one."""
+    """A valid event with a LatestVersionNum (M29), or that may have one."""
 
     __slots__ = ()
 
@@ -41,31 +41,31 @@ _LATEST: Final = b"LatestVersionNum"
 
 
 def accepted_class(document: bytes) -> type[Accepted]:
-    """The class of the verdict on a valid event."""
+    """Return the class of the verdict on a valid event."""
     return AcceptedWithLatestVersion if _LATEST in document else Accepted
 
 
 @attrs.frozen(slots=True)
 class Refused:
-    """An event that must not be logged, and why."""
+    """An event that must not be logged, and the reason."""
 
     error: InvalidEvent
 
 
 @attrs.frozen(slots=True)
 class TypeMissing:
-    """The DTD is not in the cache: fetch it and ask again.
+    """The DTD is not in the cache. The caller fetches it and matches again.
 
-    `system_id` is the event's pointer (M14), of which only the format was checked. When no DTD can
-    be had, the node's setting decides: refuse with the `UnknownType` that the fetch failed with, or
-    ask again with the reference among `undescribed`.
+    `system_id` is the event's pointer (M14), of which only the format was checked. If no DTD is
+    available, a setting decides: refuse with the fetch's `UnknownType`, or match again with the
+    reference in `undescribed`.
     """
 
     reference: DtdReference
     system_id: str
 
 
-#: By reference the DTD with the same name that counts instead.
+#: DTDs with the same names that replace the types' own DTDs.
 Variants: TypeAlias = Mapping[DtdReference, DtdReference]
 NO_VARIANTS: Final[Variants] = MappingProxyType({})
 
@@ -73,7 +73,7 @@ Verdict: TypeAlias = Accepted | Refused | TypeMissing
 
 
 class DtdNeeded(UnknownType):
-    """An event from a log can not be read until this DTD is in the cache: fetch it, ask again."""
+    """Raised for a logged event with a DTD that the caller must fetch first."""
 
     def __init__(self, missing: TypeMissing) -> None:
         super().__init__(f"the DTD of {missing.reference} is not in the cache")
@@ -82,43 +82,43 @@ class DtdNeeded(UnknownType):
 
 @attrs.frozen
 class TypeCounters:
-    """What the events of one type have cost since the start, and what there is now.
+    """Counters of the events of one type since the start, and present sizes.
 
-    Without a name (`type` and `version` empty) stand refused events of no known type, and events
-    of types beyond the number that an engine keeps apart.
+    Empty `type` and `version` stand for refused events of no known type, and for types beyond the
+    engine's limit.
     """
 
     type: str
     version: str
     recognised: int
-    """Events that a shape recognised: they were not parsed."""
+    """Events recognised by a shape, and so not parsed."""
     parsed: int
     """Events that were parsed and accepted."""
     refused: int
     undecided: int
     """Queries evaluated one by one on recognised events (F6)."""
     recognised_seconds: float
-    """Spent on recognised events, behind the recognition itself."""
+    """Time for recognised events, without the recognition itself."""
     undecided_seconds: float
-    """Of that, on queries evaluated one by one."""
+    """Part of it spent on queries evaluated one by one."""
     parsed_seconds: float
-    """Spent on events that were parsed or refused."""
+    """Time for events that were parsed or refused."""
     shapes: int
     suspended: bool
-    """Its shapes do not recur, so for the time being its events are parsed."""
+    """The type's shapes do not recur, so its events are parsed for now."""
 
 
 class IMatcher(Interface):
-    """Validates events and says which subscriptions want them (D20, F2). Synchronous."""
+    """Validates events and finds matching subscriptions (D20, F2). Synchronous."""
 
     def subscribe(pattern: StreamPattern, query: Query, client: str = "") -> int:
-        """A new subscription's number, never given twice. Takes effect with the next `match`.
+        """Add a subscription; return its number, which is never reused. The next `match` uses it.
 
-        The queries of one `client` share what time there is for it (F13).
+        All queries of one `client` share its time (F13).
         """
 
     def unsubscribe(number: int) -> None:
-        """Forget a subscription; raises `UnknownSubscription`."""
+        """Remove a subscription. Raises `UnknownSubscription`."""
 
     def match(
         documents: Sequence[bytes],
@@ -126,14 +126,14 @@ class IMatcher(Interface):
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
-        """A verdict for each document, in order; for the first ones alone when time is up.
+        """Return a verdict for each document in order, possibly for the first ones only.
 
-        After `seconds` it stops as soon as it can, but not before the first verdict.
+        After `seconds` it stops as soon as possible, but not before the first verdict.
 
-        Events of the types in `undescribed`, for which no DTD can be had, are accepted when they
-        are well-formed and their envelope is what the envelope's DTD says. A query that breaks its
-        budget on one of the events has missed none before it, and matches none from it on.
-        `variants` names the DTDs that count for these events instead of those of the same names.
+        Events of the types in `undescribed`, which have no DTD, are accepted if they are
+        well-formed and their envelope is valid by the envelope's DTD. A query that exceeds its
+        budget on an event has matched all earlier events, and matches none from this event on.
+        `variants` names DTDs that replace those of the same names.
         """
 
     def select(
@@ -144,26 +144,26 @@ class IMatcher(Interface):
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
-        """Which of these events, accepted before and read from a log, a subscription wants.
+        """Return True for each logged event that a subscription matches.
 
-        When time is up it tells of the first ones alone, as `match` does.
-        They are not validated again; the defaults of their own DTD version are applied, and
-        `$Liveness` has the value `liveness` whatever the document says (DESIGN 5). Stream pattern
-        and query decide. Raises `UnknownSubscription`, `InvalidEvent` for bytes that can not be
-        read at all, and `DtdNeeded` when a DTD is not in the cache and not in `undescribed`.
+        After `seconds` it returns the first results only, like `match`. The events were accepted
+        before and are not validated again. The defaults of their own DTD version are applied, and
+        `$Liveness` has the value `liveness` (DESIGN 5). Stream pattern and query decide. Raises
+        `UnknownSubscription`; `InvalidEvent` for unreadable bytes; `DtdNeeded` if a DTD is neither
+        in the cache nor in `undescribed`.
         """
 
     def take_suspended() -> list[tuple[int, QueryTooExpensive]]:
-        """Subscriptions that broke their budget while running, since the last call.
+        """Return the subscriptions that exceeded their budget since the last call.
 
-        They match nothing any more (F13), but stay known until they are unsubscribed.
+        They match nothing more (F13), but remain known until `unsubscribe`.
         """
 
     def statistics() -> dict[str, int | float]:
-        """Counters since the start, and sizes now."""
+        """Return counters since the start, and present sizes."""
 
     def type_counters() -> tuple[TypeCounters, ...]:
-        """The figures of each event type that came, sorted by name and version."""
+        """Return the counters of each event type met, sorted by name and version."""
 
     def explain(
         query: Query,
@@ -172,10 +172,10 @@ class IMatcher(Interface):
         *,
         shapes: bool = True,
     ) -> Explanation:
-        """How a query is answered; whether and why an event matches it, if one is given (N7).
+        """Explain how a query is evaluated, and why an event matches it or not (N7).
 
-        The event is examined as one that is published. What it says agrees with `match`; nothing
-        is counted, learnt or suspended by it. It takes a few tenths of a second at most, and tells
-        what it left out. Without `shapes` nothing is told of the events that were seen so far.
-        Raises `DtdNeeded` when the event's DTD is not in the cache and not in `undescribed`.
+        The event is examined like a published one, with the same result as `match`. Nothing is
+        counted, learnt or suspended. It takes a few tenths of a second at most, and lists
+        omissions. Without `shapes` the answer reveals nothing about earlier events. Raises
+        `DtdNeeded` if the event's DTD is neither in the cache nor in `undescribed`.
         """

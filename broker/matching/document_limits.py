@@ -1,12 +1,12 @@
-"""How large a document may be."""
+"""Limits on the size of a document."""
 
 from __future__ import annotations
 
 import attrs
 
-#: libxml2's own, without `huge_tree`.
+#: The limit of libxml2 without `huge_tree`.
 LIBXML2_MAX_DEPTH = 256
-#: Levels of elements that few documents exceed.
+#: Few documents have more levels of elements.
 SHALLOW_DEPTH = 16
 
 
@@ -17,10 +17,10 @@ def _within_libxml2(_instance: object, _attribute: object, value: int) -> None:
 
 @attrs.frozen
 class DocumentLimits:
-    """The node's limits for one event; what exceeds them is refused with `TooLarge`.
+    """The node's limits for one event. Events beyond them are refused with `TooLarge`.
 
-    `max_bytes` is looked at before anything else; `max_depth` counts elements inside each other,
-    the envelope included; `max_attributes` counts those of one element.
+    `max_bytes` is checked first. `max_depth` counts nested elements, including the envelope's.
+    `max_attributes` holds for one element.
     """
 
     max_bytes: int = 1024 * 1024

@@ -1,4 +1,4 @@
-"""From bytes to a tree: one hardened parser, and its complaints in our words (T23)."""
+"""A hardened XML parser, with its errors as ours (T23)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from broker.matching.document_limits import DocumentLimits
 _MAX_MESSAGE = 300
 #: XML_ERR_NAME_TOO_LONG and XML_ERR_RESOURCE_LIMIT (depth, sizes).
 _LIMIT_CODES = frozenset({110, 114})
-#: The ends of libxml2's messages that `line`, `column` and our own file names make superfluous.
+#: Positions in libxml2's messages, which repeat `line` and `column`.
 _PLACE = re.compile(r"(, line [0-9]+, column [0-9]+)?( \(<string>, line [0-9]+\))?$")
 
 
 class DocumentParser:
-    """Parses documents that were screened (see `screening.py`), one after the other."""
+    """Parses documents that `screen_document` has accepted."""
 
     def __init__(self, limits: DocumentLimits) -> None:
         self._limits = limits
@@ -27,15 +27,16 @@ class DocumentParser:
         self._too_many = _compile_condition(f"//*[count(@*) > {limits.max_attributes}]")
 
     def parse(self, document: bytes) -> etree._Element:
-        """The root element; raises `NotWellFormed` or `TooLarge` with line and column."""
+        """Return the root element. Raises `NotWellFormed` or `TooLarge` with line and column."""
         try:
             root = etree.fromstring(document, self._parser)
         except etree.XMLSyntaxError as error:
-            # The parser would keep the complaints, possibly very many, until the next document.
+            # The parser would store its errors, possibly very many, until the next document.
             self._parser = _make_parser()
             raise _to_error(error) from None
         limits = self._limits
-        # `<a>` and `</a>` have 7 bytes, ` a=""` has 5: small documents need no closer look.
+        # `<a>` and `</a>` have 7 bytes and ` a=""` has 5, so small documents can not exceed the
+        # limits.
         if len(document) > 7 * limits.max_depth and self._too_deep(root):
             raise TooLarge(f"elements are nested more than {limits.max_depth} deep")
         if (
@@ -65,5 +66,5 @@ def _compile_condition(path: str) -> etree.XPath:
 def _to_error(error: etree.XMLSyntaxError) -> InvalidEvent:
     line, column = error.position
     message = " ".join(_PLACE.sub("", str(error.msg)).split())[:_MAX_MESSAGE]
-    kind = TooLarge if int(cast(Any, error).code) in _LIMIT_CODES else NotWellFormed
-    return kind(message, line=max(line, 0), column=max(column, 0))
+    error_class = TooLarge if int(cast(Any, error).code) in _LIMIT_CODES else NotWellFormed
+    return error_class(message, line=max(line, 0), column=max(column, 0))

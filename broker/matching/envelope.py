@@ -1,7 +1,6 @@
-"""The envelope's fields: read from a tree, and the rules for them that no DTD can say.
+"""The envelope's fields, and the rules for them that a DTD can not express.
 
-`checked_header` and `check_bundles` take plain text, so that an engine that finds the fields
-without a tree applies the same rules to them.
+`parse_header` and `check_bundles` take text, so that engines without a tree apply the same rules.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from broker.event.stream import check_client_id, check_stream_name
 from broker.matching.text_position import element_line
 
 _Q = f"{{{NAMESPACE}}}"
-#: The elements that come first, in this order: a DTD of somebody's own may say otherwise.
+#: The first elements, in this order. A user's DTD may contradict it.
 _EVENT = [_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")]
 _EVENT_ID = [_Q + name for name in ("ClientId", "TimeStamp", "SequenceNumber", "Incarnation")]
 _EVENT_TYPE = [_Q + "VersionNum"]
@@ -32,7 +31,7 @@ _DIGITS = 19
 
 
 class BadField(BadEnvelope):
-    """A `BadEnvelope` (its code travels) that knows which element of the envelope is wrong."""
+    """A `BadEnvelope` with the name of the invalid element. The code is that of `BadEnvelope`."""
 
     def __init__(self, field: str, text: str, *, line: int = 0, column: int = 0) -> None:
         super().__init__(f"Mspaces:{field}: {text}", line=line, column=column)
@@ -40,7 +39,7 @@ class BadField(BadEnvelope):
 
 
 class EnvelopeParts(NamedTuple):
-    """What the engine needs of an event: its header, and its payload's element if it has one."""
+    """The header, and the payload's element if there is one."""
 
     header: Header
     payload: etree._Element | None
@@ -57,10 +56,10 @@ def parse_header(
     liveness: str,
     reference: DtdReference,
 ) -> Header:
-    """The header that these texts write; `reference` is what the DOCTYPE says.
+    """Return the header; `reference` is from the DOCTYPE.
 
-    Raises `BadEnvelope` with the field's name: for names outside the grammar, numbers that are not
-    plain digits below 2**63, a sequence number of 0, and a version other than the DOCTYPE's.
+    Raises `BadField` for names outside the grammar, numbers that are not plain digits below 2**63,
+    a sequence number of 0, and a version other than the DOCTYPE's.
     """
     try:
         check_stream_name(stream)
@@ -95,7 +94,7 @@ def parse_header(
 
 
 def check_bundles(bundle_ids: Sequence[str], bundle_numbers: Sequence[str]) -> None:
-    """Refuse bundle numbers that are no plain digits, and a bundle named twice (M31, M32)."""
+    """Refuse bundle numbers that are not plain digits, and repeated bundles (M31, M32)."""
     for number in bundle_numbers:
         _parse_number("BundleNumber", number, 0)
     if len(set(bundle_ids)) != len(bundle_ids):
@@ -103,10 +102,10 @@ def check_bundles(bundle_ids: Sequence[str], bundle_numbers: Sequence[str]) -> N
 
 
 def read_envelope(root: etree._Element, reference: DtdReference, *, plain: bool) -> EnvelopeParts:
-    """Header and payload of an envelope whose structure is valid and whose defaults are applied.
+    """Return header and payload of a valid envelope with defaults applied.
 
-    `plain` says that no comment and no processing instruction lies in the document, so that a
-    child's place tells what it is. Raises `BadEnvelope` with field and line.
+    `plain` means that the document has no comments and processing instructions, so that a child's
+    index identifies it. Raises `BadEnvelope` with field and line.
     """
     try:
         return _read(root, reference) if plain else _read_among_comments(root, reference)
@@ -163,14 +162,14 @@ def _read_among_comments(root: etree._Element, reference: DtdReference) -> Envel
 
 
 def _require_tags(elements: list[etree._Element], tags: list[str]) -> list[etree._Element]:
-    """The elements themselves; raises `BadField` unless they have these tags."""
+    """Return the elements; raise `BadField` unless they have these tags."""
     if [element.tag for element in elements] != tags:
         raise BadField("Event", "its elements are not those of an envelope")
     return elements
 
 
 def find_payload(root: etree._Element) -> etree._Element | None:
-    """The payload's element, None if the event has none; raises `BadField` for two of them."""
+    """Return the payload's element, None without payload; raise `BadField` for two of them."""
     try:
         return find_payload_element(root)
     except BadEnvelope as error:

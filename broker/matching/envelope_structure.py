@@ -1,7 +1,7 @@
-"""The envelope's structure, for events whose type no DTD describes.
+"""Validation of the envelope of events without a DTD.
 
-A node may accept such events. Their envelope must be what the envelope's DTD says in its latest
-version (Mspaces M19-M42), and has one payload element of any kind at most.
+A node may accept such events. Their envelope must be valid by the latest version of the envelope's
+DTD (Mspaces M19-M42). They have at most one payload element of any kind.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from broker.event.envelope import NAMESPACE
 from broker.matching.text_position import element_line
 
 _Q = f"{{{NAMESPACE}}}"
-#: Content models as expressions over the children's names, each followed by a blank. `?` stands for
-#: an element that is not the envelope's.
+#: Content models as expressions over the children's names, each followed by a blank. `?` is an
+#: element outside the envelope.
 _MODELS = {
     "Event": re.compile(
         r"StreamId EventId EventType EventLinkage (ApplicationType )*(Summary )?(\? )?"
@@ -38,7 +38,7 @@ _DEFAULTS = {"Securitylevel": "med", "Liveness": "live"}
 
 
 def check_envelope_structure(root: etree._Element) -> None:
-    """Raise `NotValid`, with the line, for an envelope that breaks its content models."""
+    """Raise `NotValid` with the line for an invalid envelope."""
     if root.tag != f"{_Q}Event":
         raise _invalid(root, f"the root element is {str(root.tag)!r}, not Mspaces:Event")
     if root.prefix != "Mspaces":
@@ -47,7 +47,7 @@ def check_envelope_structure(root: etree._Element) -> None:
 
 
 def apply_envelope_defaults(root: etree._Element) -> None:
-    """Add the envelope's own default attributes (T21)."""
+    """Add the envelope's default attributes (T21)."""
     for kind in root.iterchildren(f"{_Q}EventType"):
         for name, value in _DEFAULTS.items():
             if kind.get(name) is None:

@@ -1,6 +1,6 @@
-"""From bytes to a subject: screened, parsed, valid, defaults applied, envelope read.
+"""Full examination of a document: screening, parsing, validation, defaults, envelope.
 
-This is the full parse: what it says of a document is right by definition.
+Its result is correct by definition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GUARDING = "too many unknown names were seen, so they are looked for before a d
 
 
 class Examiner:
-    """Examines documents one after the other; one parse serves all (T24)."""
+    """Examines documents one after the other. Each is parsed once (T24)."""
 
     def __init__(self, dtds: IDtdCache, limits: DocumentLimits, names: NameWatch | None) -> None:
         self._dtds = dtds
@@ -44,9 +44,9 @@ class Examiner:
         undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
     ) -> ParsedEvent | TypeMissing:
-        """The event, if it is valid; raises `InvalidEvent`.
+        """Return the event if it is valid. Raises `InvalidEvent`.
 
-        Events of the types in `undescribed` need no DTD, only the envelope's own structure.
+        Types in `undescribed` need no DTD. Only the structure of their envelopes is checked.
         """
         screen_document(document, self._limits)
         prolog = self._prologs.read(document)
@@ -83,7 +83,7 @@ class Examiner:
         return ParsedEvent(root, self._read(root, document, prolog, reference, dtd))
 
     def find_known_type(self, document: bytes) -> DtdReference | None:
-        """The type that a document names, if its DTD is in the cache."""
+        """Return the type that a document names, if its DTD is in the cache."""
         try:
             reference = self._prologs.read(document).reference
         except InvalidEvent:
@@ -105,7 +105,7 @@ class Examiner:
     ) -> EnvelopeParts:
         instructions = _contains(document, b"<?", prolog.end)
         if dtd is not None and (instructions or prolog.extras):
-            # The targets of processing instructions are names too, and no DTD declares them.
+            # Targets of processing instructions are names too, and no DTD declares them.
             self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
         plain = not instructions and not _contains(document, b"<!--", prolog.end)
         return read_envelope(root, reference, plain=plain)
@@ -123,7 +123,7 @@ class Examiner:
         return TypeMissing(reference, prolog.system_id)
 
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
-        """An event that was recognised: it is valid by `dtd`, and has this header."""
+        """Parse a recognised event, which is valid by `dtd` and has this header."""
         root = self._parser.parse(document)
         dtd.apply_defaults(root)
         return ParsedEvent(root, EnvelopeParts(header, find_payload(root)))
@@ -135,11 +135,10 @@ class Examiner:
         undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
     ) -> ParsedEvent:
-        """An event that was accepted before: parsed, with its DTD's defaults, not validated.
+        """Parse an event that was accepted before. It gets its DTD's defaults, without validation.
 
-        `liveness` is the effective value, the document's own if None. Raises `DtdNeeded` when its
-        DTD is not in the cache and not in `undescribed`, `InvalidEvent` for bytes that can not be
-        read at all.
+        `liveness` is the effective value; None means the document's own. Raises `DtdNeeded` if its
+        DTD is neither in the cache nor in `undescribed`; `InvalidEvent` for unreadable bytes.
         """
         prolog = self._prologs.read(document)
         reference = prolog.reference
@@ -165,5 +164,5 @@ def _missing_doctype() -> BadEnvelope:
 
 
 def _contains(document: bytes, sign: bytes, start: int) -> bool:
-    # Its second character is rare, and a single one is looked for much faster.
+    # The second character is rare, and a single one is found much faster.
     return document.find(sign[1:2], start) >= 0 and document.find(sign, start) >= 0

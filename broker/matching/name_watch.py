@@ -1,10 +1,9 @@
-"""A bound on the names that libxml2 keeps for ever (checklist T27).
+"""A bound on the names that libxml2 stores for ever (checklist T27).
 
-libxml2 keeps every name that it meets (of elements, attributes, entities, processing instructions,
-and namespaces) until the process ends: 6 MB for 200,000 short ones. A valid document has only names
-that its DTD declares, so what grows are the names of documents that were refused. They are counted,
-about; when there were too many, the watch begins to *guard*: from then on a document is looked over
-before it is parsed, and one with a name that its DTD does not declare is refused unparsed.
+libxml2 stores every name of an element, attribute, entity, processing instruction or namespace
+until the process ends: 6 MB for 200,000 short ones. Valid documents only have names that a DTD
+declares, so refused documents cause the growth. Their names are counted approximately. With too
+many names the node *guards*: it scans each document before the parse, and refuses undeclared names.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _WORD = re.compile(rb"[^\s=/]+")
 _NAMESPACE_VALUE = re.compile(rb"(?<=[\s\"'])xmlns[^\s=\"']*+\s*+=\s*+(\"[^\"]*+\"|'[^']*+')")
 _BLANKS_KEPT = re.compile(rb">([ \t\r\n]{2,59})<\?")
 _REFERENCE = re.compile(rb"&([^\s;&<>\"'#]+)")
-#: Bits of the sketch that counts distinct names: a name sets one.
+#: Bits of the sketch that counts distinct names. A name sets one.
 _SKETCH_BITS = 1 << 20
 
 
 class NameWatch:
-    """Counts undeclared names; `guarding` once there were too many of them.
+    """Counts undeclared names, up to limits.
 
-    `max_names` counts distinct names, `max_bytes` their length: a name may have 50,000 bytes.
+    `max_names` limits distinct names, `max_bytes` their total length. A name may have 50,000 bytes.
     """
 
     def __init__(self, max_names: int = 100_000, max_bytes: int = 16 * 1024 * 1024) -> None:
@@ -46,11 +45,11 @@ class NameWatch:
 
     @property
     def is_guarding(self) -> bool:
-        """Whether documents must be looked over before they are parsed."""
+        """True if documents must be scanned before the parse."""
         return self.count >= self._max_names or self._bytes >= self._max_bytes
 
     def count_undeclared(self, text: bytes, declared: Set[str]) -> None:
-        """Count the names of a text that went through the parser and that no DTD declares."""
+        """Count the undeclared names of a parsed text."""
         for name in _iterate_names(text):
             if self.is_guarding:
                 return
@@ -58,9 +57,9 @@ class NameWatch:
                 self._count_name(name)
 
     def find_undeclared(self, text: bytes, declared: Set[str]) -> str | None:
-        """The first name in the text that is not declared, None if there is no such name.
+        """Return the first undeclared name in the text, None if there is none.
 
-        Holds for text that is not well-formed too: it errs on the side of finding one.
+        In malformed text it may return other words too.
         """
         for match in _MARKUP.finditer(text):
             target, end, start, rest = match.group("target", "end", "start", "rest")
@@ -87,7 +86,7 @@ class NameWatch:
 
 
 def _iterate_names(text: bytes) -> Iterator[bytes]:
-    """All that libxml2 would keep, and maybe more: this is for counting."""
+    """Yield at least all names that libxml2 stores."""
     for match in _MARKUP.finditer(text):
         target, end, start, rest = match.group("target", "end", "start", "rest")
         if target:

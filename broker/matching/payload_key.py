@@ -1,4 +1,4 @@
-"""The string-value of an expression on a payload: what an event is about (Q3)."""
+"""The string-value of an expression on a payload, which identifies the event's subject (Q3)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from broker.errors import BadQuery
 
 
 def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
-    """A function that evaluates the XPath expression `text` on a payload, with these prefixes.
+    """Return a function that evaluates the XPath expression `text` on a payload.
 
-    Raises `BadQuery`, and the function too, for what can not be evaluated. No defaults of a DTD
-    are applied, and there are no variables.
+    Both raise `BadQuery` on failure. DTD defaults and variables are not available.
     """
     try:
         xpath = etree.XPath(

@@ -1,9 +1,8 @@
-"""What stands before an event's root element: encoding, event type, pointer.
+"""The prolog of an event: encoding, event type, pointer.
 
-The prolog is read on the bytes, before any XML parser sees them, for two reasons: an internal
-subset must not get that far (T23), and publishers repeat a prolog byte for byte, so that reading it
-is a look-up as a rule. It names the event's type before the document is opened (K27). After a parse
-the prolog is compared with the parser's own.
+It is read from bytes before the XML parser runs, because an internal subset must not reach the
+parser (T23). Publishers repeat their prologs byte for byte, so most reads are look-ups. It gives
+the event's type without a parse (K27). After the parse it is compared with the parser's prolog.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from broker.event.envelope import public_identifier
 from broker.event.reader import parse_public_identifier
 from broker.matching.text_position import line_and_column
 
-#: The root element as DOCTYPEs and DTDs spell it.
+#: The root element as written in DOCTYPEs and DTDs.
 ROOT_NAME = b"Mspaces:Event"
 
 _BOM = b"\xef\xbb\xbf"
@@ -45,8 +44,7 @@ _CACHED_BYTES = 2048
 class Prolog:
     """`reference` is None for a document without a DOCTYPE.
 
-    `end` is the offset of what follows the prolog; `extras` its comments and processing
-    instructions.
+    `end` is the offset after the prolog. `extras` are its comments and processing instructions.
     """
 
     reference: DtdReference | None
@@ -56,17 +54,17 @@ class Prolog:
 
 
 class PrologReader:
-    """Reads prologs and remembers those that it has seen, a bounded number."""
+    """Reads prologs, and stores a bounded number of them."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, Prolog] = {}
 
     def read(self, document: bytes) -> Prolog:
-        """The document's prolog.
+        """Return the document's prolog.
 
-        Raises `NotWellFormed` for a malformed one and for an encoding other than UTF-8 (and its
-        subset US-ASCII), `ForbiddenMarkup` for an internal subset, `BadEnvelope` for a DOCTYPE
-        that names no event type. The rest of the document is not looked at.
+        Raises `NotWellFormed` for a malformed prolog or an encoding other than UTF-8 and US-ASCII;
+        `ForbiddenMarkup` for an internal subset; `BadEnvelope` for a DOCTYPE without event type.
+        The rest of the document is not read.
         """
         end = document.find(b"<" + ROOT_NAME)
         head = document[:end] if 0 < end <= _CACHED_BYTES else b""
@@ -82,7 +80,7 @@ class PrologReader:
 
 
 def check_prolog(prolog: Prolog, root: etree._Element) -> None:
-    """Raise `BadEnvelope` if the parser has read another DOCTYPE or encoding than the prolog's."""
+    """Raise `BadEnvelope` if the parser has read another DOCTYPE or encoding."""
     found = cast(Any, root.getroottree().docinfo)
     reference = prolog.reference
     public_id = None if reference is None else public_identifier(reference.type, reference.version)
@@ -99,7 +97,7 @@ def check_prolog(prolog: Prolog, root: etree._Element) -> None:
 def _parse_prolog(document: bytes) -> Prolog:
     at = _skip_declaration(document, len(_BOM) if document.startswith(_BOM) else 0)
     extras = []
-    reference, system_id, seen = None, "", False
+    reference, system_id, has_doctype = None, "", False
     while at < len(document):
         if space := _SPACE.match(document, at):
             at = space.end()
@@ -112,9 +110,9 @@ def _parse_prolog(document: bytes) -> Prolog:
                 _skip_past(document, b"?>", at, 2, "a processing instruction is not closed"),
             )
             extras.append(document[start:at])
-        elif document.startswith(b"<!DOCTYPE", at) and not seen:
+        elif document.startswith(b"<!DOCTYPE", at) and not has_doctype:
             reference, system_id, at = _parse_doctype(document, at)
-            seen = True
+            has_doctype = True
         elif document.startswith(b"<!", at):
             raise _malformed(document, at, "no such declaration may stand before the root element")
         else:
@@ -170,10 +168,10 @@ def _shown(name: bytes) -> str:
 
 
 def _skip_past(document: bytes, mark: bytes, start: int, opening: int, problem: str) -> int:
-    found = document.find(mark, start + opening)
-    if found < 0:
+    position = document.find(mark, start + opening)
+    if position < 0:
         raise _malformed(document, start, problem)
-    return found + len(mark)
+    return position + len(mark)
 
 
 def _malformed(document: bytes, at: int, problem: str) -> NotWellFormed:

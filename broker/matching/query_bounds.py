@@ -1,8 +1,8 @@
-"""The bounds within which a query is evaluated on one event (checklist F13): nobody is trusted.
+"""Bounds for the evaluation of one query on one event (checklist F13).
 
-libxml2 can not be interrupted. So each query gets a worst-case bound for a document of this size
-(`worst_case.py`). A query that may take too long is evaluated here instead, within bounds; one that
-can not be is suspended.
+libxml2 can not be interrupted. So each query has a worst-case cost for a document of this size
+(`query.worst_case`). Queries that may take too long are evaluated by `ExactEvaluation`, which stops
+at a limit. If that fails, the query is suspended.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from broker.matching.query.worst_case import (
 )
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: Bytes of a document for which the bounds hold; a larger one gets more in proportion, or one
-#: large event would suspend every query that looks at all of it.
+#: Bytes of a document of ordinary size. Larger ones get proportionally more time, since otherwise
+#: one large event would suspend many queries.
 _ORDINARY_DOCUMENT = 64 * 1024
-#: What a query may cost at worst, against the limit for what it costs on most documents.
+#: Maximum worst-case cost, relative to the limit for the estimated cost.
 _WORST_FACTOR = 4
-#: Work of our own evaluation for each second that a query may run.
+#: Work of `ExactEvaluation` per allowed second.
 _WORK_A_SECOND = 1_000_000
-#: Nodes of the largest document that we make a tree of: some 0.3 s.
+#: Maximum nodes of a document for `ExactEvaluation`: some 0.3 s.
 _MAX_TREE = 131_072
 
 
 class EvaluableQuery(Protocol):
-    """What is evaluated of a query."""
+    """A compiled query."""
 
     @property
     def query(self) -> Query:
-        """The query itself; may have to be read again."""
+        """The parsed query. It may be parsed again."""
 
-    def matches(self, subject: ParsedEvent) -> bool:
-        """Its value; raises `etree.XPathError` if libxml2 gives up."""
+    def matches(self, event: ParsedEvent) -> bool:
+        """Return the query's value. Raises `etree.XPathError` if libxml2 fails."""
 
 
 class Runnable(Protocol):
@@ -52,113 +52,116 @@ class Runnable(Protocol):
 
     @property
     def is_always_true(self) -> bool:
-        """Whether it is true whatever the event is."""
+        """True for the query `true()`."""
 
     @property
     def compiled(self) -> EvaluableQuery:
-        """What runs; may be made for that."""
+        """The compiled query. It may be compiled now."""
 
     def worst_cost(self, nodes: int) -> WorstCost:
         """See `WorstCaseCosts`."""
 
 
 class QueryBounds:
-    """What holds for every query on an event of ordinary size.
+    """Bounds of all queries on an event of ordinary size.
 
-    A query that takes longer than `max_run_time` seconds on one event is evaluated again, so that a
-    pause of the machine is not held against it.
+    A query that takes longer than `max_run_time` seconds on one event is evaluated again, to
+    exclude a pause of the machine.
     """
 
     def __init__(
         self, limits: QueryLimits, clock: Callable[[], float], max_run_time: float
     ) -> None:
         self.max_worst_visits = float(limits.max_cost * _WORST_FACTOR)
-        """What libxml2 gets may cost no more at worst, in nodes visited."""
+        """Maximum worst-case cost for libxml2, in visited nodes."""
         self.clock = clock
         self.max_run_time = max_run_time
         self.evaluations = 0
-        """Expressions that libxml2 was given so far."""
+        """Number of expressions evaluated by libxml2."""
 
 
 class BoundedEvaluation:
     """Evaluates queries on one event."""
 
-    def __init__(self, bounds: QueryBounds, subject: ParsedEvent, document: bytes) -> None:
+    def __init__(self, bounds: QueryBounds, event: ParsedEvent, document: bytes) -> None:
         self._bounds = bounds
-        self._event = subject
+        self._event = event
         self._bytes = len(document)
-        # Each element, text and attribute has one of the two signs, or shares it with one other.
+        # Each element, text and attribute has one of these characters, or shares it with one other
+        # node.
         self._nodes = document.count(b"<") + document.count(b"=")
         self.rounded_nodes = (
             1 << (max(self._nodes, self._bytes // BYTES_PER_NODE, 1) - 1).bit_length()
         )
-        """Nodes that worst cases are told for: a power of two, so that few serve all documents."""
+        """Number of nodes, rounded up to a power of two, so that worst-case costs can be reused."""
         self.scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
-        """How many times as much is allowed as on an event of ordinary size."""
+        """Factor of all limits, 1 for an event of ordinary size."""
         self._max_worst_visits = bounds.max_worst_visits * self.scale
         self._allowed_seconds = bounds.max_run_time * self.scale
         self._exact: ExactEvaluation | None = None
 
-    def matches(self, query: Runnable, worst: WorstCost) -> bool:
-        """Whether a query matches; raises `QueryTooExpensive`.
+    def matches(self, query: Runnable, worst_cost: WorstCost) -> bool:
+        """Return True if a query matches. Raises `QueryTooExpensive`.
 
-        What libxml2 might take too long for is evaluated by ourselves.
+        Uses `ExactEvaluation` if libxml2 might take too long.
         """
-        if self._suits_libxml2(query, worst):
+        if self._suits_libxml2(query, worst_cost):
             return self._evaluate_by_libxml2(query)
-        return self._evaluate_exactly(query, worst)
+        return self._evaluate_exactly(query, worst_cost)
 
     def prepare_evaluation(self, query: Runnable) -> Callable[[], bool]:
-        """What evaluates the query on this event, once more whenever it is called."""
-        worst = query.worst_cost(self.rounded_nodes)
-        if self._suits_libxml2(query, worst):
+        """Return a function that evaluates the query on this event at each call."""
+        worst_cost = query.worst_cost(self.rounded_nodes)
+        if self._suits_libxml2(query, worst_cost):
             return lambda: query.compiled.matches(self._event)
-        return lambda: self._evaluate_exactly(query, worst)
+        return lambda: self._evaluate_exactly(query, worst_cost)
 
     def measure_event(self, *, envelope: bool) -> DocumentSize:
-        """How large the event is, or what queries without paths to the envelope see of it."""
+        """Return the size of the event, or of its payload for queries without envelope paths."""
         nodes = self._event.count_nodes(envelope=envelope)
         return DocumentSize(nodes, self._event.depth, self._bytes)
 
-    def is_cost_within(self, visits: float, worst: WorstCost) -> bool:
-        """Whether so many visits are enough, be it because the event is shallow."""
-        # How deep it is takes a walk, which few events need.
-        return worst.deep <= visits or (worst.shallow <= visits and self._is_shallow)
+    def is_cost_within(self, visits: float, worst_cost: WorstCost) -> bool:
+        """Return True if the worst case has at most `visits`. A shallow event allows more."""
+        # The depth requires a walk, which few events need.
+        return worst_cost.deep <= visits or (worst_cost.shallow <= visits and self._is_shallow)
 
     @cached_property
     def _is_shallow(self) -> bool:
         return self._event.is_shallow
 
-    def _suits_libxml2(self, query: Runnable, worst: WorstCost) -> bool:
-        if self.is_cost_within(self._max_worst_visits, worst):
+    def _suits_libxml2(self, query: Runnable, worst_cost: WorstCost) -> bool:
+        if self.is_cost_within(self._max_worst_visits, worst_cost):
             return True
-        # That was for a document that is larger than this one.
-        asked = query.compiled.query
-        extent = self.measure_event(envelope=asked.uses_envelope or not asked.uses_payload)
-        return worst_case_cost(asked.expression, extent) <= self._max_worst_visits
+        # The worst case was for a larger document. Compute it for this one.
+        parsed_query = query.compiled.query
+        size = self.measure_event(
+            envelope=parsed_query.uses_envelope or not parsed_query.uses_payload
+        )
+        return worst_case_cost(parsed_query.expression, size) <= self._max_worst_visits
 
     def _evaluate_by_libxml2(self, query: Runnable) -> bool:
-        """Whether a query matches; raises `QueryTooExpensive` if it takes too long twice."""
+        """Return True if a query matches. Raises `QueryTooExpensive` if it takes too long twice."""
         self._bounds.evaluations += 1
-        clock, allowed = self._bounds.clock, self._allowed_seconds
+        clock, allowed_seconds = self._bounds.clock, self._allowed_seconds
         try:
-            before = clock()
+            started = clock()
             matches = query.compiled.matches(self._event)
-            if clock() - before <= allowed:
+            if clock() - started <= allowed_seconds:
                 return matches
-            before = clock()
+            started = clock()
             query.compiled.matches(self._event)
-            taken = clock() - before
+            seconds = clock() - started
         except etree.LxmlError as error:
             raise QueryTooExpensive(f"libxml2 gave up on the query: {error}") from None
-        if taken > allowed:
+        if seconds > allowed_seconds:
             raise QueryTooExpensive(
-                f"the query took {taken * 1000:.0f} ms on one event, "
-                f"at most {allowed * 1000:.0f} ms are allowed"
+                f"the query took {seconds * 1000:.0f} ms on one event, "
+                f"at most {allowed_seconds * 1000:.0f} ms are allowed"
             )
         return matches
 
-    def _evaluate_exactly(self, query: Runnable, worst: WorstCost) -> bool:
+    def _evaluate_exactly(self, query: Runnable, worst_cost: WorstCost) -> bool:
         try:
             if self._nodes > _MAX_TREE:
                 raise NotEvaluated(f"an event with more than {_MAX_TREE} nodes is too large")
@@ -169,7 +172,7 @@ class BoundedEvaluation:
             return self._exact.matches(query.compiled.query)
         except NotEvaluated as error:
             raise QueryTooExpensive(
-                f"the query would visit about {worst.deep:.3g} nodes at worst of an event with "
+                f"the query would visit about {worst_cost.deep:.3g} nodes at worst of an event with "
                 f"{self._nodes}, at most {self._max_worst_visits:.3g} are allowed, and without libxml2: "
                 f"{error}"
             ) from None

@@ -1,7 +1,7 @@
-"""The reference engine: parse, validate, and each distinct query once per event.
+"""The reference engine: parses each event and evaluates each distinct query.
 
-It is the oracle (DESIGN 5): what it says of an event is right by definition, and a faster engine
-must say the same. One parse serves all (T24).
+It is the test oracle (DESIGN 5): its results are correct by definition. Each event is parsed once
+(T24).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _QUERY_LIMITS = QueryLimits()
 
 @implementer(IMatcher)
 class ReferenceMatcher:
-    """The engine that shows what is right.
+    """The engine with correct results by definition.
 
-    `clock` gives seconds, for the figures and the budget: `max_run_time` seconds for one query on
-    one event, and `max_share` of all time for the queries of one client.
+    `clock` returns seconds, for counters and budget. `max_run_time` is the limit of one query on
+    one event in seconds, `max_share` the share of all time for the queries of one client.
     """
 
     def __init__(
@@ -78,16 +78,14 @@ class ReferenceMatcher:
         self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
     def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
-        """See `IMatcher`."""
         number = self._subscriptions.add_subscription(pattern, query)
         self._time_shares.add_subscription(number, client)
         return number
 
     def unsubscribe(self, number: int) -> None:
-        """See `IMatcher`."""
         self._subscriptions.remove_subscription(number)
         self._time_shares.remove_subscription(number)
-        self._suspended = [entry for entry in self._suspended if entry[0] != number]
+        self._suspended = [suspension for suspension in self._suspended if suspension[0] != number]
 
     def match(
         self,
@@ -96,19 +94,18 @@ class ReferenceMatcher:
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
-        """See `IMatcher`."""
         self._variants = variants
         verdicts: list[Verdict] = []
-        before = self._clock()
-        enough = before + seconds
+        started = self._clock()
+        deadline = started + seconds
         for document in documents:
-            if before >= enough and verdicts:
+            if started >= deadline and verdicts:
                 break
             verdict = self._match_document(document, undescribed)
             now = self._clock()
             known_type = partial(self._examiner.find_known_type, document)
-            self._type_counters.count_parsed(verdict, known_type, now - before)
-            before = now
+            self._type_counters.count_parsed(verdict, known_type, now - started)
+            started = now
             verdicts.append(verdict)
         return verdicts
 
@@ -121,29 +118,27 @@ class ReferenceMatcher:
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
-        """See `IMatcher`."""
         group = self._subscriptions.group_of(number)
         pattern = group.patterns[number]
         selected: list[bool] = []
-        enough = self._clock() + seconds
+        deadline = self._clock() + seconds
         for document in documents:
-            if selected and self._clock() >= enough:
+            if selected and self._clock() >= deadline:
                 break
-            subject = self._examiner.parse_logged(document, liveness, undescribed, variants)
-            wanted = not group.suspended and pattern.matches(subject.header.stream)
-            interests = (StreamQuery(group, (number,)),) if wanted else ()
-            # It comes when there is time for it.
-            found = self._evaluate(interests, subject, document, lambda _: ())
-            selected.append(bool(found))
+            event = self._examiner.parse_logged(document, liveness, undescribed, variants)
+            is_candidate = not group.suspended and pattern.matches(event.header.stream)
+            queries = (StreamQuery(group, (number,)),) if is_candidate else ()
+            # No client's time is charged for logged events.
+            matching = self._evaluate(queries, event, document, lambda _: ())
+            selected.append(bool(matching))
         return selected
 
     def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
-        """See `IMatcher`."""
-        told, self._suspended = self._suspended, []
-        return told
+        suspended, self._suspended = self._suspended, []
+        return suspended
 
     def statistics(self) -> dict[str, int | float]:
-        """See `IMatcher`; refusals are counted by the code of their error."""
+        """See `IMatcher`. Refusals are counted by error code."""
         return {
             "accepted": self._accepted,
             "type_missing": self._counts["type_missing"],
@@ -157,7 +152,6 @@ class ReferenceMatcher:
         }
 
     def type_counters(self) -> tuple[TypeCounters, ...]:
-        """See `IMatcher`."""
         return self._type_counters.snapshot()
 
     def explain(
@@ -168,7 +162,6 @@ class ReferenceMatcher:
         *,
         shapes: bool = True,
     ) -> Explanation:
-        """See `IMatcher`: each query is evaluated on each event, so there is little to tell."""
         return self._explainer.explain(query, document, undescribed, shapes=shapes)
 
     # ---------------------------------------------------------------- one document
@@ -183,29 +176,29 @@ class ReferenceMatcher:
             self._counts["type_missing"] += 1
             return examined
         self._accepted += 1
-        header, accepted = examined.header, accepted_class(document)
-        interests = self._subscriptions.queries_on(header.stream)
-        if not interests:
-            return accepted(header, ())
-        matching = self._evaluate(interests, examined, document, lambda each: each.numbers)
+        header, verdict_class = examined.header, accepted_class(document)
+        queries = self._subscriptions.queries_on(header.stream)
+        if not queries:
+            return verdict_class(header, ())
+        matching = self._evaluate(queries, examined, document, lambda each: each.numbers)
         if len(matching) == 1:
-            return accepted(header, matching[0].numbers)
-        return accepted(header, tuple(sorted(n for interest in matching for n in interest.numbers)))
+            return verdict_class(header, matching[0].numbers)
+        return verdict_class(header, tuple(sorted(n for query in matching for n in query.numbers)))
 
     # ---------------------------------------------------------------- queries
 
     def _evaluate(
         self,
-        interests: tuple[StreamQuery, ...],
-        subject: ParsedEvent,
+        queries: tuple[StreamQuery, ...],
+        event: ParsedEvent,
         document: bytes,
         subscriptions: Callable[[StreamQuery], Sequence[int]],
     ) -> list[StreamQuery]:
-        matching, broken = self._budget.evaluate_queries(
-            interests, subject, document, subscriptions, FREE_SECONDS_WITHOUT_INDEX
+        matching, suspended = self._budget.evaluate_queries(
+            queries, event, document, subscriptions, FREE_SECONDS_WITHOUT_INDEX
         )
-        for interest, error in broken:
+        for query, error in suspended:
             self._counts["suspended_queries"] += 1
-            numbers = self._subscriptions.suspend_group(interest.group)
+            numbers = self._subscriptions.suspend_group(query.group)
             self._suspended.extend((number, error) for number in numbers)
         return matching

@@ -1,4 +1,4 @@
-"""What is checked on the bytes of an event: before a parser sees them, and what a parser misses."""
+"""Checks on the bytes of an event, before the parse and for entities that the parser misses."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ENCODING_MARKS = (
 _PREDEFINED = rb"(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9a-fA-F]+);"
 _REFERENCE = re.compile(rb"&(?!" + _PREDEFINED + rb")([^\s;&<>\"']*)")
 _REFERENCE_OR_OPAQUE = re.compile(
-    # Without an end, a section reaches to the document's end: no other place is then looked at.
+    # An unclosed section reaches to the document's end, so the scan stays linear.
     rb"<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z)|" + _REFERENCE.pattern,
     re.DOTALL,
 )
 
 
 def screen_document(document: bytes, limits: DocumentLimits) -> None:
-    """Refuse what no parser should be given.
+    """Refuse documents that the parser must not read.
 
-    Raises `TooLarge` by the number of bytes, and `NotWellFormed` for what is not UTF-8, naming the
-    encoding that it seems to be or the place of the first wrong byte.
+    Raises `TooLarge` for too many bytes. Raises `NotWellFormed` for text that is not UTF-8, with
+    the likely encoding or the position of the first wrong byte.
     """
     if len(document) > limits.max_bytes:
         raise TooLarge(
@@ -47,10 +47,10 @@ def screen_document(document: bytes, limits: DocumentLimits) -> None:
 
 
 def check_entity_references(document: bytes, start: int) -> None:
-    """Refuse references to general entities in a well-formed document, from offset `start` on.
+    """Refuse references to general entities in a well-formed document from offset `start`.
 
-    libxml2 drops `&foo;` in an attribute silently, and in text leaves a node that queries do not
-    see, when the DOCTYPE has an external identifier. Raises `ForbiddenMarkup`.
+    If the DOCTYPE has an external identifier, libxml2 drops `&foo;` in an attribute silently. In
+    text it leaves a node that queries do not see. Raises `ForbiddenMarkup`.
     """
     found = find_undefined_entity(document, start)
     if found is not None:
@@ -62,10 +62,11 @@ def check_entity_references(document: bytes, start: int) -> None:
 
 
 def find_undefined_entity(document: bytes, start: int) -> tuple[int, str] | None:
-    """Offset and name of the first reference that is not predefined, outside what is opaque."""
+    """Return offset and name of the first undefined entity outside comments, CDATA and
+    instructions."""
     if _REFERENCE.search(document, start) is None:
         return None
-    # No '<' can stand in an attribute's value: so nothing that looks like a comment lies in one.
+    # Attribute values can not contain '<', so comments never begin in one.
     for match in _REFERENCE_OR_OPAQUE.finditer(document, start):
         if match.group(1) is not None:
             return match.start(), match.group(1)[:60].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Who subscribed to what: patterns, and each distinct query once."""
+"""Subscriptions of the reference engine, with each distinct query once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from broker.matching.query.query import Query
 from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
 from broker.matching.xpath_evaluation import CompiledQuery
 
-#: Streams whose subscriptions are remembered; a busy node has fewer, an attacker's names push out.
+#: Streams with stored queries. A busy node has fewer; an attacker's stream names replace each
+#: other.
 MAX_STREAMS = 1024
 
 
 @attrs.define(eq=False)
 class QueryGroup:
-    """A distinct query and the subscriptions that have it, by number, ascending."""
+    """A distinct query, and the patterns of its subscriptions by number, ascending."""
 
     compiled: CompiledQuery
     patterns: dict[int, StreamPattern] = attrs.field(factory=dict)
@@ -29,19 +30,17 @@ class QueryGroup:
 
 @attrs.frozen(slots=True, eq=False)
 class StreamQuery:
-    """What is to be evaluated for a stream: a group, and its subscriptions to this stream."""
+    """A group, and its subscriptions to one stream."""
 
     group: QueryGroup
     numbers: tuple[int, ...]
 
     @property
     def is_always_true(self) -> bool:
-        """Whether everything is wanted."""
         return self.group.compiled.is_always_true
 
     @property
     def compiled(self) -> CompiledQuery:
-        """The query."""
         return self.group.compiled
 
     def worst_cost(self, nodes: int) -> WorstCost:
@@ -50,7 +49,7 @@ class StreamQuery:
 
 
 class SubscriptionTable:
-    """Subscriptions by number, and for each stream the queries that concern it."""
+    """Subscriptions by number, and queries by stream."""
 
     def __init__(self) -> None:
         self._last_number = 0
@@ -67,7 +66,7 @@ class SubscriptionTable:
         return len(self._groups)
 
     def add_subscription(self, pattern: StreamPattern, query: Query) -> int:
-        """A new subscription's number."""
+        """Add a subscription; return its number."""
         group = self._groups.get(query)
         if group is None:
             group = self._groups[query] = QueryGroup(CompiledQuery(query))
@@ -78,7 +77,7 @@ class SubscriptionTable:
         return self._last_number
 
     def remove_subscription(self, number: int) -> None:
-        """Forget a subscription; raises `UnknownSubscription`."""
+        """Remove a subscription. Raises `UnknownSubscription`."""
         group = self.group_of(number)
         del self._by_number[number]
         self._drop_streams(group.patterns.pop(number))
@@ -86,23 +85,23 @@ class SubscriptionTable:
             del self._groups[group.compiled.query]
 
     def group_of(self, number: int) -> QueryGroup:
-        """The group of a subscription; raises `UnknownSubscription`."""
+        """Return the group of a subscription. Raises `UnknownSubscription`."""
         group = self._by_number.get(number)
         if group is None:
             raise UnknownSubscription(f"there is no subscription {number}")
         return group
 
     def queries_on(self, stream: str) -> tuple[StreamQuery, ...]:
-        """What is to be evaluated for an event of the stream."""
-        known = self._streams.get(stream)
-        if known is None:
+        """Return the queries to evaluate for an event of the stream."""
+        queries = self._streams.get(stream)
+        if queries is None:
             if len(self._streams) >= MAX_STREAMS:
                 del self._streams[next(iter(self._streams))]
-            known = self._streams[stream] = tuple(self._find_queries(stream))
-        return known
+            queries = self._streams[stream] = tuple(self._find_queries(stream))
+        return queries
 
     def suspend_group(self, group: QueryGroup) -> tuple[int, ...]:
-        """Evaluate a group no more; the numbers of its subscriptions."""
+        """Stop evaluating a group; return its subscriptions."""
         group.suspended = True
         if self._groups.get(group.compiled.query) is group:
             del self._groups[group.compiled.query]
@@ -110,12 +109,12 @@ class SubscriptionTable:
         return tuple(group.patterns)
 
     def _find_queries(self, stream: str) -> list[StreamQuery]:
-        found = []
+        queries = []
         for group in self._groups.values():
             numbers = tuple(n for n, p in group.patterns.items() if p.matches(stream))
             if numbers:
-                found.append(StreamQuery(group, numbers))
-        return found
+                queries.append(StreamQuery(group, numbers))
+        return queries
 
     def _drop_streams(self, pattern: StreamPattern) -> None:
         for stream in [stream for stream in self._streams if pattern.matches(stream)]:

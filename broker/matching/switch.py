@@ -1,8 +1,8 @@
-"""The XML switch: one pass over a batch finds, for each event, who wants it (DCP D20, DESIGN 6).
+"""The XML switch: one pass over a batch finds the subscriptions of each event (DCP D20, DESIGN 6).
 
-A document of a known shape is not parsed: its shape proves it valid and cuts its values, and the
-families of queries bound to the shape are asked for all such documents of the batch at once. What
-no shape recognises, or what the index does not decide, goes the way of the reference engine.
+A document of a known shape is not parsed. The shape proves it valid and extracts its values, and
+one look-up per index serves all such documents of the batch. Other documents are parsed, and lxml
+evaluates undecided queries.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _QUERY_LIMITS = QueryLimits()
 
 @implementer(IMatcher)
 class Switch:
-    """The engine of content routing. Arguments are those of `ReferenceMatcher`."""
+    """The default engine. The arguments are those of `ReferenceMatcher`."""
 
     def __init__(
         self,
@@ -118,22 +118,19 @@ class Switch:
         self._explainer = Explainer("switch", self._examiner, bounds, clock, index)
 
     def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
-        """See `IMatcher`."""
         number = self._registry.add_subscription(pattern, query)
         self._time_shares.add_subscription(number, client)
         return number
 
     def unsubscribe(self, number: int) -> None:
-        """See `IMatcher`."""
         self._evaluator.forget_subscription(number, self._registry.remove_subscription(number))
         self._time_shares.remove_subscription(number)
 
     def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
-        """See `IMatcher`."""
         return self._evaluator.take_suspended()
 
     def statistics(self) -> dict[str, int | float]:
-        """See `IMatcher`; refusals are counted by the code of their error."""
+        """See `IMatcher`. Refusals are counted by error code."""
         counts = self._counts
         return {
             "accepted": counts["recognised"] + counts["parsed"],
@@ -156,7 +153,6 @@ class Switch:
         }
 
     def type_counters(self) -> tuple[TypeCounters, ...]:
-        """See `IMatcher`."""
         return self._type_counters.snapshot(self._shapes.statistics())
 
     def explain(
@@ -167,7 +163,6 @@ class Switch:
         *,
         shapes: bool = True,
     ) -> Explanation:
-        """See `IMatcher`."""
         return self._explainer.explain(query, document, undescribed, shapes=shapes)
 
     # ---------------------------------------------------------------- a batch
@@ -179,7 +174,6 @@ class Switch:
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[Verdict]:
-        """See `IMatcher`."""
         if len(documents) == 1 and not variants:
             verdict = self._lone_matcher.match(documents[0])
             if verdict is not None:
@@ -189,14 +183,14 @@ class Switch:
         self._plans.reset_visits()
         verdicts: list[Verdict | None] = [None] * len(documents)
         now = self._clock()
-        enough = now + seconds
+        deadline = now + seconds
         done = 0
         while portion := self._portion_size.next_portion(
-            done, len(documents), enough - now, seconds
+            done, len(documents), deadline - now, seconds
         ):
-            done = self._match_portion(portion, documents, undescribed, verdicts, enough)
-            before, now = now, self._clock()
-            self._portion_size.record_time(done - portion.start, now - before)
+            done = self._match_portion(portion, documents, undescribed, verdicts, deadline)
+            started, now = now, self._clock()
+            self._portion_size.record_time(done - portion.start, now - started)
             if done < portion.stop:
                 break
         del verdicts[done:]
@@ -209,79 +203,81 @@ class Switch:
         documents: Sequence[bytes],
         undescribed: Set[DtdReference],
         verdicts: list[Verdict | None],
-        enough: float,
+        deadline: float,
     ) -> int:
-        """Verdicts for the documents at the places of `portion`, or for the first ones of them when
-        time is up; the place behind the last one."""
-        # What is left to do with single documents, by place; None means that it must be parsed.
-        single: dict[int, UndecidedDocument | None] = {}
-        # Shapes prove what the DTDs say that count here.
+        """Match the documents at `portion` until the deadline; return the index after the last one."""
+        # Remaining work by index: undecided queries, or None for a parse.
+        remaining: dict[int, UndecidedDocument | None] = {}
+        # Shapes are valid for the types' own DTDs only.
         known = () if self._variants else portion
-        groups = self._match_recognisable(known, documents, verdicts, single)
-        single.update(dict.fromkeys(portion if self._variants else ()))
-        # In order, so that a query that breaks its budget has missed no event before.
-        places = sorted(single, reverse=True)
-        while places:
-            place = places.pop()
-            if place and self._clock() >= enough:
-                self._uncount_unanswered(groups, place, verdicts)
-                return place
-            undecided = single[place]
+        groups = self._match_recognisable(known, documents, verdicts, remaining)
+        remaining.update(dict.fromkeys(portion if self._variants else ()))
+        # In order, so that a suspended query has matched all earlier events.
+        indexes = sorted(remaining, reverse=True)
+        while indexes:
+            index = indexes.pop()
+            if index and self._clock() >= deadline:
+                self._uncount_unanswered(groups, index, verdicts)
+                return index
+            undecided = remaining[index]
             if undecided is not None:
-                verdicts[place] = self._evaluate_undecided(place, documents[place], undecided)
+                verdicts[index] = self._evaluate_undecided(index, documents[index], undecided)
                 continue
-            learnt = self._counts["learnt"]
-            verdicts[place] = self._match_parsed(place, documents[place], undescribed)
-            if self._counts["learnt"] == learnt:
+            learnt_before = self._counts["learnt"]
+            verdicts[index] = self._match_parsed(index, documents[index], undescribed)
+            if self._counts["learnt"] == learnt_before:
                 continue
-            if rest := [each for each in places if single[each] is None]:
-                # More of the batch may be of the new shape.
-                for each in rest:
-                    del single[each]
-                groups += self._match_recognisable(rest[::-1], documents, verdicts, single)
-                places = [each for each in places if each in single]
+            if unparsed := [each for each in indexes if remaining[each] is None]:
+                # Other documents of the batch may have the new shape.
+                for each in unparsed:
+                    del remaining[each]
+                groups += self._match_recognisable(unparsed[::-1], documents, verdicts, remaining)
+                indexes = [each for each in indexes if each in remaining]
         return portion.stop
 
     def _uncount_unanswered(
-        self, groups: Iterable[RecognisedGroup], place: int, verdicts: Sequence[Verdict | None]
+        self, groups: Iterable[RecognisedGroup], index: int, verdicts: Sequence[Verdict | None]
     ) -> None:
-        """What was recognised from a place on is not answered now: it will be asked for again."""
+        """Correct the counters for recognised documents without verdict, which will be matched
+        again."""
         for group in groups:
-            late = group.places[bisect_left(group.places, place) :]
-            answered = sum(isinstance(verdicts[each], Accepted) for each in late)
-            self._shapes.record_use(group.shape, -len(late))
+            unanswered = group.places[bisect_left(group.places, index) :]
+            answered = sum(isinstance(verdicts[each], Accepted) for each in unanswered)
+            self._shapes.record_use(group.shape, -len(unanswered))
             self._counts["recognised"] -= answered
             self._type_counters.count_recognised(group.shape.reference, -answered, 0.0)
 
     def _match_recognisable(
         self,
-        places: Sequence[int],
+        indexes: Sequence[int],
         documents: Sequence[bytes],
         verdicts: list[Verdict | None],
-        single: dict[int, UndecidedDocument | None],
+        remaining: dict[int, UndecidedDocument | None],
     ) -> list[RecognisedGroup]:
-        """Verdicts for documents that are recognised. What is left to do goes to `single`."""
+        """Match documents of known shapes. Others, and undecided ones, are added to `remaining`."""
         figures, clock = self._type_counters, self._clock
-        began = clock()
-        groups, parsed = recognise_documents(self._shapes, documents, places)
-        before = clock()
-        figures.recognition_seconds += before - began
-        single.update(dict.fromkeys(parsed))
-        bound: list[tuple[RecognisedGroup, ShapePlan, BatchMatch]] = []
+        started = clock()
+        groups, parsed = recognise_documents(self._shapes, documents, indexes)
+        recognised_at = clock()
+        figures.recognition_seconds += recognised_at - started
+        remaining.update(dict.fromkeys(parsed))
+        prepared: list[tuple[RecognisedGroup, ShapePlan, BatchMatch]] = []
         for group in groups:
             plan = self._plans.get(group.shape)
             if plan is None:
-                single.update(dict.fromkeys(group.places))
+                remaining.update(dict.fromkeys(group.places))
             else:
-                bound.append((group, plan, BatchMatch(plan.bindings, ShapeBatch(group.values))))
-        match_batches([finding for _, _, finding in bound])
-        now = clock()
-        each = (now - before) / max(1, sum(finding.batch.size for _, _, finding in bound))
-        for group, plan, finding in bound:
-            before = now
-            answered = self._match_recognised(group, plan, finding, verdicts, single)
-            now = clock()
-            seconds = now - before + each * finding.batch.size
+                prepared.append((group, plan, BatchMatch(plan.bindings, ShapeBatch(group.values))))
+        match_batches([batch_match for _, _, batch_match in prepared])
+        finished = clock()
+        seconds_each = (finished - recognised_at) / max(
+            1, sum(batch_match.batch.size for _, _, batch_match in prepared)
+        )
+        for group, plan, batch_match in prepared:
+            recognised_at = finished
+            answered = self._match_recognised(group, plan, batch_match, verdicts, remaining)
+            finished = clock()
+            seconds = finished - recognised_at + seconds_each * batch_match.batch.size
             figures.count_recognised(group.shape.reference, answered, seconds)
         return groups
 
@@ -289,46 +285,47 @@ class Switch:
         self,
         group: RecognisedGroup,
         plan: ShapePlan,
-        finding: BatchMatch,
+        batch_match: BatchMatch,
         verdicts: list[Verdict | None],
-        single: dict[int, UndecidedDocument | None],
+        remaining: dict[int, UndecidedDocument | None],
     ) -> int:
-        """Verdicts for documents of a shape: how many. What is left to do goes to `single`."""
-        found, undecided, refused = finding.matching, finding.undecided, 0
+        """Match documents of one shape; return their number. Undecided ones are added to
+        `remaining`."""
+        members_by_row, undecided, bad_envelopes = batch_match.matching, batch_match.undecided, 0
         header_of, view_of = group.shape.read_header, self._registry.stream_patterns.get_view
         view, stream, kind = None, "", group.shape.verdict_class
-        # What a named tuple's own constructor does, without the call in between.
+        # Equals the named tuple's constructor, with one call less.
         new = tuple.__new__
-        for place, values, members in zip(group.places, group.values, found, strict=True):
+        for index, values, members in zip(group.places, group.values, members_by_row, strict=True):
             try:
                 header = header_of(values)
             except BadEnvelope:
-                # The parser knows the line.
-                refused += 1
-                single[place] = None
+                # The parser will report the line.
+                bad_envelopes += 1
+                remaining[index] = None
                 continue
             if view is None or header.stream != stream:
                 stream = header.stream
                 view = view_of(stream)
-            wanted = view.unfiltered if members is None else view.subscriptions_of(members)
-            verdicts[place] = new(kind, (header, wanted))
-        for row in range(len(found)) if plan.pending else undecided:
-            place = group.places[row]
-            if isinstance(verdict := verdicts[place], Accepted):
+            subscriptions = view.unfiltered if members is None else view.subscriptions_of(members)
+            verdicts[index] = new(kind, (header, subscriptions))
+        for row in range(len(members_by_row)) if plan.pending else undecided:
+            index = group.places[row]
+            if isinstance(verdict := verdicts[index], Accepted):
                 values, queries = group.values[row], undecided.get(row, ())
-                single[place] = UndecidedDocument(group.shape, values, plan, queries, verdict)
-        self._counts["recognised"] += len(group.places) - refused
-        return len(group.places) - refused
+                remaining[index] = UndecidedDocument(group.shape, values, plan, queries, verdict)
+        self._counts["recognised"] += len(group.places) - bad_envelopes
+        return len(group.places) - bad_envelopes
 
-    def _match_parsed(self, place: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
-        before = self._clock()
-        verdict = self._examine_and_match(place, document, undescribed)
+    def _match_parsed(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
+        started = self._clock()
+        verdict = self._examine_and_match(index, document, undescribed)
         known_type = partial(self._examiner.find_known_type, document)
-        self._type_counters.count_parsed(verdict, known_type, self._clock() - before)
+        self._type_counters.count_parsed(verdict, known_type, self._clock() - started)
         return verdict
 
     def _examine_and_match(
-        self, place: int, document: bytes, undescribed: Set[DtdReference]
+        self, index: int, document: bytes, undescribed: Set[DtdReference]
     ) -> Verdict:
         try:
             examined = self._examiner.examine(document, undescribed, self._variants)
@@ -344,36 +341,38 @@ class Switch:
         view = self._registry.stream_patterns.get_view(header.stream)
         if not self._registry.distinct_queries:
             return kind(header, view.unfiltered)
-        found, candidates = self._match_by_shape(shape, document) or self._match_by_structure(
+        members, candidates = self._match_by_shape(shape, document) or self._match_by_structure(
             examined
         )
-        more = self._evaluator.evaluate(
-            candidates, examined, place, document, FREE_SECONDS_WITHOUT_INDEX
+        matching_queries = self._evaluator.evaluate(
+            candidates, examined, index, document, FREE_SECONDS_WITHOUT_INDEX
         )
-        return kind(header, view.merge_subscriptions(view.subscriptions_of(found), more))
+        return kind(
+            header, view.merge_subscriptions(view.subscriptions_of(members), matching_queries)
+        )
 
     def _match_by_structure(
-        self, subject: ParsedEvent
+        self, event: ParsedEvent
     ) -> tuple[Sequence[Member], Sequence[DistinctQuery]]:
-        """What matches a parsed event, and what may."""
-        matching = ParsedEventMatcher(subject)
-        possible = self._registry.structure_index.match_event(subject)
-        matching.match_families(possible.possible, possible.certain)
+        """Return matching members and undecided queries for a parsed event."""
+        matching = ParsedEventMatcher(event)
+        structure = self._registry.structure_index.match_event(event)
+        matching.match_families(structure.possible, structure.certain)
         return matching.matching, matching.undecided
 
     def _match_by_shape(
         self, shape: Shape | None, document: bytes
     ) -> tuple[Sequence[Member], Sequence[DistinctQuery]] | None:
-        """The same by the shape that the event has taught; None if that has to wait."""
+        """The same by the event's new shape; None if its plan is not ready."""
         plan = None if shape is None else self._plans.get(shape)
         if shape is None or plan is None or plan.pending:
             return None
         values = shape.extract_values(document)
         if values is None:
             return None
-        finding = BatchMatch(plan.bindings, ShapeBatch([values]))
-        match_batches([finding])
-        return finding.matching[0] or (), finding.undecided.get(0, ())
+        batch_match = BatchMatch(plan.bindings, ShapeBatch([values]))
+        match_batches([batch_match])
+        return batch_match.matching[0] or (), batch_match.undecided.get(0, ())
 
     def _learn_shape(self, document: bytes, examined: ParsedEvent) -> Shape | None:
         if self._variants:
@@ -398,35 +397,34 @@ class Switch:
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
-        """See `IMatcher`."""
         return self._selector.select(number, documents, liveness, undescribed, seconds, variants)
 
     # ---------------------------------------------------------------- single queries
 
     def _evaluate_undecided(
-        self, place: int, document: bytes, undecided: UndecidedDocument
+        self, index: int, document: bytes, undecided: UndecidedDocument
     ) -> Accepted:
-        """The verdict on a recognised document with what its shape's plan does not tell."""
-        before = self._clock()
+        """Evaluate the undecided queries of a recognised document; return its final verdict."""
+        started = self._clock()
         shape, values, plan, queries, decided = undecided
         header = decided.header
         if shape in self._plans:
-            subject = self._fillable_trees.fill_event(shape, values, header, document)
+            event = self._fillable_trees.fill_event(shape, values, header, document)
         else:
-            # It was forgotten meanwhile, and a form would be of no more use.
-            subject = self._examiner.parse_recognised(document, header, plan.dtd)
-        matching = ParsedEventMatcher(subject)
-        matching.match_families(plan.pending)
-        candidates = list(dict.fromkeys([*queries, *matching.undecided]))
+            # The shape was dropped meanwhile, so a fillable tree would not be reused.
+            event = self._examiner.parse_recognised(document, header, plan.dtd)
+        matcher = ParsedEventMatcher(event)
+        matcher.match_families(plan.pending)
+        candidates = list(dict.fromkeys([*queries, *matcher.undecided]))
         self._counts["undecided"] += len(candidates)
         free = FREE_SECONDS_WITHOUT_INDEX if plan.pending else FREE_SECONDS
-        more = self._evaluator.evaluate(candidates, subject, place, document, free)
+        matching_queries = self._evaluator.evaluate(candidates, event, index, document, free)
         view = self._registry.stream_patterns.get_view(header.stream)
-        found = view.merge_subscriptions(
-            decided.subscriptions, [*iterate_queries(matching.matching), *more]
+        subscriptions = view.merge_subscriptions(
+            decided.subscriptions, [*iterate_queries(matcher.matching), *matching_queries]
         )
-        self._type_counters.count_undecided(header, len(candidates), self._clock() - before)
-        return type(decided)(header, found)
+        self._type_counters.count_undecided(header, len(candidates), self._clock() - started)
+        return type(decided)(header, subscriptions)
 
     def _discard_plan(self, shape: Shape) -> None:
         self._plans.discard(shape)

@@ -1,4 +1,4 @@
-"""What each event type has cost: how its events were answered, and how long that took."""
+"""Counters and times by event type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.event.envelope import Header
 from broker.matching.contract import Accepted, Refused, TypeCounters, Verdict
 from broker.matching.shape.type_learner import TypeStatistics
 
-#: Types with figures of their own; those of any further type are counted without a name.
+#: Types with own counters. Further types share counters without a name.
 MAX_TYPES: Final = 256
 
 
@@ -28,69 +28,71 @@ class _Counters:
 
 
 class CountersByType:
-    """Counts by type and version; every call is for several events, or for a dear one."""
+    """Counters by type and version, updated once per batch or per parsed event."""
 
     def __init__(self) -> None:
         self._types: dict[tuple[str, str], _Counters] = {}
         self.recognition_seconds = 0.0
-        """Spent on finding the shapes of all documents."""
+        """Time for recognising documents of all types."""
 
     def count_recognised(self, reference: DtdReference, events: int, seconds: float) -> None:
-        """A shape's events of one batch were answered."""
-        counts = self._types.get((reference.type, reference.version))
-        if counts is None:
-            counts = self._counters_of(reference.type, reference.version)
-        counts.recognised += events
-        counts.recognised_seconds += seconds
+        """Count the matched events of one shape in a batch."""
+        counters = self._types.get((reference.type, reference.version))
+        if counters is None:
+            counters = self._counters_of(reference.type, reference.version)
+        counters.recognised += events
+        counters.recognised_seconds += seconds
 
     def count_undecided(self, header: Header, queries: int, seconds: float) -> None:
-        """Queries were evaluated on one event beside what `recognised` counted."""
-        counts = self._counters_of(header.type_name, header.version)
-        counts.undecided += queries
-        counts.undecided_seconds += seconds
-        counts.recognised_seconds += seconds
+        """Count queries evaluated on one event, in addition to `count_recognised`."""
+        counters = self._counters_of(header.type_name, header.version)
+        counters.undecided += queries
+        counters.undecided_seconds += seconds
+        counters.recognised_seconds += seconds
 
     def count_parsed(
         self, verdict: Verdict, known_type: Callable[[], DtdReference | None], seconds: float
     ) -> None:
-        """An event was parsed; `known_type` gives its type if there is a DTD of it."""
+        """Count a parsed event. `known_type` returns its type if its DTD is in the cache."""
         if isinstance(verdict, Accepted):
-            counts = self._counters_of(verdict.header.type_name, verdict.header.version)
-            counts.parsed += 1
-            counts.parsed_seconds += seconds
+            counters = self._counters_of(verdict.header.type_name, verdict.header.version)
+            counters.parsed += 1
+            counters.parsed_seconds += seconds
         elif isinstance(verdict, Refused):
-            known = known_type()
-            counts = (
+            reference = known_type()
+            counters = (
                 self._counters_of("", "")
-                if known is None
-                else self._counters_of(known.type, known.version)
+                if reference is None
+                else self._counters_of(reference.type, reference.version)
             )
-            counts.refused += 1
-            counts.parsed_seconds += seconds
+            counters.refused += 1
+            counters.parsed_seconds += seconds
 
     def snapshot(
         self, shapes: dict[DtdReference, TypeStatistics] | None = None
     ) -> tuple[TypeCounters, ...]:
-        """The figures of each type, sorted; `shapes` is what the shape cache says of types."""
-        now = {(each.type, each.version): kind for each, kind in (shapes or {}).items()}
-        told = []
-        for (name, version), counts in sorted(self._types.items()):
-            kind = now.get((name, version))
-            told.append(
+        """Return the counters by type, sorted. `shapes` are the statistics of the shape cache."""
+        statistics_by_type = {
+            (each.type, each.version): statistics for each, statistics in (shapes or {}).items()
+        }
+        result = []
+        for (name, version), counters in sorted(self._types.items()):
+            statistics = statistics_by_type.get((name, version))
+            result.append(
                 TypeCounters(
                     type=name,
                     version=version,
-                    shapes=0 if kind is None else kind.shapes,
-                    suspended=kind is not None and kind.suspended,
-                    **attrs.asdict(counts),
+                    shapes=0 if statistics is None else statistics.shapes,
+                    suspended=statistics is not None and statistics.suspended,
+                    **attrs.asdict(counters),
                 )
             )
-        return tuple(told)
+        return tuple(result)
 
     def _counters_of(self, type_name: str, version: str) -> _Counters:
-        counts = self._types.get((type_name, version))
-        if counts is None:
+        counters = self._types.get((type_name, version))
+        if counters is None:
             if len(self._types) >= MAX_TYPES:
                 return self._types.setdefault(("", ""), _Counters())
-            counts = self._types[type_name, version] = _Counters()
-        return counts
+            counters = self._types[type_name, version] = _Counters()
+        return counters

@@ -1,11 +1,10 @@
-"""Why a document's white space may be marked before it is parsed (T27).
+"""Marking of white space before the parse, to bound libxml2's memory (T27).
 
-libxml2 keeps each distinct run of fewer than 60 blanks between two tags for ever, like a name.
-Indented documents have few such runs; somebody who mixes blanks at will can make a *valid* document
-that costs memory for good, 80 bytes for each run. An empty CDATA section behind a run makes libxml2
-treat it as ordinary text, and the tree is the same: the parser merges both. A run before a
-processing instruction is left alone, since it may lie behind the root element, where no CDATA
-section may stand; `names.py` counts those.
+Like names, libxml2 stores each distinct run of fewer than 60 blanks between two tags for ever, in
+80 bytes. Indented documents have few distinct runs, but a *valid* document may have very many. With
+an empty CDATA section after the run libxml2 treats it as ordinary text, and the tree remains the
+same. A run before a processing instruction stays unmarked, since CDATA is illegal after the root
+element. `name_watch` counts those.
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from __future__ import annotations
 import re
 
 _RUN_OR_OPAQUE = re.compile(
-    # Without an end, a section reaches to the document's end: no other place is then looked at.
+    # An unclosed section reaches to the document's end, so the scan stays linear.
     rb"(<!--.*?(?:-->|\Z)|<!\[CDATA\[.*?(?:\]\]>|\Z)|<\?.*?(?:\?>|\Z))"
     rb"|(?<=>)[ \t\r\n]{2,}+(?=<[^!?])",
     re.DOTALL,
 )
 
-#: A run is mixed if one of these pairs is in it.
+#: A run is mixed if it contains one of these pairs.
 _MIXED = (b" \n", b"\t\n", b" \t", b"\t ", b" \r", b"\t\r")
 
 
 def mark_mixed_runs(document: bytes, start: int) -> bytes:
-    """The document, its mixed runs of blanks from offset `start` on marked if it has any.
+    """Return the document with its mixed runs of blanks marked, from offset `start`.
 
-    `start` lies behind the DOCTYPE. Line numbers stay as they are.
+    `start` is after the DOCTYPE. Line numbers do not change.
     """
     find = document.find
-    # A single sign is looked for much faster than a pair, and most documents have none of them.
+    # A single character is found much faster than a pair, and most documents have none of these.
     if find(b"\n", start) < 0 and find(b"\t", start) < 0 and find(b"\r", start) < 0:
         return document
     if all(find(pair, start) < 0 for pair in _MIXED):
@@ -45,6 +44,6 @@ def _mark(match: re.Match[bytes]) -> bytes:
 
 
 def _is_plain(run: bytes) -> bool:
-    """Line breaks, then blanks of one kind: documents have such runs, but few different ones."""
+    """Return True for line breaks followed by blanks of one kind, of which few runs are distinct."""
     indentation = run.lstrip(b"\r\n")
     return not indentation.strip(b" ") or not indentation.strip(b"\t")

@@ -1,4 +1,4 @@
-"""A query compiled by lxml, and what of an event it is evaluated on."""
+"""Evaluation of queries by lxml: the parsed event and the compiled expression."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _DEEPER = etree.XPath(f"boolean({'/*' * (SHALLOW_DEPTH + 1)})")
 
 
 class ParsedEvent:
-    """One event as queries see it; its parts are made when the first query needs them."""
+    """One event as queries see it. Its parts are made at first use."""
 
     __slots__ = ("_depth", "_document", "_envelope", "_liveness", "_payload", "header")
 
     def __init__(
         self, envelope: etree._Element, parts: EnvelopeParts, liveness: Liveness | None = None
     ) -> None:
-        """`liveness` is the effective value (DESIGN 5), the document's own if None."""
+        """`liveness` is the effective value (DESIGN 5); None means the document's own."""
         self.header: Header = parts.header
         self._envelope = envelope
         self._payload = parts.payload
@@ -56,15 +56,15 @@ class ParsedEvent:
         return self._envelope
 
     def document(self) -> etree._Element:
-        """The root of the document that queries address: the payload's, else the envelope's.
+        """Return the root of the queried document: the payload's, else the envelope's.
 
-        A copy: only a document of its own makes `/` the payload's.
+        It is a copy, since only in a separate document does `/` select the payload.
         """
         if self._document is None:
             if self._payload is None:
                 self._document = self._envelope
             else:
-                # lxml copies the text behind an element along, as a sibling of the new root.
+                # lxml also copies the text after an element.
                 self._document = copy.deepcopy(self._payload)
                 if self._payload.tail is not None:
                     self._document.tail = None
@@ -72,7 +72,7 @@ class ParsedEvent:
 
     @property
     def depth(self) -> int:
-        """How many elements are inside each other, the envelope's included."""
+        """The depth of nested elements, including the envelope's."""
         if not self._depth:
             level = [self._envelope]
             while level:
@@ -81,17 +81,17 @@ class ParsedEvent:
         return self._depth
 
     def count_nodes(self, *, envelope: bool) -> int:
-        """How many nodes queries see, those of the envelope's document among them or not."""
+        """Return the number of nodes that queries see, with or without the envelope's."""
         count = int(cast(float, _NODES(self.document())))
         return max(count, int(cast(float, _NODES(self._envelope)))) if envelope else count
 
     @property
     def is_shallow(self) -> bool:
-        """Whether no more than `SHALLOW` elements are inside each other: found out much faster."""
+        """True if at most `SHALLOW_DEPTH` elements are nested. Faster than `depth`."""
         return not _DEEPER(self._envelope)
 
     def variable(self, name: str) -> Any:
-        """The value of an envelope variable."""
+        """Return the value of an envelope variable."""
         if name == "Liveness":
             return self._liveness.value
         return _VALUES[name](self.header)
@@ -99,9 +99,9 @@ class ParsedEvent:
 
 @attrs.frozen(slots=True)
 class QueryInputs:
-    """What a query reads: the payload, the envelope, envelope variables.
+    """The parts of an event that a query reads.
 
-    `functions`: it calls functions of ours.
+    `functions` is True if it calls extension functions.
     """
 
     payload: bool
@@ -118,14 +118,14 @@ def _shared_inputs(
 
 
 def query_inputs(query: Query) -> QueryInputs:
-    """One object for all queries that read the same: few differ in it."""
+    """Return the inputs of a query, as one object for all queries with equal inputs."""
     return _shared_inputs(
         query.uses_payload, query.uses_envelope, query.variables, query.uses_extension_functions
     )
 
 
 class CompiledXPath:
-    """An expression ready to run: `boolean(...)`, so that no node-set becomes a Python list."""
+    """A compiled expression, as `boolean(...)`, so that lxml makes no list of a node-set."""
 
     __slots__ = ("_calls", "_inputs", "_simple", "_xpath")
 
@@ -136,7 +136,7 @@ class CompiledXPath:
         reading: QueryInputs,
         calls: Sequence[str] = (),
     ) -> None:
-        """The text, and what it reads, as `Query` has them; `calls` as `HoistedQuery` has them."""
+        """See `Query` for the text and inputs, and `HoistedQuery` for `calls`."""
 
         def compiled(text: str) -> etree.XPath:
             return etree.XPath(
@@ -153,7 +153,7 @@ class CompiledXPath:
         self._simple = reading.payload and not (reading.variables or reading.envelope or calls)
 
     def matches(self, subject: ParsedEvent) -> bool:
-        """Return the value; raises `etree.XPathError` or `QueryTooExpensive`."""
+        """Return the value. Raises `etree.XPathError` or `QueryTooExpensive`."""
         if self._simple:
             return bool(self._xpath(subject.document()))
         reading = self._inputs
@@ -168,14 +168,14 @@ class CompiledXPath:
 
 
 class CompiledQuery(CompiledXPath):
-    """A query with its expression ready to run."""
+    """A compiled query."""
 
     __slots__ = ("is_always_true", "query")
 
     def __init__(self, query: Query) -> None:
         super().__init__(query.compilable, query.namespaces, query_inputs(query))
         self.query = query
-        #: The query `true()`: every event of its streams.
+        #: True for the query `true()`, which matches every event of its streams.
         self.is_always_true = (
             isinstance(query.expression, FunctionCall) and query.expression.name == "true"
         )

@@ -20,6 +20,7 @@ from broker.cluster.metrics import network_metrics
 from broker.errors import BrokerError
 from broker.log.repair import OUTCOMES
 from broker.matching.contract import TypeCounters
+from broker.node.metric_alias import add_previous_names
 from broker.node.status import (
     InspectedNode,
     build_network_status,
@@ -38,6 +39,9 @@ class NodeCollector(Collector):
         self._node = node
 
     def collect(self) -> Iterator[Metric]:
+        return add_previous_names(self._collect())
+
+    def _collect(self) -> Iterator[Metric]:
         node = self._node
         outcomes = node.input.outcomes
         published = CounterMetricFamily(

@@ -84,7 +84,7 @@ def build_recovery(
         is_reachable=is_reachable,
         archive=archive,
         clock=clock,
-        patience=settings.recovery.patience,
+        patience=settings.recovery.gap_timeout,
         remote_logs=remote_logs,
     )
 

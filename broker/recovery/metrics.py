@@ -44,7 +44,7 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         "xmlbroker_recovered_events", "Recovered events.", "source", recoveries["events"]
     )
     yield CounterMetricFamily(
-        "xmlbroker_stood_in_events",
+        "xmlbroker_archive_catch_up_events",
         "Events from the archive that their origins did not send.",
         value=recoveries["stood_in"],
     )
@@ -59,7 +59,7 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         value=recoveries["lost_of_silent_origins"],
     )
     yield CounterMetricFamily(
-        "xmlbroker_returned_events",
+        "xmlbroker_restored_events",
         "Own events restored after a start from an older copy of the log.",
         value=recoveries["returned"],
     )
@@ -69,7 +69,7 @@ def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
         value=recoveries["lost_on_branches"],
     )
     yield _counter(
-        "xmlbroker_hand_offs",
+        "xmlbroker_handovers",
         "Durable subscriptions handed over or taken over.",
         "what",
         report["hand_offs"],

@@ -157,7 +157,7 @@ class _Archiver:
         texts: dict[DtdReference, bytes] = {}
         for reference in references:
             found: list[bytes | None] = []
-            self._process.node.types.text(reference, origin).addCallback(found.append)
+            self._process.node.types.find_text(reference, origin).addCallback(found.append)
             if found and found[0] is not None:
                 texts[reference] = found[0]
         return texts
@@ -211,7 +211,7 @@ class _Archiver:
 
 @attrs.define
 class LogView:
-    """A log file with the interface of `LogAlong`, the view of another process."""
+    """A log file with the interface of `ExternalReader`, the view of another process."""
 
     _file: LogFile
     _change_count: int = 0

@@ -110,7 +110,7 @@ def test_a_node_without_a_cluster_has_no_address() -> None:
         said = network_snapshot("test", world.network_of("a1"))
         assert said["address"] is None and said["links"] == []
         names = {name for name, *_ in samples(list(network_metrics(said)))}
-        assert "xmlbroker_wants_installed" in names
+        assert "xmlbroker_interest_queries" in names
         assert "xmlbroker_network_units" not in names
 
 

@@ -55,7 +55,7 @@ def test_each_buffer_must_hold_the_largest_event(text: str, key: str) -> None:
         (
             'kind = "partition"\nlasts = "1m"\nevery = "30s"',
             3,
-            "faults.kind is partition: partition every: 60.0 is after it comes again",
+            "faults.kind is partition: partition every: 60.0 is after the repetition starts",
         ),
     ],
 )

@@ -94,6 +94,15 @@ def test_accounts_are_read_with_their_rights() -> None:
     assert bob.clearance is SecurityLevel.MED
 
 
+def test_the_previous_name_of_a_key_is_read_but_not_beside_the_present_one() -> None:
+    settings = load_text("[limits]\nrefusals_kept = 7\n[network]\npatience = '1m'\n", "f")
+    assert settings.limits.quarantine_files == 7
+    assert settings.network.gap_timeout == 60.0
+    with pytest.raises(ConfigurationError, match="refusals_kept are the same key") as refused:
+        load_text("[limits]\nrefusals_kept = 7\nquarantine_files = 8\n", "f")
+    assert refused.value.line == 3
+
+
 def test_an_empty_file_gives_the_defaults() -> None:
     assert load_text("", "node.toml") == defaults()
 

@@ -173,15 +173,16 @@ GROUPS: Final = (
     Group(
         "log",
         """
-        broker/log: event_log commit gathering checksum histories log_histories deduplication
-        broker/log: damage coverage places stored_chunk origins values records unarchived repairs
-        broker/log: rewriting
+        broker/log: event_log commit pending_commit checksum history log_history deduplication
+        broker/log: damage coverage chunk_places stored_chunk origin_table checked_table
+        broker/log: logged_event archive_hold repair
+        broker/log: chunk_repair
         """,
         _tests("""
-        log: chunk_table chunks damage deduplication event_log event_log_places formats
-        log: gathering
-        log: histories kept kept_truth log_file log_histories origins repairs
-        log: rewriting unarchived values
+        log: chunk_table chunk damage deduplication event_log event_log_places formats
+        log: pending_commit
+        log: history replica_table replica_model log_file log_history origin_table repair
+        log: chunk_repair archive_hold checked_table
         simulation: retention restored_lone_node restarts
         simulation/network: damaged_logs clones restored
         """),

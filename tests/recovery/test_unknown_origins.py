@@ -87,7 +87,7 @@ def test_a_node_that_may_have_the_log_is_awaited(
     ranges = {OWN: ((0, 0), (1, 3))}
     recovery = recovered(Archive(), Log([]), ranges, others=True, elsewhere=others, clock=clock)
     found, waited = [], False
-    while not (page := recovery.more()).called or page.result:
+    while not (page := recovery.next_events()).called or page.result:
         if not page.called:
             clock.pump([1.0] * int(PATIENCE))
             assert page.called
@@ -95,7 +95,7 @@ def test_a_node_that_may_have_the_log_is_awaited(
         found += [(event.origin, event.offset) for event in page.result]  # type: ignore[union-attr]
     assert sorted(found) == sorted([*ALL, *([(GONE, 3)] * has_event)])
     assert waited == waits
-    expected = [(each.origin, each.after, each.upto) for each in recovery.lost()]
+    expected = [(each.origin, each.after, each.upto) for each in recovery.remaining_losses()]
     assert expected == ([] if has_event else [(GONE, (1, 2), (1, 3))])
 
 
@@ -108,7 +108,7 @@ def test_a_reachable_log_is_not_an_unknown_origin() -> None:
         elsewhere=Others(LogSurvey(available_logs={GONE})),
     )
     assert sorted(all_of(recovery)) == sorted(ALL)
-    assert recovery.lost() == []
+    assert recovery.remaining_losses() == []
 
 
 def test_own_lost_events_are_not_read_from_others() -> None:

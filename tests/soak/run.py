@@ -16,16 +16,8 @@ from typing import Final
 import attrs
 
 from broker.event.place import Place
-from broker.testing.guarantees import (
-    Allowances,
-    EventKey,
-    Observations,
-    ReportedGap,
-    Violation,
-    check,
-    is_complete,
-    report,
-)
+from broker.testing.guarantees import Allowances, EventKey, Observations, ReportedGap, Violation, check, is_complete
+from broker.testing.guarantees import report
 from tests.soak.faults import FAULTS
 from tests.soak.interests import ALL_INTERESTS, INTERESTS, LATE_READERS, PUBLISHERS
 from tests.soak.observer import Observer

@@ -15,7 +15,9 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
-from broker.client import asyncio_face, twisted_face
+from broker.client import asyncio_face
+
+from broker.client import twisted_face
 from broker.client.client import Client
 from broker.client.received import ReceivedEvent
 from broker.client.subscription import Subscription

@@ -34,7 +34,12 @@ def allowances(
     seen.record_receipt(KEY, durability, Place("a", 1, 1), published_at)
     nodes = {name: SimpleNamespace(origins={name}) for name in "abc"}
     world: Any = SimpleNamespace(
-        damaged=damaged, set_back={"b"}, nodes=nodes, stepped=False, emptied=False, versions=0
+        lost_until=damaged,
+        restored_nodes={"b"},
+        nodes=nodes,
+        has_stepped_clock=False,
+        has_emptied_disk=False,
+        versions=0,
     )
     allowed = _allowances(world, seen, None if heard is None else recorded(heard))
     assert allowed.set_back_origins == {"b"}

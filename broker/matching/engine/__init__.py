@@ -1,1 +1,1 @@
-"""The parts of the XML switch: from a batch of documents to the subscriptions that match (D20)."""
+"""The parts of the default engine, from a batch of documents to matching subscriptions (D20)."""

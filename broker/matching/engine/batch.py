@@ -1,4 +1,4 @@
-"""Documents of one shape that came together, as columns of values."""
+"""Values of a batch's documents of one shape, by column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.matching.partial.source import Computed, Constant, Slot, Source
 
 
 class ShapeBatch:
-    """The slots' values of documents of one shape; what is computed of them is computed once."""
+    """Slot values of documents of one shape. Computed columns are stored."""
 
     __slots__ = ("_columns", "_slots", "index_cache", "size")
 
@@ -18,10 +18,10 @@ class ShapeBatch:
         self._slots = list(zip(*values, strict=True))
         self._columns: dict[Source, Any] = {}
         self.index_cache: dict[Any, Any] = {}
-        """What indexes computed of the columns."""
+        """Intermediate results of index look-ups on these columns."""
 
     def column(self, source: Source) -> Sequence[Any]:
-        """The source's value in each document."""
+        """Return the source's value in each document."""
         if isinstance(source, Slot):
             return self._slots[source.number]
         found = self._columns.get(source)

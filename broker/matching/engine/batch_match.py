@@ -1,8 +1,7 @@
-"""A batch's documents of several shapes, matched at once.
+"""Matching of a batch's documents of several shapes in few look-ups.
 
-Most shapes are rare: they have a few documents in a batch, and what a look-up costs by itself would
-be more than what the documents add to it. So such shapes are looked up together, wherever one index
-answers for them.
+Most shapes have few documents in a batch, fewer than pay for a look-up of their own. The rows of
+such shapes share one look-up in each index.
 """
 
 from __future__ import annotations
@@ -19,44 +18,44 @@ from broker.matching.engine.shape_bindings import (
 )
 from broker.matching.index.member import RowMatcher
 
-#: Documents of one shape from which on it is looked up by itself.
+#: Minimum number of documents for which a shape has its own look-ups.
 MIN_SEPARATE_ROWS: Final = 12
 
 
 class BatchMatch:
-    """What was found for the documents of one shape; one member may come twice for a row."""
+    """Match result for the documents of one shape. A member may occur twice in a row."""
 
     __slots__ = ("batch", "bindings", "matching", "undecided")
 
-    def __init__(self, bound: ShapeBindings, batch: ShapeBatch) -> None:
-        self.bindings = bound
+    def __init__(self, bindings: ShapeBindings, batch: ShapeBatch) -> None:
+        self.bindings = bindings
         self.batch = batch
         self.matching: MembersByRow = [None] * batch.size
-        """For each row the members that match, None for none."""
+        """The matching members of each row; None for none."""
         self.undecided: UndecidedByRow = {}
-        """By row, the queries that may match."""
+        """Queries that may match, by row."""
 
 
-def match_batches(findings: Sequence[BatchMatch]) -> None:
-    """Fill in what is found."""
-    together: dict[RowMatcher, _CombinedRows] = {}
-    for finding in findings:
-        bound, batch = finding.bindings, finding.batch
+def match_batches(batch_matches: Sequence[BatchMatch]) -> None:
+    """Fill in the results."""
+    combined: dict[RowMatcher, _CombinedRows] = {}
+    for batch_match in batch_matches:
+        bindings, batch = batch_match.bindings, batch_match.batch
         if batch.size < MIN_SEPARATE_ROWS:
-            _collect_rows(finding, together)
-            bound.match_without_lookup(batch, finding.matching, finding.undecided)
+            _collect_rows(batch_match, combined)
+            bindings.match_without_lookup(batch, batch_match.matching, batch_match.undecided)
         else:
-            bound.match_batch(batch, finding.matching, finding.undecided)
-    for finder, gathered in together.items():
-        gathered.match_rows(finder)
+            bindings.match_batch(batch, batch_match.matching, batch_match.undecided)
+    for matcher, rows in combined.items():
+        rows.match_rows(matcher)
 
 
-def _collect_rows(finding: BatchMatch, together: dict[RowMatcher, _CombinedRows]) -> None:
-    for finder, columns, question in finding.bindings.prepare_lookups(finding.batch):
-        gathered = together.get(finder)
-        if gathered is None:
-            gathered = together[finder] = _CombinedRows(len(columns))
-        gathered.add_rows(columns, question, finding)
+def _collect_rows(batch_match: BatchMatch, combined: dict[RowMatcher, _CombinedRows]) -> None:
+    for matcher, columns, lookup in batch_match.bindings.prepare_lookups(batch_match.batch):
+        rows = combined.get(matcher)
+        if rows is None:
+            rows = combined[matcher] = _CombinedRows(len(columns))
+        rows.add_rows(columns, lookup, batch_match)
 
 
 class _CombinedRows:
@@ -64,26 +63,25 @@ class _CombinedRows:
 
     __slots__ = ("_columns", "_rows")
 
-    def __init__(self, holes: int) -> None:
-        self._columns: list[list[Any]] = [[] for _ in range(holes)]
+    def __init__(self, parameters: int) -> None:
+        self._columns: list[list[Any]] = [[] for _ in range(parameters)]
         self._rows: list[tuple[BatchMatch, IndexLookup, int]] = []
 
     def add_rows(
-        self, columns: list[Sequence[Any]], question: IndexLookup, finding: BatchMatch
+        self, columns: list[Sequence[Any]], lookup: IndexLookup, batch_match: BatchMatch
     ) -> None:
-        """Take in all rows of a shape."""
-        for all_rows, column in zip(self._columns, columns, strict=True):
-            all_rows += column
-        batch = finding.batch
+        for combined_column, column in zip(self._columns, columns, strict=True):
+            combined_column += column
+        batch = batch_match.batch
         if batch.size == 1:
-            self._rows.append((finding, question, 0))
+            self._rows.append((batch_match, lookup, 0))
         else:
-            self._rows += [(finding, question, row) for row in range(batch.size)]
+            self._rows += [(batch_match, lookup, row) for row in range(batch.size)]
 
-    def match_rows(self, finder: RowMatcher) -> None:
-        """Find them all, and sort what is found to where it belongs."""
-        for at, postings in finder.match_rows(self._columns, len(self._rows)):
-            finding, question, row = self._rows[at]
-            question.sort_hits(
-                [(row, postings)], finding.batch, finding.matching, finding.undecided
+    def match_rows(self, matcher: RowMatcher) -> None:
+        """Look up all rows, and add the hits to the results of their shapes."""
+        for at, postings in matcher.match_rows(self._columns, len(self._rows)):
+            batch_match, lookup, row = self._rows[at]
+            lookup.sort_hits(
+                [(row, postings)], batch_match.batch, batch_match.matching, batch_match.undecided
             )

@@ -1,8 +1,8 @@
-"""A family bound to a shape: which of its members a document of that shape matches.
+"""A family bound to a shape: finds the members that match a document of the shape.
 
-What the partial evaluator left of the template becomes one of three plans. Conjunctions of
-comparisons are asked of the indexes that templates share. Any other formula is evaluated on bitmaps
-of members. And what is true of the shape needs no values.
+The partial evaluator reduces a template to a formula. There are three plans. Shared indexes answer
+conjunctions of comparisons. Other formulas are evaluated on bitmaps of members. A formula that is
+true of the shape needs no values.
 """
 
 from __future__ import annotations
@@ -38,110 +38,113 @@ from broker.matching.partial.formula import (
 )
 from broker.matching.partial.source import Source
 
-#: A comparison on bitmaps takes some 3 us, an evaluation by lxml some 15 us, and a parse before the
-#: first of them some 30 us.
+#: A comparison on bitmaps takes some 3 us, an evaluation by lxml 15 us, and the parse before the
+#: first evaluation 30 us.
 FREE_COMPARISONS = 10
 FREE_COMPARISONS_A_MEMBER = 6
 
 
-#: The value of a source in a document.
+#: Returns the value of a source in a document.
 ValueOf: TypeAlias = Callable[[Source], Any]
 
 
 class AlwaysBinding:
-    """Every member matches every document of the shape."""
+    """Binding of a family whose members all match every document of the shape."""
 
     def __init__(self, family: QueryFamily, decided: bool) -> None:
         self.family = family
         self.is_decided = decided
-        """Whether members found match for certain; else each is to be evaluated (F6)."""
+        """True if members that are found match. Otherwise each must be evaluated (F6)."""
 
     def matches_member(self, member: Member, value_of: ValueOf) -> bool:
-        """Whether a member matches, or may match, a document with these values."""
+        """Return True if a member matches, or may match, a document with these values."""
         return True
 
-    def prepare_members(self, most: int) -> int:
-        """Get ready, with up to so many members; how many it took."""
+    def prepare_members(self, limit: int) -> int:
+        """Add up to `limit` members to the look-up; return their number."""
         return 0
 
     @property
     def is_ready(self) -> bool:
-        """Whether all members are to be found."""
+        """Return True if the look-up contains all members."""
         return True
 
     def scan_unprepared(self, value_of: ValueOf) -> list[Member] | None:
-        """Those that match, or may match, of the members that are not to be found yet.
+        """Return the members outside the look-up that match or may match.
 
-        None if to find them out takes more than to get ready.
+        Returns None if this takes longer than to add them to the look-up.
         """
         return []
 
     def match_rows(self, batch: ShapeBatch) -> Sequence[tuple[int, Sequence[Member]]]:
-        """All members in all rows."""
         members = list(self.family.members)
         return [(row, members) for row in range(batch.size)]
 
 
 class IndexedBinding:
-    """Members for which one of several conjunctions holds."""
+    """Binding of a family as a disjunction of conjunctions."""
 
-    def __init__(self, family: QueryFamily, decided: bool, found: list[IndexConjunction]) -> None:
+    def __init__(
+        self, family: QueryFamily, decided: bool, conjunctions: list[IndexConjunction]
+    ) -> None:
         self.family = family
         self.is_decided = decided
         """See `AlwaysBinding`, here and below."""
-        self.conjunctions = found
+        self.conjunctions = conjunctions
         self._indexed_members: dict[ConjunctionForm, IndexedMembers] = {
             form: family.indexed_members(form.parameters, form.signature)
-            for form in dict.fromkeys(term.form for term in found)
+            for form in dict.fromkeys(conjunction.form for conjunction in conjunctions)
         }
 
     def matches_member(self, member: Member, value_of: ValueOf) -> bool:
-        """See `AlwaysBinding`."""
-        holes, literals = self.family.template.parameters, member.literals
+        parameters, literals = self.family.template.parameters, member.literals
         return any(
             all(
-                holes[hole].test(value_of(source), literals[hole])
-                for hole, source in zip(term.form.parameters, term.sources, strict=True)
+                parameters[parameter].test(value_of(source), literals[parameter])
+                for parameter, source in zip(
+                    conjunction.form.parameters, conjunction.sources, strict=True
+                )
             )
-            and all(map(value_of, term.checks))
-            for term in self.conjunctions
+            and all(map(value_of, conjunction.checks))
+            for conjunction in self.conjunctions
         )
 
-    def members_for(self, term: IndexConjunction) -> IndexedMembers:
-        """The family's members by what the term compares."""
-        return self._indexed_members[term.form]
+    def members_for(self, conjunction: IndexConjunction) -> IndexedMembers:
+        """Return the family's members by the conjunction's parameters."""
+        return self._indexed_members[conjunction.form]
 
-    def prepare_members(self, most: int) -> int:
-        """See `AlwaysBinding`."""
-        taken = 0
-        for projection in self._indexed_members.values():
-            taken += projection.index_members(most - taken)
-        return taken
+    def prepare_members(self, limit: int) -> int:
+        prepared = 0
+        for members in self._indexed_members.values():
+            prepared += members.index_members(limit - prepared)
+        return prepared
 
     @property
     def is_ready(self) -> bool:
-        """See `AlwaysBinding`."""
-        return not any(projection.unindexed for projection in self._indexed_members.values())
+        return not any(members.unindexed for members in self._indexed_members.values())
 
     def scan_unprepared(self, value_of: ValueOf) -> list[Member] | None:
-        """See `AlwaysBinding`."""
-        found: list[Member] = []
-        for form, projection in self._indexed_members.items():
-            if not projection.unindexed:
+        matching: list[Member] = []
+        for form, members in self._indexed_members.items():
+            if not members.unindexed:
                 continue
-            formula = any_of(_to_formula(term) for term in self.conjunctions if term.form is form)
-            holes = self.family.template.parameters
-            hits = scan_members(formula, holes, projection.unindexed, value_of)
+            formula = any_of(
+                _to_formula(conjunction)
+                for conjunction in self.conjunctions
+                if conjunction.form is form
+            )
+            parameters = self.family.template.parameters
+            hits = scan_members(formula, parameters, members.unindexed, value_of)
             if hits is None:
                 return None
-            found += hits
-        return found
+            matching += hits
+        return matching
 
 
 class BitmapBinding:
-    """Members for which a formula holds that has negations, or holes with several values.
+    """Binding for formulas with negations, or with several values of one parameter.
 
-    Few members in a long formula are cheaper to evaluate than to look up: then all may match.
+    With few members a long formula is cheaper to evaluate by lxml. Then all members are candidates.
     """
 
     def __init__(self, family: QueryFamily, decided: bool, formula: Formula) -> None:
@@ -153,25 +156,21 @@ class BitmapBinding:
         """See `AlwaysBinding`, here and below."""
 
     def matches_member(self, member: Member, value_of: ValueOf) -> bool:
-        """See `AlwaysBinding`."""
         return evaluate_formula(
             self._formula, self.family.template.parameters, member.literals, value_of
         )
 
-    def prepare_members(self, most: int) -> int:
-        """See `AlwaysBinding`."""
-        taken = self.family.members.number_members(most)
+    def prepare_members(self, limit: int) -> int:
+        prepared = self.family.members.number_members(limit)
         self.is_ready = not self.family.members.unnumbered
-        return taken
+        return prepared
 
     def scan_unprepared(self, value_of: ValueOf) -> list[Member] | None:
-        """See `AlwaysBinding`."""
-        waiting = [] if self._is_expensive else self.family.members.unnumbered
-        return scan_members(self._formula, self.family.template.parameters, waiting, value_of)
+        unprepared = [] if self._is_expensive else self.family.members.unnumbered
+        return scan_members(self._formula, self.family.template.parameters, unprepared, value_of)
 
     @property
     def is_decided(self) -> bool:
-        """See `AlwaysBinding`."""
         return self._is_formula_decided and not self._is_expensive
 
     @property
@@ -181,23 +180,22 @@ class BitmapBinding:
         )
 
     def match_rows(self, batch: ShapeBatch) -> Sequence[tuple[int, Sequence[Member]]]:
-        """The formula, row by row."""
-        found: list[tuple[int, Sequence[Member]]] = []
+        matching: list[tuple[int, Sequence[Member]]] = []
         members = self.family.members
         if self._is_expensive:
-            everyone = list(members)
-            return [(row, everyone) for row in range(batch.size)]
+            all_members = list(members)
+            return [(row, all_members) for row in range(batch.size)]
         for row in range(batch.size):
             bits = self._match_row(self._formula, batch, row)
             if bits:
-                found.append((row, members.select_members(bits)))
-        return found
+                matching.append((row, members.select_members(bits)))
+        return matching
 
     def _match_row(self, formula: Formula, batch: ShapeBatch, row: int) -> int:
         members = self.family.members
         match formula:
-            case Atom(parameter=hole, source=source):
-                return members.match_bitmap(hole, batch.column(source)[row])
+            case Atom(parameter=parameter, source=source):
+                return members.match_bitmap(parameter, batch.column(source)[row])
             case BooleanAtom(source=source):
                 return members.full_bitmap if batch.column(source)[row] else 0
             case Not(part=part):
@@ -221,15 +219,17 @@ class BitmapBinding:
 Binding: TypeAlias = AlwaysBinding | IndexedBinding | BitmapBinding
 
 
-def _to_formula(term: IndexConjunction) -> Formula:
-    compared = zip(term.form.parameters, term.sources, strict=True)
+def _to_formula(conjunction: IndexConjunction) -> Formula:
+    compared = zip(conjunction.form.parameters, conjunction.sources, strict=True)
     return all_of(
-        [Atom(*pair) for pair in compared] + [BooleanAtom(check) for check in term.checks]
+        [Atom(*pair) for pair in compared] + [BooleanAtom(check) for check in conjunction.checks]
     )
 
 
-def bind_formula(family: QueryFamily, formula: Formula, terms: ConjunctionReader) -> Binding | None:
-    """The plan for a formula, None if no document of the shape can match."""
+def bind_formula(
+    family: QueryFamily, formula: Formula, reader: ConjunctionReader
+) -> Binding | None:
+    """Return the plan for a formula; None if no document of the shape can match."""
     decided = is_decided(formula)
     if not decided:
         formula = necessary_condition(formula)
@@ -237,7 +237,7 @@ def bind_formula(family: QueryFamily, formula: Formula, terms: ConjunctionReader
         return None
     if formula is TRUE:
         return AlwaysBinding(family, decided)
-    found = terms.read_formula(family.template, formula, weaken=not decided)
-    if found is not None:
-        return IndexedBinding(family, decided, found)
+    conjunctions = reader.read_formula(family.template, formula, weaken=not decided)
+    if conjunctions is not None:
+        return IndexedBinding(family, decided, conjunctions)
     return BitmapBinding(family, decided, formula)

@@ -1,4 +1,4 @@
-"""Queries compiled by lxml, for what the index does not decide; the latest are kept."""
+"""Queries compiled by lxml, for candidates that no index decides."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from broker.matching.query.query import Query, parse_query
 from broker.matching.query.worst_case import WorstCost
 from broker.matching.xpath_evaluation import CompiledXPath
 
-#: About 4 kB each.
+#: Each takes about 4 kB.
 MAX_COMPILED = 16_384
-#: It was accepted under the node's limits, which may have been wider than the usual ones.
+#: For queries that were accepted under the node's limits, which may exceed the defaults.
 _NO_LIMITS = QueryLimits(
     max_length=1 << 30,
     max_nesting=1 << 10,
@@ -25,17 +25,22 @@ _NO_LIMITS = QueryLimits(
 
 
 class CompiledDistinctQuery(CompiledXPath):
-    """A query's expression ready to run."""
+    """A query's compiled expression."""
 
     __slots__ = ("_distinct_query",)
 
-    def __init__(self, entry: DistinctQuery) -> None:
-        super().__init__(entry.compilable, entry.namespaces, entry.inputs, entry.calls)
-        self._distinct_query = entry
+    def __init__(self, distinct_query: DistinctQuery) -> None:
+        super().__init__(
+            distinct_query.compilable,
+            distinct_query.namespaces,
+            distinct_query.inputs,
+            distinct_query.calls,
+        )
+        self._distinct_query = distinct_query
 
     @property
     def query(self) -> Query:
-        """The query, read again: that is seldom wanted, and there may be very many."""
+        """The parsed query. It is seldom used, so the text is parsed again."""
         return parse_query(
             self._distinct_query.text, dict(self._distinct_query.namespaces), _NO_LIMITS
         )
@@ -43,9 +48,9 @@ class CompiledDistinctQuery(CompiledXPath):
 
 @attrs.define(eq=False)
 class RunnableQuery:
-    """A query to be run on documents."""
+    """A query that is compiled at its first evaluation."""
 
-    #: Who wants everything is no entry.
+    #: The query `true()` is not an entry of the index.
     is_always_true = False
 
     distinct_query: DistinctQuery
@@ -55,13 +60,14 @@ class RunnableQuery:
 
     @property
     def compiled(self) -> CompiledDistinctQuery:
-        """What runs. It is compiled when it is about to, for that takes its client's time too."""
+        """The compiled expression. Compiling counts as time of the client, so it happens at the
+        evaluation."""
         if self._compiled is None:
             self._compiled = CompiledDistinctQuery(self.distinct_query)
         return self._compiled
 
     def worst_cost(self, nodes: int) -> WorstCost:
-        """See `Runnable`. Most events are about as large as the last one."""
+        """See `Runnable`. Stores the last result, since most events have similar sizes."""
         if nodes != self._nodes:
             self._nodes, self._worst_cost = nodes, self._compute_worst_cost(nodes)
         return self._worst_cost
@@ -78,23 +84,21 @@ class RunnableQuery:
 
 
 class CompiledQueryCache:
-    """Compiles queries when they are wanted, and forgets those wanted longest ago."""
+    """The most recently used compiled queries."""
 
-    def __init__(self, most: int = MAX_COMPILED) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_COMPILED) -> None:
+        self._most = limit
         self._known: OrderedDict[DistinctQuery, RunnableQuery] = OrderedDict()
 
-    def get(self, entry: DistinctQuery) -> RunnableQuery:
-        """The query, compiled or to be."""
-        known = self._known.get(entry)
+    def get(self, query: DistinctQuery) -> RunnableQuery:
+        known = self._known.get(query)
         if known is not None:
-            self._known.move_to_end(entry)
+            self._known.move_to_end(query)
             return known
-        made = self._known[entry] = RunnableQuery(entry)
+        runnable = self._known[query] = RunnableQuery(query)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
-        return made
+        return runnable
 
-    def discard(self, entry: DistinctQuery) -> None:
-        """Nobody has the query any more."""
-        self._known.pop(entry, None)
+    def discard(self, query: DistinctQuery) -> None:
+        self._known.pop(query, None)

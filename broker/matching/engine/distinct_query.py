@@ -1,4 +1,4 @@
-"""A query with its subscriptions."""
+"""A distinct query with its subscriptions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from broker.matching.query.hoisting import hoist_invariant_calls
 from broker.matching.query.query import Query
 from broker.matching.xpath_evaluation import query_inputs
 
-#: In place of the pattern of a member's only subscription, where it is not the only one.
+#: Replaces the pattern of a member's only subscription where it has several.
 NO_SOLE_SUBSCRIPTION = 0
 
 
 class DistinctQuery:
-    """One distinct query: what it means, not how it is written, is distinct.
+    """Queries with equal meaning, as one object.
 
-    It matches when one of its `members` does, each a family's. `pairs` has its subscriptions, each
-    with the pattern of its streams (see `streams.py`), both by number, ascending.
+    It matches if one of its `members` does; each is in the family at the same place of `families`.
+    `pattern_by_subscription` has the number of the stream pattern (see `stream_patterns`) by
+    subscription, ascending.
     """
 
     __slots__ = (
@@ -42,8 +43,8 @@ class DistinctQuery:
     ) -> None:
         self.text = query.text
         self.namespaces = query.namespaces
-        #: What lxml compiles, the same object as the text in most queries, and calls to be made
-        #: before: see `HoistedQuery`.
+        #: The text that lxml compiles (often the same object as `text`), and calls to evaluate
+        #: before it. See `HoistedQuery`.
         self.compilable, self.calls = _hoist_calls(query)
         self.inputs = query_inputs(query)
         self.families = families
@@ -55,27 +56,26 @@ class DistinctQuery:
 
     @property
     def subscriptions(self) -> tuple[int, ...]:
-        """The subscriptions, ascending."""
         return tuple(self.pattern_by_subscription)
 
     def add_subscription(self, number: int, pattern: int) -> None:
-        """Take in a subscription, the newest of all."""
+        """Add a subscription. Its number is the highest so far."""
         self.pattern_by_subscription[number] = pattern
         self._clear_cache()
 
     def pattern_of(self, number: int) -> int:
-        """The pattern of a subscription."""
         return self.pattern_by_subscription[number]
 
     def remove_subscription(self, number: int) -> int:
-        """Forget a subscription; its pattern."""
+        """Remove a subscription; return its pattern."""
         pattern = self.pattern_by_subscription[number]
         del self.pattern_by_subscription[number]
         self._clear_cache()
         return pattern
 
     def select_subscriptions(self, patterns: frozenset[int]) -> tuple[int, ...]:
-        """The subscriptions with one of these patterns, ascending; remembered until others come."""
+        """Return the subscriptions with one of these patterns, ascending. The last result is
+        stored."""
         if self._patterns is not patterns:
             self._patterns = patterns
             self._selected = tuple(
@@ -90,39 +90,38 @@ class DistinctQuery:
                 _cache_sole_subscription(member, self)
 
 
-def _cache_sole_subscription(member: Member, entry: DistinctQuery) -> None:
-    """Let a member know the subscription, and its pattern, of the only query that it stands for.
+def _cache_sole_subscription(member: Member, query: DistinctQuery) -> None:
+    """Store the only subscription of a member's only query in the member.
 
-    Most queries have one alone: so it is found without a look at the query.
+    Most members have just one, so matching need not read the query.
     """
     member.sole_number, member.sole_pattern = 0, NO_SOLE_SUBSCRIPTION
-    if len(entry.pattern_by_subscription) == 1:
-        [(member.sole_number, member.sole_pattern)] = entry.pattern_by_subscription.items()
+    if len(query.pattern_by_subscription) == 1:
+        [(member.sole_number, member.sole_pattern)] = query.pattern_by_subscription.items()
 
 
 def _hoist_calls(query: Query) -> tuple[str, tuple[str, ...]]:
     if query.compilable != query.text:
         return query.compilable, ()
-    found = hoist_invariant_calls(query.text, query.expression)
-    return found.text, found.calls
+    hoisted = hoist_invariant_calls(query.text, query.expression)
+    return hoisted.text, hoisted.calls
 
 
 class QueriesOfMember:
-    """What a member stands for that is an alternative of several queries, maybe of very many."""
+    """The queries of a member that is an alternative of several. They may be very many."""
 
     __slots__ = ("by_members",)
 
-    def __init__(self, *entries: DistinctQuery) -> None:
-        self.by_members = {entry.members: entry for entry in entries}
+    def __init__(self, *queries: DistinctQuery) -> None:
+        self.by_members = {query.members: query for query in queries}
 
     def select_subscriptions(self, patterns: frozenset[int]) -> list[int]:
-        """The subscriptions of all of them that have one of these patterns."""
-        entries = self.by_members.values()
-        return [number for entry in entries for number in entry.select_subscriptions(patterns)]
+        queries = self.by_members.values()
+        return [number for query in queries for number in query.select_subscriptions(patterns)]
 
 
 def queries_of(member: Member) -> Collection[DistinctQuery]:
-    """The queries that a member is an alternative of; mostly one."""
+    """Return the queries that contain a member as an alternative; most often one."""
     found = member.entry
     if found is None:
         return ()
@@ -134,41 +133,41 @@ def queries_of(member: Member) -> Collection[DistinctQuery]:
 
 
 def find_query(members: tuple[Member, ...]) -> DistinctQuery | None:
-    """The query with exactly these alternatives, if there is one."""
+    """Return the query with exactly these alternatives, if there is one."""
     found = members[0].entry
     if isinstance(found, QueriesOfMember):
         return found.by_members.get(members)
     return found if found is not None and found.members == members else None
 
 
-def attach_query(member: Member, entry: DistinctQuery) -> None:
-    """Make a query known to one of its members."""
+def attach_query(member: Member, query: DistinctQuery) -> None:
+    """Add a query to one of its members."""
     known = member.entry
     if isinstance(known, QueriesOfMember):
-        known.by_members[entry.members] = entry
+        known.by_members[query.members] = query
     elif known is None:
-        member.entry = entry
-        _cache_sole_subscription(member, entry)
+        member.entry = query
+        _cache_sole_subscription(member, query)
     else:
-        member.entry = QueriesOfMember(known, entry)
+        member.entry = QueriesOfMember(known, query)
         member.sole_number, member.sole_pattern = 0, NO_SOLE_SUBSCRIPTION
 
 
-def detach_query(member: Member, entry: DistinctQuery) -> bool:
-    """Make a member forget a query; whether it has none left."""
+def detach_query(member: Member, query: DistinctQuery) -> bool:
+    """Remove a query from a member; return True if the member has no other."""
     known = member.entry
     if not isinstance(known, QueriesOfMember):
         member.entry = None
         return True
-    del known.by_members[entry.members]
+    del known.by_members[query.members]
     if len(known.by_members) == 1:
-        [left] = known.by_members.values()
-        member.entry = left
-        _cache_sole_subscription(member, left)
+        [remaining] = known.by_members.values()
+        member.entry = remaining
+        _cache_sole_subscription(member, remaining)
     return False
 
 
 def iterate_queries(members: Iterable[Member]) -> Iterator[DistinctQuery]:
-    """The queries of several members; one that is an alternative of two comes twice."""
+    """Yield the queries of several members. A query with two of them comes twice."""
     for member in members:
         yield from queries_of(member)

@@ -1,4 +1,4 @@
-"""What a tree decides of a family: its path is read off where it is plain, else it is evaluated."""
+"""Binding of a family to a tree, by its plain path or by partial evaluation."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
 from broker.matching.partial.plain_path import Row, find_rows
 from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 
-#: Queries of a family up to which parts of it that no shape is likely to decide are not looked at:
-#: for so few it is cheaper to evaluate those that the plain path lets through.
+#: Maximum size of a family for which only the plain path is looked up. It ignores parts that shapes
+#: seldom decide. lxml evaluates the members that the path leaves, which is cheaper for so few.
 MAX_PLAIN_MEMBERS = 256
 
 
 def bind_family(
-    family: QueryFamily, subjects: EvaluationInput, terms: ConjunctionReader
+    family: QueryFamily, evaluation_input: EvaluationInput, reader: ConjunctionReader
 ) -> tuple[Binding | None, int]:
-    """The binding to a shape or a document's tree, and how many visits it took to find.
+    """Return the binding to the tree of a shape or document, and the number of visits.
 
-    None if no document of the shape can match.
+    The binding is None if no document of the shape can match.
     """
-    plain = family.plain_part
-    if plain is not None and (plain.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
+    plain_part = family.plain_part
+    if plain_part is not None and (plain_part.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
         work = WorkBudget(MAX_VISITS)
-        found = _read_rows(plain, family, subjects, terms, work)
-        if found is not None:
-            return _bind_conjunctions(family, found, decided=plain.is_whole), work.spent
-    decision = evaluate_template(family.template, subjects)
-    return bind_formula(family, decision.formula, terms), decision.visits
+        conjunctions = _read_rows(plain_part, family, evaluation_input, reader, work)
+        if conjunctions is not None:
+            return _bind_conjunctions(family, conjunctions, decided=plain_part.is_whole), work.spent
+    decision = evaluate_template(family.template, evaluation_input)
+    return bind_formula(family, decision.formula, reader), decision.visits
 
 
 def _read_rows(
-    plain: PlainPart,
+    plain_part: PlainPart,
     family: QueryFamily,
-    subjects: EvaluationInput,
-    terms: ConjunctionReader,
+    evaluation_input: EvaluationInput,
+    reader: ConjunctionReader,
     work: WorkBudget,
 ) -> list[IndexConjunction] | None:
     def read() -> list[Row] | None:
         try:
-            return find_rows(plain.path, subjects, work)
+            return find_rows(plain_part.path, evaluation_input, work)
         except TooExpensive:
             return None
 
-    return terms.read_rows(family.template, plain.key, read)
+    return reader.read_rows(family.template, plain_part.key, read)
 
 
 def _bind_conjunctions(
-    family: QueryFamily, found: list[IndexConjunction], *, decided: bool
+    family: QueryFamily, conjunctions: list[IndexConjunction], *, decided: bool
 ) -> Binding | None:
-    if not found:
+    if not conjunctions:
         return None
-    if not family.template.parameters or not found[0].form.parameters:
-        # The path is there, and compares nothing.
+    if not family.template.parameters or not conjunctions[0].form.parameters:
+        # The path exists, and has no comparisons.
         return AlwaysBinding(family, decided)
-    return IndexedBinding(family, decided, found)
+    return IndexedBinding(family, decided, conjunctions)

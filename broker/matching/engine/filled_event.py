@@ -1,4 +1,4 @@
-"""Recognised events as trees, for queries that no shape decides: filled in, not parsed again."""
+"""Trees of recognised events for lxml, filled with values instead of parsed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from broker.matching.shape.fillable_tree import FillableTree
 from broker.matching.shape.shape import Shape
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: Of all shapes whose forms are kept; a node takes about 100 bytes. Beyond it the oldest go.
+#: Maximum number of nodes of all stored trees, of about 100 bytes each. Beyond it the oldest trees
+#: are dropped.
 MAX_NODES = 262_144
 
 
 class FilledEvent(ParsedEvent):
-    """An event in its shape's forms; until they are filled with the next one."""
+    """A recognised event in its shape's trees. It is valid until they are filled again."""
 
     __slots__ = ("_envelope_tree", "_document_tree", "_values")
 
@@ -36,16 +37,14 @@ class FilledEvent(ParsedEvent):
 
     @property
     def envelope(self) -> etree._Element:
-        """See `ParsedEvent`."""
         return self._envelope_tree.fill(self._values)
 
     def document(self) -> etree._Element:
-        """See `ParsedEvent`."""
         return self._document_tree.fill(self._values)
 
 
 class FillableTreeCache:
-    """The forms of shapes with undecided queries: made by a parse of the first such event."""
+    """Fillable trees of shapes with undecided queries, made from the first such event."""
 
     def __init__(self, examiner: Examiner) -> None:
         self._examiner = examiner
@@ -55,31 +54,30 @@ class FillableTreeCache:
     def fill_event(
         self, shape: Shape, values: Sequence[bytes], header: Header, document: bytes
     ) -> ParsedEvent:
-        """A recognised event, with its values and its header; one of a shape at a time."""
-        forms = self._trees.get(shape)
-        if forms is None:
-            subject = self._examiner.parse_recognised(document, header, shape.dtd)
+        """Return a recognised event. It is valid until the next call for this shape."""
+        trees = self._trees.get(shape)
+        if trees is None:
+            event = self._examiner.parse_recognised(document, header, shape.dtd)
             if shape.node_count > MAX_NODES:
-                return subject
-            forms = self._add_trees(shape, subject)
-        return FilledEvent(header, values, *forms)
+                return event
+            trees = self._add_trees(shape, event)
+        return FilledEvent(header, values, *trees)
 
     def discard(self, shape: Shape) -> None:
-        """Drop a shape's forms, if there are any."""
         if self._trees.pop(shape, None) is not None:
             self._nodes -= shape.node_count
 
-    def _add_trees(self, shape: Shape, subject: ParsedEvent) -> tuple[FillableTree, FillableTree]:
+    def _add_trees(self, shape: Shape, event: ParsedEvent) -> tuple[FillableTree, FillableTree]:
         while self._nodes + shape.node_count > MAX_NODES:
             self.discard(next(iter(self._trees)))
         self._nodes += shape.node_count
-        self._trees[shape] = forms = make_fillable_trees(shape, subject)
-        return forms
+        self._trees[shape] = trees = make_fillable_trees(shape, event)
+        return trees
 
 
-def make_fillable_trees(shape: Shape, subject: ParsedEvent) -> tuple[FillableTree, FillableTree]:
-    """The forms of the envelope and of what queries address, made of an event of the shape."""
-    envelope = FillableTree(shape.tree.children[0], subject.envelope)
+def make_fillable_trees(shape: Shape, event: ParsedEvent) -> tuple[FillableTree, FillableTree]:
+    """Return the fillable trees of the envelope and of the queried document, from one event."""
+    envelope = FillableTree(shape.tree.children[0], event.envelope)
     if shape.payload is None:
         return envelope, envelope
-    return envelope, FillableTree(shape.payload.children[0], subject.document())
+    return envelope, FillableTree(shape.payload.children[0], event.document())

@@ -1,4 +1,4 @@
-"""A conjunction of comparisons, in the words of the indexes that templates share."""
+"""Conjunctions of comparisons, in the form that shared indexes require."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from broker.matching.partial.source import Computed, Source
 from broker.matching.partial.template import PartKey, Template
 from broker.matching.query import tree
 
-#: Conjunctions that are asked one after the other; a formula of more is evaluated on bitmaps.
+#: A formula with more conjunctions is evaluated on bitmaps.
 MAX_CONJUNCTIONS = 512
 
-#: Functions that leave something undecided, or other formulas than conjunctions.
+#: Functions that leave parts undecided, or give formulas other than conjunctions.
 _NOT_CONJUNCTIVE = frozenset({"not", "count", "sum", "position", "last", "boolean", "id", "lang"})
 
-#: Holes in the order in which they are met, and for each which value it compares, by number.
+#: Parameters in order of occurrence, and the number of the value that each is compared with.
 _Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @attrs.frozen(slots=True, eq=False)
 class ConjunctionForm:
-    """What conjunctions that differ in their sources alone have in common."""
+    """The common part of conjunctions that differ only in their sources."""
 
     parameters: tuple[int, ...]
-    """The template's holes in the order of the signature."""
+    """The template's parameters in the order of the signature."""
     signature: Signature
 
 
 @attrs.frozen(slots=True, eq=False)
 class IndexConjunction:
-    """One conjunction: the sources of the form's holes, and checks without any hole."""
+    """One conjunction: the sources of its form's parameters, and checks without parameters."""
 
     form: ConjunctionForm
     sources: tuple[Source, ...]
@@ -51,20 +51,22 @@ class IndexConjunction:
 
 
 class ConjunctionReader:
-    """Reads formulas. Templates have much in common, so what was read is remembered."""
+    """Converts formulas to conjunctions. Templates share parts, so results are stored."""
 
     def __init__(self) -> None:
         self._conjunctions: dict[Formula, list[Conjunction] | None] = {}
-        #: By the identity of conjunctions, which are held too, with the holes that they compare.
+        #: Compared parameters by the identity of the conjunctions. The value holds them, so the
+        #: identity stays valid.
         self._parameters: dict[int, tuple[list[Conjunction], tuple[int, ...]]] = {}
         self._known: dict[tuple[object, ...], list[IndexConjunction] | None] = {}
 
     def read_formula(
         self, template: Template, formula: Formula, *, weaken: bool
     ) -> list[IndexConjunction] | None:
-        """Terms of which one holds exactly when the formula, which is decided, does.
+        """Return conjunctions of which one holds exactly if the decided formula holds.
 
-        None if there are none. With `weaken`, one holds if the formula does, at least.
+        Returns None if there are none. With `weaken` the result holds at least if the formula
+        holds.
         """
         if weaken:
             conjunctions = weaken_to_dnf(formula, MAX_CONJUNCTIONS, self._to_dnf)
@@ -72,31 +74,31 @@ class ConjunctionReader:
             conjunctions = self._to_dnf(formula, MAX_CONJUNCTIONS)
         if conjunctions is None:
             return None
-        holes = self._compared_parameters(conjunctions)
+        parameters = self._compared_parameters(conjunctions)
         key = (
             id(conjunctions),
-            *[(template.parameters[at], template.path_ids[at]) for at in holes],
+            *[(template.parameters[at], template.path_ids[at]) for at in parameters],
         )
         if key not in self._known:
             self._known[key] = _read_conjunctions(template, conjunctions)
         return self._known[key]
 
     def read_rows(
-        self, template: Template, part: PartKey, read: Callable[[], list[Row] | None]
+        self, template: Template, part: PartKey, compute_rows: Callable[[], list[Row] | None]
     ) -> list[IndexConjunction] | None:
-        """Terms of which one holds exactly when one of the rows of a template's part does.
+        """Return conjunctions of which one holds exactly if one row of a template's part holds.
 
-        `read` gives the rows, which are those of all templates with an equal part.
+        `compute_rows` returns the rows. Templates with an equal part have equal rows.
         """
         key = (part,)
         if key not in self._known:
-            found = read()
+            found = compute_rows()
             self._known[key] = None if found is None else _read_plain_rows(template, found)
         return self._known[key]
 
-    def _to_dnf(self, formula: Formula, most: int) -> list[Conjunction] | None:
+    def _to_dnf(self, formula: Formula, limit: int) -> list[Conjunction] | None:
         if formula not in self._conjunctions:
-            self._conjunctions[formula] = to_dnf(formula, most)
+            self._conjunctions[formula] = to_dnf(formula, limit)
         return self._conjunctions[formula]
 
     def _compared_parameters(self, conjunctions: list[Conjunction]) -> tuple[int, ...]:
@@ -110,14 +112,18 @@ class ConjunctionReader:
 
 
 def predict_form(template: Template) -> ConjunctionForm | None:
-    """The form that the template has on most shapes; None if that is not plain.
+    """Return the form of the template on most shapes; None if it can not be predicted.
 
-    It is that of a conjunction of all holes, if shapes decide all else.
+    It is the conjunction of all parameters, if shapes decide everything else.
     """
     if not _is_conjunctive(template.expression):
         return None
-    holes = range(len(template.parameters))
-    return _make_form(template, holes, [template.parameters[hole].subject or 0 for hole in holes])
+    parameters = range(len(template.parameters))
+    return _make_form(
+        template,
+        parameters,
+        [template.parameters[parameter].subject or 0 for parameter in parameters],
+    )
 
 
 def _is_conjunctive(expression: tree.Expression) -> bool:
@@ -133,9 +139,9 @@ def _is_conjunctive(expression: tree.Expression) -> bool:
 def _read_conjunctions(
     template: Template, conjunctions: Iterable[Conjunction]
 ) -> list[IndexConjunction] | None:
-    """The conjunctions as terms; None if one compares two values with one hole."""
+    """Return None if a conjunction compares two values with one parameter."""
     forms = _FormCache(template)
-    found = []
+    result = []
     for conjunction in conjunctions:
         sources: Row = {}
         checks = []
@@ -146,8 +152,8 @@ def _read_conjunctions(
             source = sources.setdefault(part.parameter, part.source)
             if source is not part.source and source != part.source:
                 return None
-        found.append(forms.make_conjunction(sources, tuple(checks)))
-    return found
+        result.append(forms.make_conjunction(sources, tuple(checks)))
+    return result
 
 
 def _read_plain_rows(template: Template, rows: Iterable[Row]) -> list[IndexConjunction]:
@@ -156,47 +162,56 @@ def _read_plain_rows(template: Template, rows: Iterable[Row]) -> list[IndexConju
 
 
 class _FormCache:
-    """The forms of one template's conjunctions, which are few."""
+    """The few forms of one template's conjunctions."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
         self._known: dict[_Pattern, ConjunctionForm] = {}
 
     def make_conjunction(self, sources: Row, checks: tuple[Computed, ...]) -> IndexConjunction:
-        """A conjunction by what it compares with which hole."""
-        holes = self._template.parameters
+        parameters = self._template.parameters
         numbers: dict[tuple[int | None, Source], int] = {}
         pattern = (
             tuple(sources),
             tuple(
                 [
-                    # Values that are equal by chance are not one subject.
-                    numbers.setdefault((holes[hole].subject, source), len(numbers))
-                    for hole, source in sources.items()
+                    # Equal values of different subjects are equal by chance.
+                    numbers.setdefault((parameters[parameter].subject, source), len(numbers))
+                    for parameter, source in sources.items()
                 ]
             ),
         )
         form = self._known.get(pattern)
         if form is None:
             form = self._known[pattern] = _make_form(self._template, *pattern)
-        return IndexConjunction(form, tuple([sources[hole] for hole in form.parameters]), checks)
+        return IndexConjunction(
+            form, tuple([sources[parameter] for parameter in form.parameters]), checks
+        )
 
 
 def _make_form(
-    template: Template, holes: Sequence[int], subjects: Sequence[int]
+    template: Template, parameters: Sequence[int], subjects: Sequence[int]
 ) -> ConjunctionForm:
-    subject_of = dict(zip(holes, subjects, strict=True))
+    subject_of = dict(zip(parameters, subjects, strict=True))
 
-    def place(hole: int) -> tuple[int, str, int]:
-        return template.path_ids[hole], template.parameters[hole].operator.value, hole
+    def place(parameter: int) -> tuple[int, str, int]:
+        return (
+            template.path_ids[parameter],
+            template.parameters[parameter].operator.value,
+            parameter,
+        )
 
-    order = tuple(sorted(holes, key=place))
-    numbers: dict[int, int] = {}
-    signed = tuple(
-        # Only what is compared by order is found by its subject.
-        Parameter(hole.operator, numbers.setdefault(subject_of[at], len(numbers)))
-        if (hole := template.parameters[at]).is_threshold
-        else Parameter(hole.operator)
-        for at in order
+    order = tuple(sorted(parameters, key=place))
+    subject_numbers: dict[int, int] = {}
+    signature_parameters = tuple(
+        # Only order comparisons are found by their subject.
+        Parameter(
+            parameter.operator, subject_numbers.setdefault(subject_of[number], len(subject_numbers))
+        )
+        if (parameter := template.parameters[number]).is_threshold
+        else Parameter(parameter.operator)
+        for number in order
     )
-    return ConjunctionForm(order, Signature(signed, tuple(template.path_ids[at] for at in order)))
+    return ConjunctionForm(
+        order, Signature(signature_parameters, tuple(template.path_ids[number] for number in order))
+    )

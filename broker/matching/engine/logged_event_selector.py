@@ -1,4 +1,4 @@
-"""Events of a log for one subscription, which gets them when there is time for it."""
+"""Selection of logged events for one subscription, outside the time of live events."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from broker.matching.shape.cache import ShapeCache
 
 
 class LoggedEventSelector:
-    """Asks plans member by member, without a look-up, and lxml where they do not tell."""
+    """Matches one query by the plans of shapes, member by member, and by lxml where these are
+    undecided."""
 
     def __init__(
         self,
         registry: SubscriptionRegistry,
         shapes: ShapeCache,
         plans: PlanCache,
-        single: QueryEvaluator,
+        evaluator: QueryEvaluator,
         examiner: Examiner,
         clock: Callable[[], float],
     ) -> None:
         self._registry = registry
         self._shapes = shapes
         self._plans = plans
-        self._evaluator = single
+        self._evaluator = evaluator
         self._examiner = examiner
         self._clock = clock
 
@@ -45,47 +46,47 @@ class LoggedEventSelector:
         seconds: float,
         variants: Variants,
     ) -> list[bool]:
-        """See `IMatcher`."""
-        enough = self._clock() + seconds
+        deadline = self._clock() + seconds
         pattern = self._registry.pattern_of(number)
-        entry = self._registry.query_of(number)
+        query = self._registry.query_of(number)
         self._evaluator.begin_batch()
         self._plans.reset_visits()
-        places = range(len(documents))
-        # Shapes prove what the DTDs say that count here.
+        indexes = range(len(documents))
+        # Shapes are valid for the types' own DTDs only.
         groups, parsed = (
-            ([], list(places)) if variants else recognise_documents(self._shapes, documents, places)
+            ([], list(indexes))
+            if variants
+            else recognise_documents(self._shapes, documents, indexes)
         )
         selected: dict[int, bool] = {}
         for group in groups:
             plan = self._plans.get(group.shape)
-            if plan is None or (entry is not None and "$Liveness" in entry.text):
+            if plan is None or (query is not None and "$Liveness" in query.text):
                 parsed += group.places
                 continue
             batch = ShapeBatch(group.values)
-            for row, place in enumerate(group.places):
+            for row, index in enumerate(group.places):
                 try:
                     stream = group.shape.read_header(group.values[row]).stream
                 except BadEnvelope:
-                    parsed.append(place)
+                    parsed.append(index)
                     continue
-                wanted = pattern.matches(stream) and (
-                    entry is None or plan.matches_query(entry, batch, row)
+                is_selected = pattern.matches(stream) and (
+                    query is None or plan.matches_query(query, batch, row)
                 )
-                if wanted is None:
-                    parsed.append(place)
+                if is_selected is None:
+                    parsed.append(index)
                 else:
-                    selected[place] = wanted
+                    selected[index] = is_selected
         end = len(documents)
-        for place in sorted(parsed):
-            if place and self._clock() >= enough:
-                end = place
+        for index in sorted(parsed):
+            if index and self._clock() >= deadline:
+                end = index
                 break
-            document = documents[place]
-            subject = self._examiner.parse_logged(document, liveness, undescribed, variants)
-            selected[place] = pattern.matches(subject.header.stream) and (
-                entry is None
-                or self._evaluator.matches_logged_event(entry, subject, place, document)
+            document = documents[index]
+            event = self._examiner.parse_logged(document, liveness, undescribed, variants)
+            selected[index] = pattern.matches(event.header.stream) and (
+                query is None or self._evaluator.matches_logged_event(query, event, index, document)
             )
-        broken = self._evaluator.first_suspension(end)
-        return [place < broken and selected[place] for place in range(end)]
+        first_suspended = self._evaluator.first_suspension(end)
+        return [index < first_suspended and selected[index] for index in range(end)]

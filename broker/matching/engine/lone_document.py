@@ -1,4 +1,4 @@
-"""Match one document of a known shape: the way of an event that comes alone."""
+"""Matching of a single document of a known shape."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from broker.matching.type_counters import CountersByType
 
 
 class LoneDocumentMatcher:
-    """Decides a document by the shape that its length suggests and the plan of that shape.
+    """Matches a document by the likely shape of its length, and that shape's plan.
 
-    It takes the steps of a batch without the groups and columns that only several documents need.
+    A batch of one needs no groups and columns, so this path avoids their function calls.
     """
 
     def __init__(
         self,
         shapes: ShapeCache,
         plans: PlanCache,
-        streams: StreamPatterns,
-        figures: CountersByType,
+        patterns: StreamPatterns,
+        type_counters: CountersByType,
         counts: Counter[str],
         clock: Callable[[], float],
     ) -> None:
         self._shapes = shapes
         self._plans = plans
-        self._patterns = streams
-        self._type_counters = figures
+        self._patterns = patterns
+        self._type_counters = type_counters
         self._counts = counts
         self._clock = clock
 
     def match(self, document: bytes) -> Verdict | None:
-        """Return the verdict; None for a document that needs the steps of a batch."""
+        """Return the verdict; None for a document that `Switch.match` must match as a batch."""
         shape = self._shapes.likely_shapes[len(document) % LENGTH_CLASSES]
         if shape is None:
             return None
-        began = self._clock()
+        started = self._clock()
         values = shape.extract_values(document)
         if values is None:
             return None
-        recognised = self._clock()
+        recognised_at = self._clock()
         plan = self._plans.get(shape)
         if plan is None or plan.pending:
             return None
@@ -60,9 +60,9 @@ class LoneDocumentMatcher:
         if undecided:
             return None
         view, members = self._patterns.get_view(header.stream), found[0]
-        wanted = view.unfiltered if members is None else view.subscriptions_of(members)
+        subscriptions = view.unfiltered if members is None else view.subscriptions_of(members)
         self._shapes.record_use(shape, 1)
         self._counts["recognised"] += 1
-        self._type_counters.recognition_seconds += recognised - began
-        self._type_counters.count_recognised(shape.reference, 1, self._clock() - recognised)
-        return shape.verdict_class(header, wanted)
+        self._type_counters.recognition_seconds += recognised_at - started
+        self._type_counters.count_recognised(shape.reference, 1, self._clock() - recognised_at)
+        return shape.verdict_class(header, subscriptions)

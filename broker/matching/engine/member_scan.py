@@ -1,7 +1,7 @@
-"""Which of many queries of one template match a document, before an index has them.
+"""Comparison of all members of a template with a document, before an index has them.
 
-Each comparison of the formula is made with all of them at once, or with those that the others
-leave. It is given up where it takes more than to put the queries into an index.
+Each comparison of the formula is made with the members that the others leave. The scan stops where
+it would take longer than adding the members to an index.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from broker.matching.partial.formula import (
 )
 from broker.matching.partial.source import Source
 
-#: How often each of the members may be compared. A comparison takes some 50 ns, and to put a member
-#: into an index, which is done but once, from 1 us to 10 us.
+#: Mean number of comparisons per member. A comparison takes some 50 ns. To index a member takes 1
+#: us to 10 us, once.
 MAX_COMPARISONS_A_MEMBER = 16
 
-#: Of several values the one that satisfies whatever any of them does.
+#: The value that satisfies a parameter if any of several values does.
 _STRONGEST_VALUE: dict[Operator, Callable[[Iterable[Any]], Any]] = {
     Operator.LESS: min,
     Operator.LESS_EQUAL: min,
@@ -38,18 +38,18 @@ _STRONGEST_VALUE: dict[Operator, Callable[[Iterable[Any]], Any]] = {
 
 
 class _TooManyComparisons(Exception):
-    """More comparisons than were allowed."""
+    """Raised when the comparisons are used up."""
 
 
 def scan_members(
     formula: Formula,
-    holes: Sequence[Parameter],
+    parameters: Sequence[Parameter],
     members: Collection[Member],
     value_of: Callable[[Source], Any],
 ) -> list[Member] | None:
-    """The members for which a decided formula holds; None if that takes too many comparisons."""
+    """Return the members for which a decided formula holds; None after too many comparisons."""
     try:
-        return _Scan(holes, value_of, MAX_COMPARISONS_A_MEMBER * len(members)).select(
+        return _Scan(parameters, value_of, MAX_COMPARISONS_A_MEMBER * len(members)).select(
             formula, list(members)
         )
     except _TooManyComparisons:
@@ -57,20 +57,23 @@ def scan_members(
 
 
 class _Scan:
-    """One document's values, and the comparisons that are left."""
+    """One document's values, and the remaining number of comparisons."""
 
     def __init__(
-        self, holes: Sequence[Parameter], value_of: Callable[[Source], Any], most: int
+        self,
+        parameters: Sequence[Parameter],
+        value_of: Callable[[Source], Any],
+        max_comparisons: int,
     ) -> None:
-        self._parameters = holes
+        self._parameters = parameters
         self._value_of = value_of
-        self._comparisons_left = most
+        self._comparisons_left = max_comparisons
 
     def select(self, formula: Formula, members: Sequence[Member]) -> list[Member]:
-        """The members for which the formula holds, in their order."""
+        """Return the members for which the formula holds, in their order."""
         match formula:
-            case Atom(parameter=hole, source=source):
-                return self._select_satisfied(hole, (source,), members)
+            case Atom(parameter=parameter, source=source):
+                return self._select_satisfied(parameter, (source,), members)
             case BooleanAtom(source=source):
                 return list(members) if self._value_of(source) else []
             case Not(part=part):
@@ -86,44 +89,44 @@ class _Scan:
                 return list(members) if formula is TRUE else []
 
     def _select_any(self, parts: Sequence[Formula], members: Sequence[Member]) -> list[Member]:
-        for hole in _common_parameters(parts):
-            members = self._select_satisfied(hole, _sources_of(parts, hole), members)
+        for parameter in _common_parameters(parts):
+            members = self._select_satisfied(parameter, _sources_of(parts, parameter), members)
         hits: set[Member] = set()
-        left = members
+        remaining = members
         for part in _group_by_parameter(parts):
             if isinstance(part, tuple):
-                hole, sources = part
-                more = self._select_satisfied(hole, sources, left)
+                parameter, sources = part
+                found = self._select_satisfied(parameter, sources, remaining)
             else:
-                more = self.select(part, left)
-            if more:
-                hits.update(more)
-                left = [member for member in left if member not in hits]
-            if not left:
+                found = self.select(part, remaining)
+            if found:
+                hits.update(found)
+                remaining = [member for member in remaining if member not in hits]
+            if not remaining:
                 break
         return [member for member in members if member in hits]
 
     def _select_satisfied(
-        self, at: int, sources: Sequence[Source], members: Sequence[Member]
+        self, number: int, sources: Sequence[Source], members: Sequence[Member]
     ) -> list[Member]:
-        """The members whose hole one of the sources' values satisfies."""
-        hole = self._parameters[at]
+        """Return the members whose parameter one of the sources satisfies."""
+        parameter = self._parameters[number]
         values = list(dict.fromkeys(map(self._value_of, sources)))
-        if len(values) > 1 and (hole.is_equality or hole.is_threshold):
-            # NaN equals nothing and is beyond nothing.
+        if len(values) > 1 and (parameter.is_equality or parameter.is_threshold):
+            # NaN satisfies no equality and no threshold.
             values = [value for value in values if value == value]
-            if hole.is_equality:
+            if parameter.is_equality:
                 self._count_comparisons(len(members))
-                wanted = set(values)
-                return [member for member in members if member.literals[at] in wanted]
-            values = [_STRONGEST_VALUE[hole.operator](values)] if values else []
+                accepted = set(values)
+                return [member for member in members if member.literals[number] in accepted]
+            values = [_STRONGEST_VALUE[parameter.operator](values)] if values else []
         self._count_comparisons(len(members) * len(values))
-        test = hole.test
-        found = [[m for m in members if test(value, m.literals[at])] for value in values]
-        if len(found) == 1:
-            return found[0]
-        either = set(chain.from_iterable(found))
-        return [member for member in members if member in either]
+        test = parameter.test
+        selected = [[m for m in members if test(value, m.literals[number])] for value in values]
+        if len(selected) == 1:
+            return selected[0]
+        matching = set(chain.from_iterable(selected))
+        return [member for member in members if member in matching]
 
     def _count_comparisons(self, comparisons: int) -> None:
         self._comparisons_left -= comparisons
@@ -131,28 +134,28 @@ class _Scan:
             raise _TooManyComparisons
 
 
-def _sources_of(parts: Iterable[Formula], hole: int) -> list[Source]:
-    """What the hole is compared with, in whichever of the parts."""
-    return [atom.source for part in parts for atom in _atoms(part) if atom.parameter == hole]
+def _sources_of(parts: Iterable[Formula], parameter: int) -> list[Source]:
+    """Return the sources that the parameter is compared with, in any of the parts."""
+    return [atom.source for part in parts for atom in _atoms(part) if atom.parameter == parameter]
 
 
 def _atoms(part: Formula) -> list[Atom]:
-    """The comparisons without which a part does not hold."""
+    """Return the comparisons that a part requires."""
     if isinstance(part, Atom):
         return [part]
     return [each for each in part.parts if isinstance(each, Atom)] if isinstance(part, And) else []
 
 
 def _common_parameters(parts: Sequence[Formula]) -> list[int]:
-    """The holes that are compared in every part, if that is not all that there is to the parts."""
+    """Return the parameters that every part compares; none if the parts are single comparisons."""
     if all(isinstance(part, Atom) for part in parts):
         return []
-    holes = [{atom.parameter for atom in _atoms(part)} for part in parts]
-    return sorted(set.intersection(*holes))
+    numbers = [{atom.parameter for atom in _atoms(part)} for part in parts]
+    return sorted(set.intersection(*numbers))
 
 
 def _group_by_parameter(parts: Sequence[Formula]) -> list[Formula | tuple[int, list[Source]]]:
-    """The parts, with those together that compare one hole."""
+    """Return the parts, with the comparisons of one parameter together."""
     by_hole: dict[int, list[Source]] = {}
     others: list[Formula | tuple[int, list[Source]]] = []
     for part in parts:

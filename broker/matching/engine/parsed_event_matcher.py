@@ -1,4 +1,4 @@
-"""Matching a document that was parsed: of no known shape, or of one that is not ready."""
+"""Matching of a parsed event, which has no shape or one whose plan is not ready."""
 
 from __future__ import annotations
 
@@ -17,79 +17,77 @@ from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.exact_evaluation import build_evaluation_input
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: Queries of a family up to which lxml evaluates each; more are worth a tree of our own.
+#: Maximum queries of a family that lxml evaluates one by one. For more, partial evaluation pays.
 MAX_EVALUATED = 32
-#: Queries of all families up to which that holds. From there on a family has to be smaller: a tree
-#: costs a template some 100 us, and a query evaluated some 15.
+#: Maximum undecided queries of all families for `MAX_EVALUATED`; beyond it `MAX_EVALUATED_OF_MANY`
+#: holds. Partial evaluation takes some 100 us for a template, lxml 15 us for a query.
 MAX_UNDECIDED = 2_048
 MAX_EVALUATED_OF_MANY = 6
-#: Members that are put into an index, which had them not, in one document's time: some 10 ms. The
-#: others are compared one by one until they are.
+#: Members that one document adds to an index, in some 10 ms. The others are compared one by one.
 MEMBERS_A_DOCUMENT = 2_500
 
 
 class ParsedEventMatcher:
-    """Finds the queries of one parsed document, or those that are left to evaluate."""
+    """Sorts the queries for one parsed event into matching and undecided ones."""
 
-    def __init__(self, subject: ParsedEvent) -> None:
-        self._event = subject
+    def __init__(self, event: ParsedEvent) -> None:
+        self._event = event
         self._input: EvaluationInput | None = None
         self._has_tree = True
         self._members_left = MEMBERS_A_DOCUMENT
         self._reader = ConjunctionReader()
         self.matching: list[Member] = []
-        """Members that match."""
         self.undecided: list[DistinctQuery] = []
-        """Queries that may match, to be evaluated."""
+        """Queries that may match; they must be evaluated."""
 
     def match_families(
         self, families: Iterable[QueryFamily], certain: Iterable[QueryFamily] = ()
     ) -> None:
-        """Sort the queries of families that the document's structure leaves possible.
+        """Match the families that the document's structure leaves possible.
 
-        Those of `certain` match, as the structure alone has it.
+        All queries of the `certain` families match.
         """
         for family in certain:
             self.matching += family.members
-        bound, batch = ShapeBindings(), ShapeBatch([()])
+        bindings, batch = ShapeBindings(), ShapeBatch([()])
         for family in families:
-            if self._is_small(family) or not self._bind_family(family, bound, batch):
+            if self._is_small(family) or not self._bind_family(family, bindings, batch):
                 self.undecided += iterate_queries(family.members)
-        finding = BatchMatch(bound, batch)
-        match_batches([finding])
-        self.matching += finding.matching[0] or ()
-        self.undecided += finding.undecided.get(0, ())
+        batch_match = BatchMatch(bindings, batch)
+        match_batches([batch_match])
+        self.matching += batch_match.matching[0] or ()
+        self.undecided += batch_match.undecided.get(0, ())
 
     def _is_small(self, family: QueryFamily) -> bool:
         members = family.members
-        most = MAX_EVALUATED if len(self.undecided) < MAX_UNDECIDED else MAX_EVALUATED_OF_MANY
-        if len(members) > most:
+        limit = MAX_EVALUATED if len(self.undecided) < MAX_UNDECIDED else MAX_EVALUATED_OF_MANY
+        if len(members) > limit:
             return False
         # One member may be an alternative of very many queries.
-        return sum(len(queries_of(member)) for member in members) <= most
+        return sum(len(queries_of(member)) for member in members) <= limit
 
-    def _bind_family(self, family: QueryFamily, bound: ShapeBindings, batch: ShapeBatch) -> bool:
-        """Bind a family to the document's tree; False if it has none."""
-        subjects = self._get_input()
-        if subjects is None:
+    def _bind_family(self, family: QueryFamily, bindings: ShapeBindings, batch: ShapeBatch) -> bool:
+        """Bind a family to the document's tree; return False if there is no tree."""
+        evaluation_input = self._get_input()
+        if evaluation_input is None:
             return False
-        binding, _ = bind_family(family, subjects, self._reader)
+        binding, _ = bind_family(family, evaluation_input, self._reader)
         if binding is not None:
             self._members_left -= binding.prepare_members(self._members_left)
             if not binding.is_ready:
                 self._scan_unprepared(binding, batch)
-            bound.add_binding(binding)
+            bindings.add_binding(binding)
         return True
 
     def _scan_unprepared(self, binding: Binding, batch: ShapeBatch) -> None:
-        """Sort the queries that the index does not have yet, unless it is better that it has."""
-        found = binding.scan_unprepared(lambda source: batch.column(source)[0])
-        if found is None:
+        """Compare the members that the index does not contain, or add them if that is cheaper."""
+        matching = binding.scan_unprepared(lambda source: batch.column(source)[0])
+        if matching is None:
             binding.prepare_members(len(binding.family.members))
         elif binding.is_decided:
-            self.matching += found
+            self.matching += matching
         else:
-            self.undecided += iterate_queries(found)
+            self.undecided += iterate_queries(matching)
 
     def _get_input(self) -> EvaluationInput | None:
         if self._input is None and self._has_tree:

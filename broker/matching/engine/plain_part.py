@@ -1,4 +1,4 @@
-"""Which templates have a path that can be read off a tree, and what they have beside it."""
+"""The part of a template that is a plain path."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from broker.matching.query import tree
 
 @attrs.frozen
 class PlainPart:
-    """The plain path of a template: all of it, or one part of its outermost `and`."""
+    """The plain path of a template: the whole, or one part of an outermost `and`."""
 
     path: PlainPath
     key: PartKey
-    """Equal for equal parts of other templates, with equal numbers of holes."""
+    """Equal for equal parts of templates with equal numbers of parameters."""
     is_whole: bool
-    """Whether that is all. Else no shape is likely to decide the other parts."""
+    """False if there are other parts. Shapes seldom decide them."""
 
 
 def find_plain_part(template: Template) -> PlainPart | None:
-    """None for a template that has to be evaluated."""
+    """Return None for a template that must be evaluated."""
     parts = template.parts
     paths = [compile_plain_path(template, each) for each in parts]
-    found = [(at, path) for at, path in enumerate(paths) if path is not None]
-    if len(found) != 1:
+    plain_paths = [(at, path) for at, path in enumerate(paths) if path is not None]
+    if len(plain_paths) != 1:
         return None
-    [(chosen, path)] = found
+    [(chosen, path)] = plain_paths
     if not all(_counts_filtered_nodes(each) for at, each in enumerate(parts) if at != chosen):
         return None
     return PlainPart(path, template.part_keys[chosen], is_whole=len(parts) == 1)
 
 
 def _counts_filtered_nodes(expression: tree.Expression) -> bool:
-    """Whether it counts, adds up or numbers nodes that predicates choose."""
+    """Return True if it counts, sums or numbers nodes that predicates select."""
     match expression:
         case tree.FunctionCall(name="count" | "sum", arguments=arguments):
             return any(map(_has_predicates, arguments))

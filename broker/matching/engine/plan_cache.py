@@ -1,4 +1,4 @@
-"""The plans of all shapes: made when documents of a shape come, and completed turn by turn."""
+"""Plans of all shapes, made at a shape's first document and completed in later calls."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ from broker.matching.shape.shape import Shape
 
 
 class PlanCache:
-    """Plans by shape."""
-
     def __init__(self, dtds: IDtdCache, shapes: ShapeCache, registry: SubscriptionRegistry) -> None:
         self._dtds = dtds
         self._shapes = shapes
         self._registry = registry
         self._plans: dict[Shape, ShapePlan] = {}
-        #: What binding families to shapes may still take in this turn.
+        #: Visits left in this call for binding families.
         self._visits_left = 0
 
     def __contains__(self, shape: object) -> bool:
         return shape in self._plans
 
     def reset_visits(self) -> None:
-        """Another turn."""
+        """Allow the visits of another call."""
         self._visits_left = VISITS_A_CALL
 
     def get(self, shape: Shape) -> ShapePlan | None:
-        """What to match the shape's documents with, None if they must be parsed.
+        """Return the shape's plan; None if its documents must be parsed.
 
-        Binds families to it, as far as the turn allows.
+        Binds pending families while visits are left.
         """
         dtd = self._dtds.get(shape.reference)
         if dtd is None or dtd.content_hash != shape.dtd.content_hash:
@@ -49,14 +47,13 @@ class PlanCache:
         return plan
 
     def peek(self, shape: Shape) -> ShapePlan | None:
-        """As it is now."""
+        """Return the plan without binding families."""
         return self._plans.get(shape)
 
     def discard(self, shape: Shape) -> None:
-        """There is no such shape any more."""
         self._plans.pop(shape, None)
 
     @property
     def unready_count(self) -> int:
-        """Shapes that not all families are bound to yet."""
+        """The number of shapes with pending families."""
         return sum(bool(plan.pending) for plan in self._plans.values())

@@ -1,7 +1,7 @@
-"""How many documents are matched at once, where a match has to stop when time is up.
+"""The number of documents that are matched at once under a time limit.
 
-More at once cost less each; but what was matched at once and could not be finished in time, for
-there are documents among it that have to be looked at by themselves, is matched again.
+Larger portions cost less per document. But documents that are not finished in time are matched
+again.
 """
 
 from __future__ import annotations
@@ -9,34 +9,33 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-#: The first ones of all, of which nothing is known.
+#: Size of the first portion.
 INITIAL_SIZE: Final = 64
-#: More would cost no less each.
+#: Larger portions cost no less per document.
 MAX_SIZE: Final = 512
-#: As many are always begun when nothing is done yet.
+#: Minimum size of the first portion of a call.
 MIN_SIZE: Final = 16
-#: Of the time that there is: documents may turn out dearer than the last ones.
+#: Planned share of the remaining time, since documents may cost more than the last ones.
 _PLANNED_SHARE: Final = 0.75
-#: What a document is thought to take grows by half of this at once.
+#: Limits the estimate's growth after one portion.
 _MAX_GROWTH: Final = 2.0
 
 
 class PortionSize:
-    """Between two looks at the clock: as many as there is time for, if they take what the last ones
-    took."""
+    """Chooses the next portion from the mean time of the previous documents."""
 
     def __init__(self) -> None:
         self._seconds_each = 0.0
         self._first_size = 0
 
-    def next_portion(self, done: int, documents: int, left: float, seconds: float) -> range:
-        """The places of the next ones, of so many, when of `seconds` so many are left.
+    def next_portion(self, done: int, documents: int, seconds_left: float, seconds: float) -> range:
+        """Return the indexes of the next documents. `seconds_left` remain of `seconds`.
 
-        There are none when all are done, or there is time for few more only.
+        The range is empty after the last document, or if time is left for few documents only.
         """
         size = documents
         if seconds < inf:
-            planned = max(0.0, left - (1 - _PLANNED_SHARE) * seconds)
+            planned = max(0.0, seconds_left - (1 - _PLANNED_SHARE) * seconds)
             size = (
                 INITIAL_SIZE
                 if not self._seconds_each
@@ -49,9 +48,12 @@ class PortionSize:
         return range(done, min(done + size, documents))
 
     def record_time(self, documents: int, seconds: float) -> None:
-        """So many took so long. Pauses and single dear ones are not taken for the rule at once."""
+        """Update the mean time of a document. A single pause or expensive document has limited
+        effect."""
         if not documents:
             return
-        each = seconds / documents
-        known = self._seconds_each
-        self._seconds_each = (known + min(each, _MAX_GROWTH * known)) / 2 if known else each
+        seconds_each = seconds / documents
+        previous = self._seconds_each
+        self._seconds_each = (
+            (previous + min(seconds_each, _MAX_GROWTH * previous)) / 2 if previous else seconds_each
+        )

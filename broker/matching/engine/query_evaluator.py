@@ -1,4 +1,4 @@
-"""Queries that no index decides: evaluated one by one, and suspended when that takes too long."""
+"""Evaluation of queries that no index decides, and suspension of those that take too long."""
 
 from __future__ import annotations
 
@@ -19,48 +19,50 @@ class QueryEvaluator:
 
     def __init__(self, registry: SubscriptionRegistry, budget: Budget) -> None:
         self.suspension_count = 0
-        """Queries suspended so far."""
         self._registry = registry
         self._budget = budget
         self._compiled = CompiledQueryCache()
         self._suspended: list[tuple[int, QueryTooExpensive]] = []
-        #: Queries that this batch suspended, each with the place of the event that did.
+        #: Queries that this batch suspended, each with the index of the event.
         self._suspended_at: list[tuple[int, DistinctQuery]] = []
 
     @property
     def evaluations(self) -> int:
-        """Expressions that were run."""
         return self._budget.evaluations
 
     def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
-        """Subscriptions suspended since the last call, with the reasons."""
-        told, self._suspended = self._suspended, []
-        return told
+        """Return the subscriptions suspended since the last call, with the reasons."""
+        suspended, self._suspended = self._suspended, []
+        return suspended
 
-    def forget_subscription(self, number: int, gone: DistinctQuery | None) -> None:
-        """A subscription was given up, and with it maybe a query."""
-        if gone is not None:
-            self._compiled.discard(gone)
+    def forget_subscription(self, number: int, removed_query: DistinctQuery | None) -> None:
+        """Drop a removed subscription, and its query if no other subscription has it."""
+        if removed_query is not None:
+            self._compiled.discard(removed_query)
         if self._suspended:
-            self._suspended = [entry for entry in self._suspended if entry[0] != number]
+            self._suspended = [
+                suspension for suspension in self._suspended if suspension[0] != number
+            ]
 
     def begin_batch(self) -> None:
-        """Another batch comes."""
         self._suspended_at.clear()
 
     def evaluate(
         self,
         candidates: Iterable[DistinctQuery],
-        subject: ParsedEvent,
-        place: int,
+        event: ParsedEvent,
+        index: int,
         document: bytes,
-        free: float,
+        free_seconds: float,
     ) -> list[DistinctQuery]:
-        """Those that match the event at a place of the batch, in their clients' time: see
-        `Budget` for what is `free`."""
-        patterns = self._registry.stream_patterns.get_view(subject.header.stream).patterns
+        """Return the queries that match the event at `index` of the batch.
+
+        The evaluation counts as time of the clients, except `free_seconds` (see `Budget`).
+        """
+        patterns = self._registry.stream_patterns.get_view(event.header.stream).patterns
         get = self._compiled.get
-        # What is of no concern to anybody must cost nothing, and is not to be judged.
+        # Queries without subscription to this stream are not evaluated, so they can not be
+        # suspended.
         queries = [
             get(each)
             for each in candidates
@@ -69,51 +71,51 @@ class QueryEvaluator:
         if not queries:
             return []
         return self._suspend_expensive(
-            place,
+            index,
             *self._budget.evaluate_queries(
                 queries,
-                subject,
+                event,
                 document,
                 lambda query: query.distinct_query.select_subscriptions(patterns),
-                free,
+                free_seconds,
             ),
         )
 
     def matches_logged_event(
-        self, entry: DistinctQuery, subject: ParsedEvent, place: int, document: bytes
+        self, distinct_query: DistinctQuery, event: ParsedEvent, index: int, document: bytes
     ) -> bool:
-        """Whether a query matches an event of a log, which comes when there is time for it."""
-        if entry.is_suspended:
+        """Return True if a query matches a logged event. No client's time is charged."""
+        if distinct_query.is_suspended:
             return False
-        query = self._compiled.get(entry)
-        found = self._budget.evaluate_queries(
-            [query], subject, document, lambda _: (), FREE_SECONDS
+        runnable = self._compiled.get(distinct_query)
+        result = self._budget.evaluate_queries(
+            [runnable], event, document, lambda _: (), FREE_SECONDS
         )
-        return bool(self._suspend_expensive(place, *found))
+        return bool(self._suspend_expensive(index, *result))
 
     def _suspend_expensive(
         self,
-        place: int,
+        index: int,
         matching: list[RunnableQuery],
-        broken: list[tuple[RunnableQuery, QueryTooExpensive]],
+        suspended: list[tuple[RunnableQuery, QueryTooExpensive]],
     ) -> list[DistinctQuery]:
-        for query, error in broken:
+        for query, error in suspended:
             self.suspension_count += 1
-            numbers = self._registry.suspend_query(query.distinct_query)
-            self._suspended.extend((number, error) for number in numbers)
-            self._suspended_at.append((place, query.distinct_query))
+            subscriptions = self._registry.suspend_query(query.distinct_query)
+            self._suspended.extend((number, error) for number in subscriptions)
+            self._suspended_at.append((index, query.distinct_query))
         return [query.distinct_query for query in matching]
 
     def first_suspension(self, default: int) -> int:
-        """The first place at which a query was suspended."""
-        return min([place for place, _ in self._suspended_at], default=default)
+        """Return the first index at which a query was suspended."""
+        return min([index for index, _ in self._suspended_at], default=default)
 
     def remove_suspended(self, verdicts: list[Verdict | None]) -> None:
-        """From the event on that suspended it a query matches nothing, however that was found."""
-        for place, entry in self._suspended_at:
-            for later, verdict in enumerate(verdicts[place:], place):
+        """Remove a suspended query from the verdicts from its event on."""
+        for index, query in self._suspended_at:
+            for later, verdict in enumerate(verdicts[index:], index):
                 if isinstance(verdict, Accepted):
-                    kept = [
-                        n for n in verdict.subscriptions if n not in entry.pattern_by_subscription
+                    remaining = [
+                        n for n in verdict.subscriptions if n not in query.pattern_by_subscription
                     ]
-                    verdicts[later] = type(verdict)(verdict.header, tuple(kept))
+                    verdicts[later] = type(verdict)(verdict.header, tuple(remaining))

@@ -14,13 +14,13 @@ from broker.matching.index.template_members import TemplateMembers
 from broker.matching.partial.template import Template
 from broker.matching.query.worst_case import WorstCaseCosts
 
-#: With so many members a family is put into the index in which it will most likely be looked up,
-#: so that the first shape, or document, finds it there: each newcomer costs its share, nobody more.
+#: A family of this size is indexed before its first look-up, so that later members are added one by
+#: one.
 EARLY_INDEX_SIZE = 64
 
 
 class QueryFamily:
-    """All queries of one template. `sequence` rises from family to family."""
+    """All queries of one template. Later families have a higher `sequence`."""
 
     __slots__ = (
         "_pool",
@@ -38,35 +38,34 @@ class QueryFamily:
         self.members = TemplateMembers(template.parameters, owner=self)
         self.sequence = sequence
         self.is_dead = False
-        """Nobody has a query of it any more."""
+        """True if no subscription has a query of it."""
         self.plain_part = find_plain_part(template)
         self._pool = pool
         self._by_signature: dict[tuple[tuple[int, ...], Signature], IndexedMembers] = {}
         self._worst_case_costs: WorstCaseCosts | None = None
 
     def add_member(self, literals: Sequence[Literal]) -> Member:
-        """The member with these literals, new if there is none."""
+        """Return the member with these literals; add it if there is none."""
         size = len(self.members)
         member = self.members.add(literals)
         if len(self.members) > size:
-            for projection in self._by_signature.values():
-                projection.add_member(member)
+            for indexed in self._by_signature.values():
+                indexed.add_member(member)
             if size + 1 == EARLY_INDEX_SIZE and not self._by_signature:
                 self._index_early()
         return member
 
     def remove_member(self, member: Member) -> None:
-        """Forget a member."""
         self.members.remove(member)
-        for projection in self._by_signature.values():
-            projection.remove_member(member)
+        for indexed in self._by_signature.values():
+            indexed.remove_member(member)
         if not self.members:
             for _, signature in self._by_signature:
                 self._pool.release_index(signature)
             self._by_signature.clear()
 
     def worst_case_costs(self) -> WorstCaseCosts:
-        """What its queries cost at worst, for the budget; few families are ever asked."""
+        """Return the worst-case costs of its queries, computed at the first call."""
         if self._worst_case_costs is None:
             self._worst_case_costs = WorstCaseCosts(self.template.expression)
         return self._worst_case_costs
@@ -76,13 +75,13 @@ class QueryFamily:
         if form is not None:
             self.indexed_members(form.parameters, form.signature).index_members(EARLY_INDEX_SIZE)
 
-    def indexed_members(self, holes: tuple[int, ...], signature: Signature) -> IndexedMembers:
-        """The members by these holes, in the index for the signature; to be filled, if it is new.
+    def indexed_members(self, parameters: tuple[int, ...], signature: Signature) -> IndexedMembers:
+        """Return the members by these parameters, in the index for the signature.
 
-        From then on it is kept up to date.
+        A new result is empty; `index_members` fills it. Later changes of the family update it.
         """
-        known = self._by_signature.get((holes, signature))
-        if known is None:
-            known = IndexedMembers(holes, self._pool.get_index(signature), self.members)
-            self._by_signature[holes, signature] = known
-        return known
+        indexed = self._by_signature.get((parameters, signature))
+        if indexed is None:
+            indexed = IndexedMembers(parameters, self._pool.get_index(signature), self.members)
+            self._by_signature[parameters, signature] = indexed
+        return indexed

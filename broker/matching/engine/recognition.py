@@ -1,4 +1,4 @@
-"""A batch sorted by shapes: what need not be parsed."""
+"""Recognition of a batch's documents by their shapes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker.matching.shape.shape import Shape
 
 
 class RecognisedGroup:
-    """Documents of one shape: their places in the batch, ascending, and their slots' values."""
+    """Documents of one shape: their indexes in the batch, ascending, and their slot values."""
 
     __slots__ = ("places", "shape", "values")
 
@@ -20,27 +20,27 @@ class RecognisedGroup:
 
 
 def recognise_documents(
-    shapes: ShapeCache, documents: Sequence[bytes], places: Iterable[int]
+    shapes: ShapeCache, documents: Sequence[bytes], indexes: Iterable[int]
 ) -> tuple[list[RecognisedGroup], list[int]]:
-    """Of the documents at `places`, ascending, those of known shapes, and the places of others."""
+    """Group the documents at `indexes` (ascending) by shape; return the other indexes too."""
     groups: dict[Shape, RecognisedGroup] = {}
     others: list[int] = []
     likely = shapes.likely_shapes
-    for place in places:
-        document = documents[place]
-        # Documents of equal length are most often of one shape, and then one look is enough.
+    for index in indexes:
+        document = documents[index]
+        # Documents of equal length usually have one shape, so one comparison is enough.
         shape = likely[len(document) % LENGTH_CLASSES]
         values = None if shape is None else shape.extract_values(document)
         if shape is None or values is None:
-            found = shapes.recognise(document, shape)
-            if found is None:
-                others.append(place)
+            result = shapes.recognise(document, shape)
+            if result is None:
+                others.append(index)
                 continue
-            shape, values = found
+            shape, values = result
         group = groups.get(shape)
         if group is None:
             group = groups[shape] = RecognisedGroup(shape)
-        group.places.append(place)
+        group.places.append(index)
         group.values.append(values)
     for group in groups.values():
         shapes.record_use(group.shape, len(group.places))

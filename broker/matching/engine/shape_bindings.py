@@ -1,4 +1,4 @@
-"""The families bound to one shape, asked together: what they have in common is looked up once."""
+"""The families bound to one shape, with common index look-ups."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from broker.matching.index.member import Member, RowMatcher, RowMatches
 from broker.matching.index.shared_index import SharedIndex
 from broker.matching.partial.source import Computed, Constant, Source
 
-#: By row, the members that match; None for none.
+#: The matching members of each row; None for none.
 MembersByRow: TypeAlias = list[list[Member] | None]
-#: By row, the queries that may match.
+#: Queries that may match, by row.
 UndecidedByRow: TypeAlias = dict[int, list[DistinctQuery]]
 
 
 class _LookupFamilies:
-    """Families that ask the same questions, each with whether its members then match for certain.
+    """Families with the same look-ups, each with `decided`: True if its members match.
 
-    Shared by `questions` questions, since most families have many in common.
+    `lookup_count` look-ups share this object, since most families have many look-ups in common.
     """
 
     __slots__ = ("is_decided", "lookup_count")
@@ -33,7 +33,7 @@ class _LookupFamilies:
 
 
 class IndexLookup:
-    """A conjunction whose members one look-up finds, whichever family of the audience has them."""
+    """A look-up of one conjunction, for all families that contain it."""
 
     __slots__ = ("families", "checks", "source_numbers", "sources", "lookup")
 
@@ -42,87 +42,91 @@ class IndexLookup:
         sources: tuple[Source, ...],
         checks: tuple[Computed, ...],
         index: SharedIndex,
-        audience: _LookupFamilies,
+        families: _LookupFamilies,
     ) -> None:
         self.sources = sources
         self.checks = checks
-        self.families = audience
-        audience.lookup_count += 1
+        self.families = families
+        families.lookup_count += 1
         self.lookup = index.lookup_for(
-            {at: source.value for at, source in enumerate(sources) if isinstance(source, Constant)}
+            {
+                number: source.value
+                for number, source in enumerate(sources)
+                if isinstance(source, Constant)
+            }
         )
         self.source_numbers: Sequence[int | None] | None = None
-        """Where in `ShapeBindings.sources` is what it reads, once that was wanted."""
+        """For each parameter the number of its source in `ShapeBindings.sources`; None until
+        needed."""
 
     def sort_hits(
-        self, hits: RowMatches, batch: ShapeBatch, found: MembersByRow, undecided: UndecidedByRow
+        self, hits: RowMatches, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
     ) -> None:
-        """Add what a look-up found to the rows."""
+        """Add the hits of a look-up to the rows."""
         if self.checks:
             passed = [batch.column(check) for check in self.checks]
             hits = [hit for hit in hits if all(column[hit[0]] for column in passed)]
-        decides = self.families.is_decided.get
+        is_family_decided = self.families.is_decided.get
         for row, postings in hits:
-            known = found[row]
+            row_members = matching[row]
             for posting in postings:
-                decided = decides(posting.owner)
-                if decided:
-                    if known is None:
-                        known = found[row] = [posting.entry]
+                is_decided = is_family_decided(posting.owner)
+                if is_decided:
+                    if row_members is None:
+                        row_members = matching[row] = [posting.entry]
                     else:
-                        known.append(posting.entry)
-                elif decided is not None:
+                        row_members.append(posting.entry)
+                elif is_decided is not None:
                     undecided.setdefault(row, []).extend(iterate_queries((posting.entry,)))
 
 
-#: What finds a question's members, and where in `ShapeBindings.sources` is what it reads; None at holes
-#: that it does not look at.
+#: Matcher of the index, numbers of its sources (None for an ignored parameter), and look-up.
 ActiveLookup: TypeAlias = tuple[RowMatcher, Sequence[int | None], IndexLookup]
 
 
 class _IndexLookups:
-    """The questions to one index."""
+    """The look-ups in one index."""
 
     __slots__ = ("_active", "_version", "_index", "_number_source", "lookups")
 
-    def __init__(self, index: SharedIndex, place_of: Callable[[Source], int]) -> None:
+    def __init__(self, index: SharedIndex, number_source: Callable[[Source], int]) -> None:
         self._index = index
-        self._number_source = place_of
+        self._number_source = number_source
         self.lookups: dict[tuple[tuple[Source, ...], tuple[Computed, ...]], IndexLookup] = {}
-        # Those that any member can answer, as ways of the index led after so many changes.
+        # Look-ups that may find a member, and the index's version at that time.
         self._active: list[ActiveLookup] = []
         self._version: int | None = None
 
     def invalidate(self) -> None:
-        """Other questions are asked."""
+        """Recompute the active look-ups at the next use."""
         self._version = None
 
     def renumber_sources(self) -> None:
-        """Questions have gone, and what they read has other places."""
+        """Recompute source numbers after look-ups were removed."""
         self.invalidate()
-        for question in self.lookups.values():
-            question.source_numbers = None
+        for lookup in self.lookups.values():
+            lookup.source_numbers = None
 
     def active_lookups(self) -> Sequence[ActiveLookup]:
-        """The questions to which some member may be the answer."""
+        """Return the look-ups that may find a member."""
         if self._version != self._index.version:
             self._active = list(self._find_active())
             self._version = self._index.version
         return self._active
 
     def _find_active(self) -> Iterator[ActiveLookup]:
-        for question in self.lookups.values():
-            finder = question.lookup.matcher
-            if finder is None:
+        for lookup in self.lookups.values():
+            matcher = lookup.lookup.matcher
+            if matcher is None:
                 continue
-            places = question.source_numbers
-            if places is None:
-                read = question.lookup.positions
-                places = question.source_numbers = [
-                    self._number_source(source) if at in read else None
-                    for at, source in enumerate(question.sources)
+            numbers = lookup.source_numbers
+            if numbers is None:
+                positions = lookup.lookup.positions
+                numbers = lookup.source_numbers = [
+                    self._number_source(source) if position in positions else None
+                    for position, source in enumerate(lookup.sources)
                 ]
-            yield finder, places, question
+            yield matcher, numbers, lookup
 
 
 class ShapeBindings:
@@ -130,153 +134,150 @@ class ShapeBindings:
 
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        """What any question reads, once each."""
+        """The sources of all look-ups, once each."""
         self._source_numbers: dict[Source, int] = {}
         self._bindings: dict[QueryFamily, Binding] = {}
         self._without_lookup: dict[QueryFamily, AlwaysBinding | BitmapBinding] = {}
         self._by_index: dict[SharedIndex, _IndexLookups] = {}
-        #: By the identity of terms that bindings have, the same list for many: it means something
-        #: as long as the bindings are here.
+        #: Look-ups by the identity of a binding's conjunctions, which many bindings share. Valid
+        #: while these bindings are here.
         self._by_conjunctions: dict[int, list[IndexLookup]] = {}
 
     def get(self, family: QueryFamily) -> Binding | None:
-        """How a family is bound, None if it is not."""
         return self._bindings.get(family)
 
     def add_binding(self, binding: Binding) -> None:
-        """Ask about one family more, which is not here yet."""
+        """Add the binding of a new family."""
         family = binding.family
         self._bindings[family] = binding
         if not isinstance(binding, IndexedBinding):
             self._without_lookup[family] = binding
             return
-        questions = self._by_conjunctions.get(id(binding.conjunctions))
-        if questions is None:
-            questions = self._by_conjunctions[id(binding.conjunctions)] = self._make_lookups(
-                binding
-            )
-        joining: dict[_LookupFamilies, list[IndexLookup]] = {}
-        for question in questions:
-            joining.setdefault(question.families, []).append(question)
-        for audience, theirs in joining.items():
-            _add_family(audience, theirs, family, binding.is_decided)
+        lookups = self._by_conjunctions.get(id(binding.conjunctions))
+        if lookups is None:
+            lookups = self._by_conjunctions[id(binding.conjunctions)] = self._make_lookups(binding)
+        by_families: dict[_LookupFamilies, list[IndexLookup]] = {}
+        for lookup in lookups:
+            by_families.setdefault(lookup.families, []).append(lookup)
+        for families, joined in by_families.items():
+            _add_family(families, joined, family, binding.is_decided)
 
     def drop_dead_families(self) -> None:
-        """Ask no more about families that nobody has queries of."""
+        """Remove the families without queries."""
         for family in [family for family in self._bindings if family.is_dead]:
             del self._bindings[family]
             self._without_lookup.pop(family, None)
-        # Their terms may be gone with them, and others be where these were.
+        # Freed conjunctions may leave their identity to others.
         self._by_conjunctions.clear()
-        for index, asked in list(self._by_index.items()):
-            for key, question in list(asked.lookups.items()):
-                families = question.families.is_decided
-                for family in [family for family in families if family.is_dead]:
-                    del families[family]
-                if not families:
-                    question.families.lookup_count -= 1
-                    del asked.lookups[key]
-            if not asked.lookups:
+        for index, index_lookups in list(self._by_index.items()):
+            for key, lookup in list(index_lookups.lookups.items()):
+                decided = lookup.families.is_decided
+                for family in [family for family in decided if family.is_dead]:
+                    del decided[family]
+                if not decided:
+                    lookup.families.lookup_count -= 1
+                    del index_lookups.lookups[key]
+            if not index_lookups.lookups:
                 del self._by_index[index]
-            asked.renumber_sources()
-        # What only they have read is read no more.
+            index_lookups.renumber_sources()
+        # Sources are numbered again, without those of the removed look-ups.
         self.sources.clear()
         self._source_numbers.clear()
 
     def prepare_lookups(
         self, batch: ShapeBatch
     ) -> list[tuple[RowMatcher, list[Sequence[Any]], IndexLookup]]:
-        """The questions that some member may answer, with the columns that the finder reads."""
-        known: dict[int, Sequence[Any]] = {}
-        questions = []
-        for asked in self._by_index.values():
-            for finder, places, question in asked.active_lookups():
+        """Return the active look-ups, each with the index's matcher and columns."""
+        columns_by_number: dict[int, Sequence[Any]] = {}
+        lookups = []
+        for index_lookups in self._by_index.values():
+            for matcher, numbers, lookup in index_lookups.active_lookups():
                 columns: list[Sequence[Any]] = []
-                for place in places:
-                    if place is None:
+                for number in numbers:
+                    if number is None:
                         columns.append(())
                         continue
-                    column = known.get(place)
+                    column = columns_by_number.get(number)
                     if column is None:
-                        column = known[place] = batch.column(self.sources[place])
+                        column = columns_by_number[number] = batch.column(self.sources[number])
                     columns.append(column)
-                questions.append((finder, columns, question))
-        return questions
+                lookups.append((matcher, columns, lookup))
+        return lookups
 
     def match_batch(
-        self, batch: ShapeBatch, found: MembersByRow, undecided: UndecidedByRow
+        self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
     ) -> None:
-        """Add to each row the members that match it, by a look-up for these rows alone."""
-        for finder, columns, question in self.prepare_lookups(batch) if self._by_index else ():
-            if hits := finder.match_rows(columns, batch.size, batch.index_cache):
-                question.sort_hits(hits, batch, found, undecided)
+        """Add the matching members to each row, by look-ups for this batch alone."""
+        for matcher, columns, lookup in self.prepare_lookups(batch) if self._by_index else ():
+            if hits := matcher.match_rows(columns, batch.size, batch.index_cache):
+                lookup.sort_hits(hits, batch, matching, undecided)
         if self._without_lookup:
-            self.match_without_lookup(batch, found, undecided)
+            self.match_without_lookup(batch, matching, undecided)
 
     def match_without_lookup(
-        self, batch: ShapeBatch, found: MembersByRow, undecided: UndecidedByRow
+        self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
     ) -> None:
-        """Add to each row what is found without questions."""
+        """Add the members of bindings without look-ups."""
         for binding in self._without_lookup.values():
             if binding.is_decided and batch.size == 1 and isinstance(binding, AlwaysBinding):
-                members = found[0]
-                found[0] = [*(members or ()), *binding.family.members]
+                members = matching[0]
+                matching[0] = [*(members or ()), *binding.family.members]
             else:
-                _sort_rows(binding.match_rows(batch), binding.is_decided, found, undecided)
+                _sort_rows(binding.match_rows(batch), binding.is_decided, matching, undecided)
 
     def _make_lookups(self, binding: IndexedBinding) -> list[IndexLookup]:
-        nobody = _LookupFamilies({})
-        found: dict[IndexLookup, None] = {}
-        for term in binding.conjunctions:
-            index = binding.members_for(term).index
-            asked = self._lookups_in(index)
-            key = (term.sources, term.checks)
-            question = asked.lookups.get(key)
-            if question is None:
-                question = asked.lookups[key] = IndexLookup(*key, index, nobody)
-                asked.invalidate()
-            found[question] = None
-        return list(found)
+        no_families = _LookupFamilies({})
+        lookups: dict[IndexLookup, None] = {}
+        for conjunction in binding.conjunctions:
+            index = binding.members_for(conjunction).index
+            index_lookups = self._lookups_in(index)
+            key = (conjunction.sources, conjunction.checks)
+            lookup = index_lookups.lookups.get(key)
+            if lookup is None:
+                lookup = index_lookups.lookups[key] = IndexLookup(*key, index, no_families)
+                index_lookups.invalidate()
+            lookups[lookup] = None
+        return list(lookups)
 
     def _number_source(self, source: Source) -> int:
-        place = self._source_numbers.get(source)
-        if place is None:
-            place = self._source_numbers[source] = len(self.sources)
+        number = self._source_numbers.get(source)
+        if number is None:
+            number = self._source_numbers[source] = len(self.sources)
             self.sources.append(source)
-        return place
+        return number
 
     def _lookups_in(self, index: SharedIndex) -> _IndexLookups:
-        asked = self._by_index.get(index)
-        if asked is None:
-            asked = self._by_index[index] = _IndexLookups(index, self._number_source)
-        return asked
+        index_lookups = self._by_index.get(index)
+        if index_lookups is None:
+            index_lookups = self._by_index[index] = _IndexLookups(index, self._number_source)
+        return index_lookups
 
 
 def _add_family(
-    audience: _LookupFamilies, questions: list[IndexLookup], family: QueryFamily, decided: bool
+    families: _LookupFamilies, lookups: list[IndexLookup], family: QueryFamily, is_decided: bool
 ) -> None:
-    """Let a family into the audience of some of its questions."""
-    if len(questions) < audience.lookup_count or not audience.is_decided:
-        audience.lookup_count -= len(questions)
-        audience = _LookupFamilies(dict(audience.is_decided))
-        for question in questions:
-            question.families = audience
-        audience.lookup_count = len(questions)
-    audience.is_decided[family] = decided
+    """Add a family to some of the look-ups that share `families`."""
+    if len(lookups) < families.lookup_count or not families.is_decided:
+        families.lookup_count -= len(lookups)
+        families = _LookupFamilies(dict(families.is_decided))
+        for lookup in lookups:
+            lookup.families = families
+        families.lookup_count = len(lookups)
+    families.is_decided[family] = is_decided
 
 
 def _sort_rows(
     rows: Sequence[tuple[int, Sequence[Member]]],
     decided: bool,
-    found: MembersByRow,
+    matching: MembersByRow,
     undecided: UndecidedByRow,
 ) -> None:
     for row, members in rows:
         if not decided:
             undecided.setdefault(row, []).extend(iterate_queries(members))
             continue
-        known = found[row]
-        if known is None:
-            found[row] = list(members)
+        row_members = matching[row]
+        if row_members is None:
+            matching[row] = list(members)
         else:
-            known += members
+            row_members += members

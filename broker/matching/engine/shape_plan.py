@@ -1,4 +1,4 @@
-"""What a shape's documents are matched with: the families bound to it so far."""
+"""The plan of a shape: the families bound to it so far."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from broker.matching.partial.source import Source, computed, source_of
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value
 
-#: Nodes visited for new families in one turn, about 1 us each: what new shapes, or very many new
-#: queries, may hold up everybody else. Until all are bound, each document of the
-#: shape costs about as much again.
+#: Visited nodes for new families in one call, about 1 us each. It bounds the delay that new shapes
+#: and queries cause. Until all families are bound, a document of the shape costs about as much
+#: again.
 VISITS_A_CALL = 10_000
-#: What a family costs beside the nodes that are visited, in visits.
+#: Overhead of a family, in visits.
 VISITS_A_FAMILY = 10
-#: Members that one visit's time is enough to make known to an index, which takes some 4 us each.
+#: Members indexed in the time of one visit. One takes some 4 us.
 MEMBERS_A_VISIT = 1 / 4
 
 
 class ShapePlan:
-    """The families that concern one shape."""
+    """The families that may match documents of one shape."""
 
     def __init__(self, shape: Shape) -> None:
         self.bindings = ShapeBindings()
         self.dtd = shape.dtd
         self._input = make_evaluation_input(shape)
         self.pending: dict[QueryFamily, Binding | None] = {}
-        """Families that are not asked about yet, with what is known of how to."""
+        """Families without a look-up yet, each with its incomplete binding, if any."""
         self._reader = ConjunctionReader()
         self.newest_family = 0
-        """The sequence number of the newest family that was looked at."""
+        """The sequence number of the newest family examined."""
         self.dead_families = 0
-        """How many families were dead when dead ones were last dropped."""
+        """The registry's count of dead families when they were last removed."""
 
     def bind_families(self, registry: SubscriptionRegistry, visits: int) -> int:
-        """Bind families that came, within about so many visits of nodes; how many it took."""
+        """Bind new families within about `visits` node visits; return the visits used."""
         if self.dead_families != registry.dead_families:
             self.dead_families = registry.dead_families
             self.bindings.drop_dead_families()
@@ -61,7 +61,7 @@ class ShapePlan:
             if not family.is_dead:
                 taken += self._bind_family(family, binding, visits - taken)
         if not self.pending:
-            # What comes later comes one at a time, and has little in common.
+            # Later families come one by one, and share little.
             self._reader = ConjunctionReader()
             self._input.clear_caches()
         return taken
@@ -73,20 +73,20 @@ class ShapePlan:
             taken += visits_taken + VISITS_A_FAMILY
             if binding is None:
                 return taken
-        most = max(1, round((visits - taken) * MEMBERS_A_VISIT))
-        taken += round(binding.prepare_members(most) / MEMBERS_A_VISIT)
+        limit = max(1, round((visits - taken) * MEMBERS_A_VISIT))
+        taken += round(binding.prepare_members(limit) / MEMBERS_A_VISIT)
         if binding.is_ready:
             self.bindings.add_binding(binding)
         else:
             self.pending[family] = binding
         return taken
 
-    def matches_query(self, entry: DistinctQuery, batch: ShapeBatch, row: int) -> bool | None:
-        """Whether one query matches a document, None if only its evaluation can tell."""
-        if entry.is_suspended:
+    def matches_query(self, query: DistinctQuery, batch: ShapeBatch, row: int) -> bool | None:
+        """Return True if a query matches a document; None if it must be evaluated."""
+        if query.is_suspended:
             return False
         undecided = False
-        for family, member in zip(entry.families, entry.members, strict=True):
+        for family, member in zip(query.families, query.members, strict=True):
             binding = self.bindings.get(family)
             if family in self.pending:
                 undecided = True
@@ -100,7 +100,7 @@ class ShapePlan:
 
 
 def make_evaluation_input(shape: Shape) -> EvaluationInput:
-    """What queries address in a shape."""
+    """Return the trees and variables that queries address in a shape."""
     fields = shape.fields
     type_name = shape.reference.type.encode()
 

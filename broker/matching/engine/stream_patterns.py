@@ -1,6 +1,6 @@
-"""Which subscriptions a stream concerns: patterns by number, and who wants everything.
+"""Subscriptions by stream: numbered patterns, and subscriptions without a filter.
 
-Patterns are few and streams come again, so what a stream means is worked out once.
+There are few patterns, and streams recur, so the view of a stream is stored.
 """
 
 from __future__ import annotations
@@ -13,42 +13,47 @@ from broker.event.stream import StreamPattern
 from broker.matching.engine.distinct_query import NO_SOLE_SUBSCRIPTION, DistinctQuery
 from broker.matching.index.member import Member
 
-#: Streams that are remembered; a busy node has fewer, an attacker's names push each other out.
+#: Streams with a stored view. A busy node has fewer; an attacker's stream names replace each other.
 MAX_STREAMS = 1024
 
 
 @attrs.frozen(slots=True, eq=False)
 class StreamView:
-    """What a stream means: the patterns that match it, and who wants all of it, ascending."""
+    """The patterns that match a stream, and its subscriptions without a filter, ascending."""
 
     patterns: frozenset[int]
     unfiltered: tuple[int, ...]
 
     def subscriptions_of(self, members: Iterable[Member]) -> tuple[int, ...]:
-        """Subscriptions of this stream, ascending: those of members that match, and who wants
-        everything."""
-        mine = self.patterns
-        # A query with alternatives may come more than once.
-        found = {*self.unfiltered}
+        """Return the subscriptions of this stream, ascending: those of matching members, and the
+        unfiltered."""
+        patterns = self.patterns
+        # A query with several alternatives may occur twice.
+        subscriptions = {*self.unfiltered}
         for member in members:
-            if member.sole_pattern in mine:
-                found.add(member.sole_number)
+            if member.sole_pattern in patterns:
+                subscriptions.add(member.sole_number)
             elif member.sole_pattern == NO_SOLE_SUBSCRIPTION:
-                found.update(member.entry.select_subscriptions(mine))
-        return tuple(sorted(found))
+                subscriptions.update(member.entry.select_subscriptions(patterns))
+        return tuple(sorted(subscriptions))
 
     def merge_subscriptions(
-        self, wanted: Iterable[int], entries: Iterable[DistinctQuery]
+        self, subscriptions: Iterable[int], queries: Iterable[DistinctQuery]
     ) -> tuple[int, ...]:
-        """Subscriptions that were found, and those of further queries that match."""
-        mine = self.patterns
+        """Add the subscriptions of further matching queries."""
+        patterns = self.patterns
         return tuple(
-            sorted({*wanted, *(n for entry in entries for n in entry.select_subscriptions(mine))})
+            sorted(
+                {
+                    *subscriptions,
+                    *(n for query in queries for n in query.select_subscriptions(patterns)),
+                }
+            )
         )
 
 
 class StreamPatterns:
-    """Patterns in use, and the subscriptions with the query `true()`, which need no matching."""
+    """Patterns in use, and the subscriptions with the query `true()`, which are not matched."""
 
     def __init__(self) -> None:
         self._patterns: dict[StreamPattern, int] = {}
@@ -59,7 +64,7 @@ class StreamPatterns:
         self._views: dict[str, StreamView] = {}
 
     def acquire_pattern(self, pattern: StreamPattern) -> int:
-        """The number of a pattern, for one more subscription."""
+        """Return the number of a pattern, and count one more use."""
         number = self._patterns.get(pattern)
         if number is None:
             self._last_number += 1
@@ -71,7 +76,7 @@ class StreamPatterns:
         return number
 
     def release_pattern(self, number: int) -> None:
-        """One subscription less has the pattern."""
+        """Count one use less."""
         self._uses[number] -= 1
         if not self._uses[number]:
             pattern = self._by_number.pop(number)
@@ -79,34 +84,31 @@ class StreamPatterns:
             self._drop_views(pattern)
 
     def add_unfiltered(self, subscription: int, pattern: int) -> None:
-        """The subscription wants all of its streams."""
         self._unfiltered[subscription] = pattern
         self._drop_views(self._by_number[pattern])
 
     def remove_unfiltered(self, subscription: int) -> int | None:
-        """Forget that it wants everything; its pattern, None if it did not."""
+        """Remove a subscription without a filter; return its pattern, None if it has a filter."""
         pattern = self._unfiltered.pop(subscription, None)
         if pattern is not None:
             self._drop_views(self._by_number[pattern])
         return pattern
 
     def get_pattern(self, number: int) -> StreamPattern:
-        """The pattern that has a number."""
         return self._by_number[number]
 
     def unfiltered_pattern(self, subscription: int) -> int | None:
-        """The pattern of a subscription that wants everything, None if it does not."""
+        """Return the pattern of a subscription without a filter; None if it has a filter."""
         return self._unfiltered.get(subscription)
 
     def get_view(self, stream: str) -> StreamView:
-        """What a stream means now."""
         known = self._views.get(stream)
         if known is None:
             if len(self._views) >= MAX_STREAMS:
                 del self._views[next(iter(self._views))]
             patterns = frozenset(n for p, n in self._patterns.items() if p.matches(stream))
-            everything = tuple(s for s, p in self._unfiltered.items() if p in patterns)
-            known = self._views[stream] = StreamView(patterns, everything)
+            unfiltered = tuple(s for s, p in self._unfiltered.items() if p in patterns)
+            known = self._views[stream] = StreamView(patterns, unfiltered)
         return known
 
     def _drop_views(self, pattern: StreamPattern) -> None:

@@ -1,4 +1,4 @@
-"""Who subscribed to what: each distinct query once, in families that share a template."""
+"""Subscriptions and their distinct queries, in families that share a template."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from broker.matching.query.tree import FunctionCall
 
 
 class SubscriptionRegistry:
-    """Subscriptions by number, and the families that their queries make.
+    """Subscriptions by number, and the families of their queries.
 
-    Adding and removing cost what the change costs: shapes hear of new families when a document of
-    theirs comes (`younger_than`), and of `deaths` likewise.
+    A change updates only its family. Plans read `families_after` and `dead_families` at the next
+    document of their shape.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class SubscriptionRegistry:
         self.dead_families = 0
         self._last_number = 0
         self.newest_family = 0
-        """The sequence number of the newest family, dead ones included."""
+        """The sequence number of the newest family, including dead ones."""
         self._by_number: dict[int, DistinctQuery | None] = {}
         self._families: dict[object, QueryFamily] = {}
         self._pool = IndexPool()
@@ -45,72 +45,71 @@ class SubscriptionRegistry:
 
     @property
     def family_count(self) -> int:
-        """How many templates there are."""
         return len(self._families)
 
     def add_subscription(self, pattern: StreamPattern, query: Query) -> int:
-        """A new subscription's number."""
+        """Add a subscription; return its number."""
         self._last_number += 1
         number = self._last_number
-        held = self.stream_patterns.acquire_pattern(pattern)
+        pattern_number = self.stream_patterns.acquire_pattern(pattern)
         if is_true(query):
             self._by_number[number] = None
-            self.stream_patterns.add_unfiltered(number, held)
+            self.stream_patterns.add_unfiltered(number, pattern_number)
             return number
-        entry = self._get_query(query)
-        entry.add_subscription(number, held)
-        self._by_number[number] = entry
+        distinct_query = self._get_query(query)
+        distinct_query.add_subscription(number, pattern_number)
+        self._by_number[number] = distinct_query
         return number
 
     def remove_subscription(self, number: int) -> DistinctQuery | None:
-        """Forget a subscription; its query if nobody else has it.
+        """Remove a subscription; return its query if no other subscription has it.
 
         Raises `UnknownSubscription`.
         """
-        entry = self.query_of(number)
+        distinct_query = self.query_of(number)
         del self._by_number[number]
-        if entry is None:
-            held = self.stream_patterns.remove_unfiltered(number)
-            assert held is not None
-            self.stream_patterns.release_pattern(held)
+        if distinct_query is None:
+            pattern_number = self.stream_patterns.remove_unfiltered(number)
+            assert pattern_number is not None
+            self.stream_patterns.release_pattern(pattern_number)
             return None
-        self.stream_patterns.release_pattern(entry.remove_subscription(number))
-        if entry.pattern_by_subscription:
+        self.stream_patterns.release_pattern(distinct_query.remove_subscription(number))
+        if distinct_query.pattern_by_subscription:
             return None
-        if not entry.is_suspended:
-            self._remove_query(entry)
-        return entry
+        if not distinct_query.is_suspended:
+            self._remove_query(distinct_query)
+        return distinct_query
 
     def query_of(self, number: int) -> DistinctQuery | None:
-        """The query of a subscription, None for `true()`; raises `UnknownSubscription`."""
+        """Return the query of a subscription, None for `true()`. Raises `UnknownSubscription`."""
         try:
             return self._by_number[number]
         except KeyError:
             raise UnknownSubscription(f"there is no subscription {number}") from None
 
     def pattern_of(self, number: int) -> StreamPattern:
-        """The streams of a subscription; raises `UnknownSubscription`."""
-        entry = self.query_of(number)
-        if entry is None:
-            held = self.stream_patterns.unfiltered_pattern(number)
-            assert held is not None
+        """Return the stream pattern of a subscription. Raises `UnknownSubscription`."""
+        distinct_query = self.query_of(number)
+        if distinct_query is None:
+            pattern_number = self.stream_patterns.unfiltered_pattern(number)
+            assert pattern_number is not None
         else:
-            held = entry.pattern_of(number)
-        return self.stream_patterns.get_pattern(held)
+            pattern_number = distinct_query.pattern_of(number)
+        return self.stream_patterns.get_pattern(pattern_number)
 
-    def suspend_query(self, entry: DistinctQuery) -> tuple[int, ...]:
-        """Match a query no more; the numbers of its subscriptions, which stay known."""
-        if not entry.is_suspended:
-            entry.is_suspended = True
-            self._remove_query(entry)
-        return entry.subscriptions
+    def suspend_query(self, query: DistinctQuery) -> tuple[int, ...]:
+        """Stop matching a query; return its subscriptions, which remain known."""
+        if not query.is_suspended:
+            query.is_suspended = True
+            self._remove_query(query)
+        return query.subscriptions
 
     def find_family(self, template: Template) -> QueryFamily | None:
-        """The family that shares the template, None if nobody has a query of it."""
+        """Return the family of the template, None if no subscription has it."""
         return self._families.get(template.key)
 
     def families_after(self, sequence: int) -> Iterator[QueryFamily]:
-        """The families that came after the one of this sequence number, newest first."""
+        """Yield the families with a higher sequence number, newest first."""
         for family in reversed(self._families.values()):
             if family.sequence <= sequence:
                 return
@@ -123,11 +122,11 @@ class SubscriptionRegistry:
         known = find_query(members)
         if known is not None:
             return known
-        entry = DistinctQuery(query, families, members)
+        new = DistinctQuery(query, families, members)
         for member in dict.fromkeys(members):
-            attach_query(member, entry)
+            attach_query(member, new)
         self.distinct_queries += 1
-        return entry
+        return new
 
     def _get_family(self, part: TemplateInstance) -> QueryFamily:
         key = part.template.key
@@ -140,10 +139,10 @@ class SubscriptionRegistry:
             self.structure_index.add_family(family)
         return family
 
-    def _remove_query(self, entry: DistinctQuery) -> None:
+    def _remove_query(self, query: DistinctQuery) -> None:
         self.distinct_queries -= 1
-        for member, family in dict(zip(entry.members, entry.families, strict=True)).items():
-            if detach_query(member, entry):
+        for member, family in dict(zip(query.members, query.families, strict=True)).items():
+            if detach_query(member, query):
                 family.remove_member(member)
                 if not family.members:
                     family.is_dead = True
@@ -153,5 +152,5 @@ class SubscriptionRegistry:
 
 
 def is_true(query: Query) -> bool:
-    """Whether the query is `true()`."""
+    """Return True for the query `true()`."""
     return isinstance(query.expression, FunctionCall) and query.expression.name == "true"

@@ -1,4 +1,4 @@
-"""A recognised document that takes more than its shape's plan."""
+"""A recognised document with undecided queries."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Shapes: documents that differ in their values alone, recognised without a parse."""
+"""Shapes: documents that differ only in their values, recognised without a parse."""

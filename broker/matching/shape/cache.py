@@ -1,4 +1,4 @@
-"""The shape cache: documents recognised without a parse, and new shapes learnt (DESIGN 6)."""
+"""The shape cache: recognises documents without a parse, and learns new shapes (DESIGN 6)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton
 from broker.matching.shape.type_learner import TypeLearner, TypeStatistics
 
-#: Shapes with the document's number of tags that are tried, the latest first. A document whose
-#: shape comes later is parsed, and brings its shape to the front.
+#: Maximum number of shapes with the document's tag count that are tried, latest first. A document
+#: of a later shape is parsed, which moves its shape to the front.
 MAX_TRIES = 16
-#: Documents whose lengths differ by a multiple of this are guessed to be of one shape.
+#: Documents whose lengths are equal modulo this number are first compared with one shape.
 LENGTH_CLASSES = 1024
 
 _BOUNDS = ShapeBounds()
@@ -33,13 +33,13 @@ _BOUNDS = ShapeBounds()
 class ShapeCache:
     """The shapes of all types.
 
-    A document that is recognised is what the parser and the DTD would accept: `Shape.dtd` says by
-    which DTD it is valid, and it is the caller's to look whether that is still the type's, and to
-    `forget` shapes of an older one. Whether the header is right is told by `Shape.read_header`.
+    The parser and the DTD `Shape.dtd` would accept a recognised document. The caller must check
+    that this is still the type's DTD, and drop shapes of an older one. `Shape.read_header` checks
+    the header.
     """
 
     def __init__(self, limits: DocumentLimits, bounds: ShapeBounds = _BOUNDS) -> None:
-        """`limits` hold as they do for the parser."""
+        """`limits` are those of the parser."""
         self._bounds = bounds
         self._max_bytes = min(bounds.max_document_bytes, limits.max_bytes)
         self._prologs = PrologReader()
@@ -50,44 +50,45 @@ class ShapeCache:
         self._bytes = 0
         self._uses = 0
         self.likely_shapes: list[Shape | None] = [None] * LENGTH_CLASSES
-        """By a document's length modulo `LENGTHS`, the shape to try first: the last one met."""
-        #: Told of each shape that is dropped, for whatever reason.
+        """The last shape met, by document length modulo `LENGTH_CLASSES`. It is tried first."""
+        #: Called with each dropped shape.
         self.on_dropped: Callable[[Shape], object] = _ignore
 
     def __len__(self) -> int:
         return len(self._weights)
 
     def __iter__(self) -> Iterator[Shape]:
-        """All of them; forget none meanwhile."""
+        """Yield all shapes. Drop none meanwhile."""
         return iter(self._weights)
 
     @property
     def bytes_held(self) -> int:
-        """Memory that the shapes take, about."""
+        """Approximate memory of the shapes."""
         return self._bytes
 
     def recognise(
         self, document: bytes, tried: Shape | None = None
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """The shape of the document and the values of its slots, None if it must be parsed.
+        """Return the shape of the document and its slot values; None if it must be parsed.
 
-        It is not of the shape `tried`: the caller has looked. See `recognised` for whole batches.
+        Skips the shape `tried`, which the caller has compared. `recognise_documents` does whole
+        batches.
         """
         if not self._buckets or len(document) > self._max_bytes:
             return None
         bucket = self._buckets.get(document.count(b"<"), ())
-        for place, candidate in enumerate(bucket[:MAX_TRIES]):
+        for position, candidate in enumerate(bucket[:MAX_TRIES]):
             if candidate is tried:
                 continue
             values = candidate.extract_values(document)
             if values is not None:
-                self._move_to_front(candidate, place)
+                self._move_to_front(candidate, position)
                 self.likely_shapes[len(document) % LENGTH_CLASSES] = candidate
                 return candidate, values
         return None
 
     def record_use(self, shape: Shape, documents: int) -> None:
-        """So many documents of the shape were recognised: one that is used is kept."""
+        """Count recognised documents, and mark the shape as the most recently used."""
         shape.hits += documents
         self._uses += 1
         shape.last_used = self._uses
@@ -95,89 +96,96 @@ class ShapeCache:
     def learn(
         self, document: bytes, root: etree._Element, reference: DtdReference, dtd: IDtd
     ) -> Shape | None:
-        """Learn from an accepted document that was not recognised; its shape if it now has one.
+        """Learn from an accepted document without a shape; return its shape if it has one now.
 
-        `root` is its tree, with defaults applied. The tree is not changed.
+        `root` is its tree with defaults applied. It is not changed.
         """
-        kind = self._types.get(reference)
-        if kind is None or kind.dtd.content_hash != dtd.content_hash:
-            kind = self._new_type(reference, dtd)
-        if not kind.should_learn():
+        learner = self._types.get(reference)
+        if learner is None or learner.dtd.content_hash != dtd.content_hash:
+            learner = self._new_type(reference, dtd)
+        if not learner.should_learn():
             return None
         try:
-            return self._learn_shape(kind, document, root, reference)
+            return self._learn_shape(learner, document, root, reference)
         except NotLearnable as refusal:
-            kind.not_learnable[refusal.reason.value] += 1
+            learner.not_learnable[refusal.reason.value] += 1
             return None
 
     def drop_shape(self, shape: Shape) -> None:
-        """Drop a shape; does nothing if it was dropped already."""
+        """Drop a shape, unless it was dropped already."""
         weight = self._weights.pop(shape, None)
         if weight is None:
             return
         self._bytes -= weight
-        self.likely_shapes[:] = [None if each is shape else each for each in self.likely_shapes]
+        self.likely_shapes[:] = [
+            None if shape_or_none is shape else shape_or_none
+            for shape_or_none in self.likely_shapes
+        ]
         bucket = self._buckets[shape.tag_count]
         bucket.remove(shape)
         if not bucket:
             del self._buckets[shape.tag_count]
-        kind = self._types.get(shape.reference)
-        if kind is not None and shape in kind.shapes:
-            kind.remove_shape(shape)
-        # It keeps the 512 expressions that it compiled last, whoever dropped them.
+        learner = self._types.get(shape.reference)
+        if learner is not None and shape in learner.shapes:
+            learner.remove_shape(shape)
+        # The module `re` caches the last 512 expressions.
         re.purge()
         self.on_dropped(shape)
 
     def drop_type(self, reference: DtdReference) -> None:
-        """Drop all that is known of a type, its statistics too."""
-        kind = self._types.get(reference)
-        if kind is not None:
-            for shape in list(kind.shapes):
+        """Drop the shapes and statistics of a type."""
+        learner = self._types.get(reference)
+        if learner is not None:
+            for shape in list(learner.shapes):
                 self.drop_shape(shape)
             del self._types[reference]
 
     def statistics(self) -> dict[DtdReference, TypeStatistics]:
-        """Of each type that was met."""
-        return {reference: kind.statistics() for reference, kind in self._types.items()}
+        """Return the statistics of all types met."""
+        return {reference: learner.statistics() for reference, learner in self._types.items()}
 
     # ---------------------------------------------------------------- learning
 
     def _learn_shape(
-        self, kind: TypeLearner, document: bytes, root: etree._Element, reference: DtdReference
+        self, learner: TypeLearner, document: bytes, root: etree._Element, reference: DtdReference
     ) -> Shape | None:
         if len(document) > self._max_bytes:
             raise NotLearnable(Reason.SIZE)
         prolog = self._prologs.read(document)
         if prolog.extras:
             raise NotLearnable(Reason.MARKUP)
-        if not kind.was_seen(document, prolog.end):
+        if not learner.was_seen(document, prolog.end):
             return None
         parts = read_envelope(root, reference, plain=True)
-        learnt = kind.learn_document(document, prolog.end, root, parts)
+        learnt = learner.learn_document(document, prolog.end, root, parts)
         if learnt is None:
             return None
-        shape, known = learnt
+        shape, parser_values = learnt
         values = shape.extract_values(document)
         if values is None:
-            self._add_weight(shape, shape.compile_expression(known))
+            self._add_weight(shape, shape.compile_expression(parser_values))
             values = shape.extract_values(document)
         try:
-            sound = values == known and shape.read_header(known) == parts.header
+            is_correct = (
+                values == parser_values and shape.read_header(parser_values) == parts.header
+            )
         except BadEnvelope:
-            sound = False
-        if not sound:
+            is_correct = False
+        if not is_correct:
             self.drop_shape(shape)
             raise NotLearnable(Reason.UNVERIFIED)
         self._move_to_front(shape, self._buckets[shape.tag_count].index(shape))
         self.record_use(shape, 0)
-        self._make_room(kind, shape)
+        self._make_room(learner, shape)
         return shape
 
-    def _make_shape(self, kind: TypeLearner, pieces: DocumentCut, skeleton: Skeleton) -> Shape:
+    def _make_shape(self, learner: TypeLearner, pieces: DocumentCut, skeleton: Skeleton) -> Shape:
         slots = skeleton.slot_tokens(pieces)
         if len(slots) > self._bounds.max_slots:
             raise NotLearnable(Reason.SLOTS)
-        shape = Shape(pieces, slots, kind.dtd.reference, kind.dtd, self._readers, self._max_bytes)
+        shape = Shape(
+            pieces, slots, learner.dtd.reference, learner.dtd, self._readers, self._max_bytes
+        )
         if shape.constant_bytes > self._bounds.max_constant_bytes:
             raise NotLearnable(Reason.CONSTANTS)
         shape.tag_count = pieces.document.count(b"<")
@@ -190,30 +198,30 @@ class ShapeCache:
         self.drop_type(reference)
         if len(self._types) >= self._bounds.max_types:
             self.drop_type(next(iter(self._types)))
-        kind = TypeLearner(
+        learner = TypeLearner(
             dtd,
             self._bounds,
-            lambda pieces, skeleton: self._make_shape(kind, pieces, skeleton),
+            lambda pieces, skeleton: self._make_shape(learner, pieces, skeleton),
             self.drop_shape,
         )
-        self._types[reference] = kind
-        return kind
+        self._types[reference] = learner
+        return learner
 
     # ---------------------------------------------------------------- bounds
 
-    def _move_to_front(self, shape: Shape, place: int) -> None:
-        if place:
+    def _move_to_front(self, shape: Shape, position: int) -> None:
+        if position:
             bucket = self._buckets[shape.tag_count]
-            del bucket[place]
+            del bucket[position]
             bucket.insert(0, shape)
 
-    def _add_weight(self, shape: Shape, more: int) -> None:
-        self._weights[shape] += more
-        self._bytes += more
+    def _add_weight(self, shape: Shape, additional: int) -> None:
+        self._weights[shape] += additional
+        self._bytes += additional
 
-    def _make_room(self, kind: TypeLearner, newest: Shape) -> None:
-        while len(kind.shapes) > self._bounds.max_shapes_of_type:
-            self.drop_shape(min(kind.shapes, key=_last_used))
+    def _make_room(self, learner: TypeLearner, newest: Shape) -> None:
+        while len(learner.shapes) > self._bounds.max_shapes_of_type:
+            self.drop_shape(min(learner.shapes, key=_last_used))
         while len(self._weights) > self._bounds.max_shapes or (
             self._bytes > self._bounds.max_bytes and len(self._weights) > 1
         ):

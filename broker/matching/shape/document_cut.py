@@ -1,7 +1,8 @@
-"""A valid document cut into constants and values, and its tree, held against the parser's.
+"""A valid document cut into constants and values, with its tree, verified against the parser's
+tree.
 
-The tags are found by an expression: that is exact for documents without the markup that `Reason`
-names, and every name, text and attribute is compared with what the parser made of it.
+An expression finds the tags. It is exact for documents without the markup that `Reason` lists.
+Every name, text and attribute is compared with the parser's.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ _PREFIXED_NAME = etree.XPath("name(@*[position() = $place])", regexp=False)
 
 @attrs.frozen
 class Token:
-    """A value that may vary: where it stands, and its node."""
+    """A value that may vary: its offsets and its node."""
 
     start: int
     end: int
     node: Node
     attribute: AttributeClass | None
-    #: None for a text.
+    """None for a text."""
 
 
 @attrs.frozen
 class DocumentCut:
-    """A document's eligible values, in its order, and its tree.
+    """A document's eligible values in order, and its tree.
 
-    The nodes of these values have none yet; all others have theirs.
+    The nodes of these values have no value yet. All others have theirs.
     """
 
     document: bytes
     tokens: tuple[Token, ...]
     tree: Node
     payload: Node | None
-    #: Within `tree`.
+    """Part of `tree`."""
 
     def constants_around(self, tokens: tuple[Token, ...]) -> list[bytes]:
-        """What lies around these tokens: one more than there are tokens."""
+        """Return the bytes around these tokens, one piece more than tokens."""
         document, at, found = self.document, 0, []
         for token in tokens:
             found.append(document[at : token.start])
@@ -62,7 +63,8 @@ class DocumentCut:
         return found
 
     def values_of(self, tokens: tuple[Token, ...]) -> tuple[bytes, ...]:
-        """What these tokens are: the same bytes in the document and in the parser's tree."""
+        """Return the bytes of these tokens. They are equal in the document and in the parser's
+        tree."""
         return tuple(self.document[token.start : token.end] for token in tokens)
 
 
@@ -74,9 +76,9 @@ def cut_document(
     eligible: EligibleValues,
     max_constant_bytes: int,
 ) -> DocumentCut:
-    """Cut a document whose root element begins at `start`.
+    """Cut a document with its root element at offset `start`.
 
-    `root` is its valid tree, with defaults applied. Raises `NotLearnable`.
+    `root` is its valid tree with defaults applied. Raises `NotLearnable`.
     """
     return _Cutter(document, root, payload, eligible, max_constant_bytes).run(start)
 
@@ -99,9 +101,9 @@ class _Cutter:
         self._tokens: list[Token] = []
         self._tree = self._parent = Node(NodeKind.ROOT, None, 0)
         self._payload_node: Node | None = None
-        #: Elements that are open, innermost last, as written and as the parser has them.
+        #: Open elements, the innermost last, each with its written name.
         self._open: list[tuple[bytes, etree._Element]] = []
-        #: The element behind which a text would now stand, None directly behind a start tag.
+        #: The element before the current text; None directly after a start tag.
         self._previous: etree._Element | None = None
         self._cut_bytes = 0
 
@@ -177,7 +179,7 @@ class _Cutter:
             node = self._add_attribute(clark, prefix, value)
             if (name, written) in self._eligible.attributes:
                 self._add_token(match.start(2), match.end(2), node, (name, written))
-        # What follows are the defaults that the DTD supplied.
+        # The remaining attributes are defaults from the DTD.
         for supplied, (clark, text) in enumerate(known[place:], place + 1):
             prefix = None
             if clark[0] == "{":
@@ -252,7 +254,7 @@ class _Cutter:
 
 
 def _split_name(clark: str) -> tuple[str, str | None]:
-    """Local name and namespace."""
+    """Return local name and namespace."""
     if clark[0] != "{":
         return clark, None
     namespace, _, local = clark[1:].rpartition("}")
@@ -260,7 +262,7 @@ def _split_name(clark: str) -> tuple[str, str | None]:
 
 
 def _clark_name(written: str, element: etree._Element) -> tuple[str, str | None]:
-    """An attribute's name as lxml has it, and its prefix."""
+    """Return an attribute's name in lxml's notation, and its prefix."""
     prefix, colon, local = written.partition(":")
     if not colon:
         return written, None
@@ -269,26 +271,26 @@ def _clark_name(written: str, element: etree._Element) -> tuple[str, str | None]
 
 
 def copy_as_document(element: Node) -> Node:
-    """A copy of an element as a document of its own: its root node."""
+    """Return the root node of a copy of the element as a document."""
     root = Node(NodeKind.ROOT, None, 0)
-    # Orders rise without holes within an element, so that those of the copy are known.
-    behind = element.order - 1
-    _copy(element, root, behind)
-    root.last = element.last - behind
+    # Within an element `order` has no gaps, so the orders of the copy follow from an offset.
+    offset = element.order - 1
+    _copy(element, root, offset)
+    root.last = element.last - offset
     return root
 
 
-def _copy(node: Node, parent: Node, behind: int) -> None:
+def _copy(node: Node, parent: Node, offset: int) -> None:
     copy = Node(
         node.kind,
         parent,
-        node.order - behind,
+        node.order - offset,
         namespace=node.namespace,
         local=node.local,
         prefix=node.prefix,
         value=node.value,
     )
-    copy.last = node.last - behind
+    copy.last = node.last - offset
     (parent.attributes if node.kind is NodeKind.ATTRIBUTE else parent.children).append(copy)
     for below in (*node.attributes, *node.children):
-        _copy(below, copy, behind)
+        _copy(below, copy, offset)

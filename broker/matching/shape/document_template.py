@@ -1,11 +1,11 @@
-"""A shape's template and its expression: together they cut a document and prove it equal.
+"""A shape's template and its expression, which together extract values and verify a document.
 
-The expression cuts the slots: it knows how long each constant is, with which byte it begins, and
-which bytes a value may have. The values poured back into the template must give the document. So
-its constants are those of the document that was learnt, and its values hold nothing that ends a
-value, begins markup, or is no character of XML: it has the same tags.
+The expression extracts the slots by the length and first byte of each constant, and by the bytes
+that values may have. The values formatted into the template must equal the document. So the
+constants are those of the learnt document. The values contain nothing that ends a value, begins
+markup or is illegal in XML, so the tags are equal too.
 
-Repeats are possessive: a match takes time in proportion to the document, and so does a failure.
+Repeats are possessive, so matches and failures take linear time.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import TypeAlias
 
 _FullMatch: TypeAlias = Callable[[bytes], "re.Match[bytes] | None"]
 
-#: Printable ASCII but for `"`, `&`, `<` and `>`.
+#: Printable ASCII except `"`, `&`, `<` and `>`.
 _VALUE = rb" !#-%'-;=?-~"
-#: A tab or a line break in an attribute becomes a space: the parser's business.
+#: Tab and line break are excluded in attributes, where the parser replaces them by spaces.
 _TEXT = rb"\t\n" + _VALUE
 _BEYOND_ASCII = rb"\x7f-\xff"
 
-#: U+FFFE and U+FFFF in UTF-8; Python decodes them, XML forbids them.
+#: U+FFFE and U+FFFF in UTF-8. Python decodes them, XML forbids them.
 _NO_CHARACTERS = (b"\xef\xbf\xbe", b"\xef\xbf\xbf")
 
-#: A text that may be a slot; an attribute's value that may be one.
+#: Allowed values of a text slot and of an attribute slot.
 SLOT_TEXT = re.compile(rb"[%s%s]++" % (_TEXT, _BEYOND_ASCII))
 SLOT_VALUE = re.compile(rb"[%s%s]*+" % (_VALUE, _BEYOND_ASCII))
 
 
 class DocumentTemplate:
-    """Constants with a slot between each two; `texts` says of each slot whether it is a text.
+    """Constants with a slot between each two; `texts` has True for each text slot.
 
-    A text is never empty (an empty one is no node), an attribute may be. Nothing is cut before
-    `compile` was called. Documents of more than `max_bytes` are not equal to any template.
+    A text is never empty, since an empty text is no node; an attribute may be empty. Before
+    `compile_expression` nothing matches, and documents above `max_bytes` never match.
     """
 
     __slots__ = (
@@ -57,11 +57,10 @@ class DocumentTemplate:
 
     @property
     def constant_bytes(self) -> int:
-        """The length of all constants."""
         return sum(map(len, self._constants))
 
     def extract_values(self, document: bytes) -> tuple[bytes, ...] | None:
-        """The values of the slots in document order; None for a document that is not equal."""
+        """Return the slot values in document order; None if the document does not match."""
         match = self._match_ascii(document)
         if match is None:
             return (
@@ -75,10 +74,9 @@ class DocumentTemplate:
         return values
 
     def compile_expression(self, values: Sequence[bytes]) -> int:
-        """Make documents with values like these be cut: printable ASCII, or beyond it.
+        """Enable matches of documents with values like these: ASCII, or other characters too.
 
-        A step of its own, since it takes about 30 microseconds for each slot. Returns the bytes of
-        memory that it takes.
+        Takes about 30 microseconds per slot. Returns the bytes of memory used.
         """
         is_plain = all(value.isascii() and b"\x7f" not in value for value in values)
         pattern = self._make_expression(b"" if is_plain else _BEYOND_ASCII)
@@ -101,7 +99,7 @@ class DocumentTemplate:
         text, value = b"([%b%b]++)" % (_TEXT, more), b"([%b%b]*+)" % (_VALUE, more)
         parts = [b".{%d}+" % len(self._constants[0])]
         for constant, is_text in zip(self._constants[1:], self._texts, strict=True):
-            # With its first byte most documents of other shapes fail early.
+            # The first byte of a constant rejects most documents of other shapes early.
             parts.append(text if is_text else value)
             parts.append(b"%b.{%d}+" % (re.escape(constant[:1]), len(constant) - 1))
         return re.compile(b"".join(parts), re.DOTALL)
@@ -112,7 +110,7 @@ def _no_match(_document: bytes) -> None:
 
 
 def _is_legal(document: bytes) -> bool:
-    """Whether bytes beyond ASCII are UTF-8 and characters of XML."""
+    """Return True if the bytes are UTF-8 of characters that XML allows."""
     try:
         document.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,5 @@
-"""Which values of a type may vary without a parser's or a validator's say (soundness of slots)."""
+"""Values of a type that may vary without effect on well-formedness and validity (soundness of
+slots)."""
 
 from __future__ import annotations
 
@@ -8,18 +9,18 @@ from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
 from broker.dtd.interfaces import IDtd
 from broker.event.envelope import NAMESPACE
 
-#: An attribute of an element, both by the names that documents write.
+#: Element and attribute, by the names in documents.
 AttributeClass: TypeAlias = tuple[bytes, bytes]
 
-#: Its text must be the DOCTYPE's version, so in an accepted document it never varies.
+#: Its text must be the DOCTYPE's version, so it never varies.
 _VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
 
 
 class EligibleValues:
-    """The texts and attributes of a type in which the DTD lets anything stand.
+    """The texts and attributes of a type for which the DTD allows any value.
 
-    Only what is declared under the very name that a document writes counts: libxml2 also validates
-    `x:a` by the declaration of `a`.
+    Only declarations of the written name count, since libxml2 also validates `x:a` by the
+    declaration of `a`.
     """
 
     def __init__(self, dtd: IDtd) -> None:
@@ -35,7 +36,7 @@ class EligibleValues:
         self.names = frozenset(name.encode() for name in dtd.names)
 
     def is_eligible_text(self, name: bytes, tag: str) -> bool:
-        """Whether a leaf of this name (as written, and as lxml tells it) may hold any text."""
+        """Return True if a leaf with this written name and lxml tag may have any text."""
         return name in self.texts and tag != _VERSION_NUM
 
 

@@ -1,4 +1,4 @@
-"""A tree of lxml that is filled in with the values of one document of a shape after the other."""
+"""An lxml tree that is filled with the values of one document after another."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from broker.matching.shape.tree import Node, NodeKind
 
 
 class FillableTree:
-    """The parser's tree of a document, whose slots can be given other values.
+    """A parsed tree with replaceable slot values.
 
-    Documents of one shape differ in nothing else, so then it is the tree of another: to fill it in
-    takes a small part of a parse. It holds one document at a time.
+    Documents of one shape differ only in these, and filling takes a small part of a parse. The tree
+    holds one document at a time.
     """
 
     __slots__ = ("_attributes", "_values", "_texts", "root")
 
     def __init__(self, node: Node, root: etree._Element) -> None:
-        """`node` is the shape's of the element `root`, which is taken over."""
+        """`node` is the shape's node of `root`. The object takes `root` over."""
         self.root = root
         self._values: Sequence[bytes] = ()
         self._texts: list[tuple[int, etree._Element]] = []
@@ -27,7 +27,7 @@ class FillableTree:
         self._find_slots(node, root)
 
     def fill(self, values: Sequence[bytes]) -> etree._Element:
-        """The root of the document with these values, until it is filled with others."""
+        """Return the root with these values, valid until the next call with others."""
         if self._values is not values:
             for slot, element in self._texts:
                 element.text = values[slot].decode()
@@ -45,7 +45,7 @@ class FillableTree:
             if child.kind is NodeKind.ELEMENT:
                 self._find_slots(child, next(children))
             elif isinstance(child.value, int):
-                # A text that is a slot is all that its element holds.
+                # A text slot is the only content of its element.
                 self._texts.append((child.value, element))
 
 

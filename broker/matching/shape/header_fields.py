@@ -1,4 +1,4 @@
-"""Where the envelope's fields lie in a shape, and how a header is read from its values."""
+"""The envelope's fields in a shape, and readers of headers from slot values."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from broker.event.event_id import EventId
 from broker.matching.envelope import check_bundles, parse_header
 from broker.matching.shape.tree import Node, NodeKind, Value
 
-#: Takes a document's values in the order of slots; raises `BadEnvelope`.
+#: Reads the header from slot values in order. Raises `BadEnvelope`.
 ReadHeader: TypeAlias = Callable[[Sequence[bytes]], Header]
 
 _Field = TypeVar("_Field", str, int)
 
-#: Fields that are remembered as checked; at the bound all are dropped.
+#: Maximum number of verified values per field; beyond it all are dropped.
 MAX_CACHED_FIELDS = 4096
-#: So many digits are below 2**63 whatever they are.
+#: A number with so many digits is below 2**63.
 _SAFE_DIGITS = 18
 
 
 @attrs.frozen
 class HeaderFields:
-    """For each field of the envelope a slot or a constant; attributes after defaults."""
+    """A slot or a constant for each field of the envelope, with default attributes."""
 
     stream: Value
     client_id: Value
@@ -40,11 +40,11 @@ class HeaderFields:
     bundle_ids: tuple[Value, ...] = ()
     bundle_numbers: tuple[Value, ...] = ()
     names_latest: bool = False
-    """Whether there is a LatestVersionNum (M29)."""
+    """True if there is a LatestVersionNum (M29)."""
 
 
 def locate_header_fields(event: Node) -> HeaderFields:
-    """The fields below the node of a valid envelope's root element."""
+    """Return the fields of a valid envelope's root node."""
     stream, event_id, kind, linkage, *_ = element_children(event)
     client_id, timestamp, sequence_number, incarnation = element_children(event_id)
     attributes = {node.local: node.value for node in kind.attributes if node.namespace is None}
@@ -65,14 +65,13 @@ def locate_header_fields(event: Node) -> HeaderFields:
 
 
 def element_children(parent: Node) -> list[Node]:
-    """The element children of a node."""
     return [child for child in parent.children if child.kind is NodeKind.ELEMENT]
 
 
 class HeaderReaderFactory:
-    """Reads headers by the rules of `checked_header` and `check_bundles`.
+    """Makes readers of headers, with the rules of `parse_header` and `check_bundles`.
 
-    Names and incarnations that passed are remembered as they are written, `MAX_NAMES` of each.
+    Verified names and incarnations are stored by their bytes, up to `MAX_CACHED_FIELDS` of each.
     """
 
     def __init__(self) -> None:
@@ -81,22 +80,23 @@ class HeaderReaderFactory:
         self._incarnations: dict[bytes, int] = {}
 
     def make_reader(self, fields: HeaderFields, reference: DtdReference) -> ReadHeader | None:
-        """Reads the headers of one shape; None if a field that differs in every event is constant.
+        """Return the reader of one shape; None if a field that differs in every event is a
+        constant.
 
-        Version, security level and liveness are not read again if they are constants: the document
-        that was learnt had them.
+        Version, security level and liveness were verified in the learnt document if they are
+        constants.
         """
-        places = (
+        required_fields = (
             fields.stream,
             fields.client_id,
             fields.timestamp,
             fields.sequence_number,
             fields.incarnation,
         )
-        slots = tuple(place for place in places if isinstance(place, int))
+        slots = tuple(field for field in required_fields if isinstance(field, int))
         version, level, liveness = fields.version_num, fields.security_level, fields.liveness
         if (
-            len(slots) != len(places)
+            len(slots) != len(required_fields)
             or isinstance(version, int)
             or isinstance(level, int)
             or isinstance(liveness, int)
@@ -117,22 +117,27 @@ class HeaderReaderFactory:
         streams, clients, incarnations = self._streams, self._clients, self._incarnations
         type_name, version_num = reference.type, version.decode()
         security_level, alive = SecurityLevel(level.decode()), Liveness(liveness.decode())
-        # What a named tuple's own constructor does, without the call in between.
+        # Equals the named tuple's constructor, with one call less.
         new = tuple.__new__
 
         def read(values: Sequence[bytes]) -> Header:
             stream, client, timestamp, number, incarnation = pick(values)
             try:
-                at, sequence_number = int(timestamp), int(number)
+                timestamp_number, sequence_number = int(timestamp), int(number)
                 if (
                     sequence_number
                     and len(timestamp) <= _SAFE_DIGITS
                     and len(number) <= _SAFE_DIGITS
-                    # `int` takes signs, spaces and underscores too.
+                    # `int` accepts signs, spaces and underscores too.
                     and timestamp.isdigit()
                     and number.isdigit()
                 ):
-                    identity = (clients[client], at, sequence_number, incarnations[incarnation])
+                    identity = (
+                        clients[client],
+                        timestamp_number,
+                        sequence_number,
+                        incarnations[incarnation],
+                    )
                     return new(
                         Header,
                         (
@@ -169,16 +174,16 @@ def _add_bundle_check(read: ReadHeader, fields: HeaderFields) -> ReadHeader:
     def read_both(values: Sequence[bytes]) -> Header:
         header = read(values)
         check_bundles(
-            [_text(place, values) for place in fields.bundle_ids],
-            [_text(place, values) for place in fields.bundle_numbers],
+            [_text(field, values) for field in fields.bundle_ids],
+            [_text(field, values) for field in fields.bundle_numbers],
         )
         return header
 
     return read_both
 
 
-def _text(place: Value, values: Sequence[bytes]) -> str:
-    return (values[place] if isinstance(place, int) else place).decode()
+def _text(field: Value, values: Sequence[bytes]) -> str:
+    return (values[field] if isinstance(field, int) else field).decode()
 
 
 def _cache_field(known: dict[bytes, _Field], written: bytes, field: _Field) -> None:

@@ -1,4 +1,4 @@
-"""Why a valid document has no shape."""
+"""Reasons for which a valid document has no shape."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import enum
 
 
 class Reason(enum.Enum):
-    """As the statistics name it."""
+    """The values are the names in the statistics."""
 
     SIZE = "size"
-    #: The document is too long.
+    """The document is too long."""
 
     SLOTS = "slots"
-    #: It has too many values.
+    """It has too many values."""
 
     CONSTANTS = "constants"
-    #: It has too much else.
+    """It has too many constant bytes."""
 
     MARKUP = "markup"
-    #: A comment, an instruction, a CDATA section, a reference, a carriage return, a single-quoted
-    #: attribute, a raw `>` or `"`, or a tab or line break in an attribute.
+    """A comment, processing instruction, CDATA section, reference, carriage return, single-quoted
+    attribute, raw `>` or `"`, or a tab or line break in an attribute."""
 
     ENCODING = "encoding"
-    #: It declares another encoding than UTF-8.
+    """It declares another encoding than UTF-8."""
 
     UNDECLARED = "undeclared"
-    #: libxml2 accepts a name that the DTD does not declare as it is written.
+    """It uses a name that the DTD does not declare as written, but libxml2 accepts."""
 
     UNVERIFIED = "unverified"
-    #: The parser's tree does not say what the document's bytes seemed to say.
+    """The parser's tree differs from the one derived from the bytes."""
 
     CREDIT = "credit"
-    #: The type has learnt more shapes than its hits pay for.
+    """The type has learnt more shapes than its hits pay for."""
 
 
 class NotLearnable(Exception):
-    """A document has no shape."""
+    """Raised for a document that has no shape."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.value)

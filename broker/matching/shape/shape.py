@@ -1,4 +1,4 @@
-"""One shape: what it knows of its documents, and how it recognises one."""
+"""One shape: its template, tree and header fields."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from broker.matching.shape.header_fields import (
 from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.tree import Node
 
-#: What a node of the tree holds, about: itself, two lists, a value.
+#: Approximate memory of a tree node: the object, two lists, a value.
 _NODE_BYTES = 320
 
 
 class Shape:
-    """Documents of one type that differ in the values of `slots` alone (DESIGN 6).
+    """Documents of one type that differ only in the values of their slots (DESIGN 6).
 
-    `tree` is the root node of the whole event, with the DTD's defaults; `payload` that of the
-    payload as a document of its own, None if the event has none. `fields` says where the
-    envelope's fields lie. The shape holds for events validated by a DTD of the content of `dtd`.
+    `tree` is the root node of the event with the DTD's defaults. `payload` is that of the payload
+    as a document, None without payload. `fields` locates the envelope's fields. The shape is valid
+    for a DTD with the content of `dtd`.
     """
 
     __slots__ = (
@@ -56,9 +56,9 @@ class Shape:
         readers: HeaderReaderFactory,
         max_bytes: int,
     ) -> None:
-        """The shape of a document that was cut; its tokens but for `slots` are constants.
+        """Make the shape of a cut document, with all tokens except `slots` as constants.
 
-        Takes the cut's tree. Raises `NotLearnable` for an envelope of which no header can be read.
+        Takes the cut's tree over. Raises `NotLearnable` if no header can be read.
         """
         self.reference = reference
         self.dtd = dtd
@@ -73,39 +73,37 @@ class Shape:
         read = readers.make_reader(self.fields, reference)
         if read is None:
             raise NotLearnable(Reason.UNVERIFIED)
-        #: The header of the event with these values. Raises `BadEnvelope` exactly when
-        #: `checked_header` or `check_bundles` would. (An attribute, as `values`: one call less for
-        #: each event.)
+        #: Reads the header from slot values. Raises `BadEnvelope` exactly if `parse_header` or
+        #: `check_bundles` would. (An attribute, like `extract_values`, saves one call per event.)
         self.read_header: ReadHeader = read
-        #: The class of the verdicts on its documents.
+        #: The class of verdicts on its documents.
         self.verdict_class: type[Accepted] = (
             AcceptedWithLatestVersion if self.fields.names_latest else Accepted
         )
         self._template = DocumentTemplate(
             cut.constants_around(slots), [token.attribute is None for token in slots], max_bytes
         )
-        #: The values of a document's slots in its order, None if it is not of this shape. A value
-        #: is what stands in the document and also what the parser would report; UTF-8.
+        #: Returns a document's slot values in order; None for another shape. A value equals the
+        #: parser's value, in UTF-8.
         self.extract_values: Callable[[bytes], tuple[bytes, ...] | None] = (
             self._template.extract_values
         )
         self.node_count = self.tree.last + (0 if self.payload is None else self.payload.last)
-        #: The cache's: documents recognised, when last chosen, and under which key it is found.
+        #: For the cache: recognised documents, time of the last use, and key of the bucket.
         self.hits = self.last_used = self.tag_count = 0
 
     @property
     def constant_bytes(self) -> int:
-        """The length of all constants."""
         return self._template.constant_bytes
 
     @property
     def tree_bytes(self) -> int:
-        """What all but the expressions takes in memory, about."""
+        """Approximate memory without the expressions."""
         return _NODE_BYTES * self.node_count + 2 * self.constant_bytes
 
     def compile_expression(self, values: Sequence[bytes]) -> int:
-        """Compile what documents with values like these need; without, none is recognised.
+        """Compile the expression for documents with values like these. Required before recognition.
 
-        Returns the bytes of memory that it takes.
+        Returns the bytes of memory used.
         """
         return self._template.compile_expression(values)

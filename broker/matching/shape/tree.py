@@ -1,8 +1,7 @@
-"""The tree of a document of which only the constants are known.
+"""The tree of a document with known constants and unknown slot values.
 
-XPath's data model without comments, processing instructions and namespace nodes: a shape has none
-of the first two, and no query on a shape reaches the third. Values are constants, or numbers of
-slots that each document of the shape fills.
+It is XPath's data model without comments, processing instructions and namespace nodes. Shapes
+contain neither of the first two, and queries on shapes never reach namespace nodes.
 """
 
 from __future__ import annotations
@@ -10,12 +9,12 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-#: A constant (UTF-8, as the parser would report it), or the number of a slot.
+#: A constant (UTF-8, as the parser reports it), or the number of a slot.
 Value: TypeAlias = bytes | int
 
 
 class NodeKind(enum.Enum):
-    """XPath's kinds of nodes that occur in a shape."""
+    """XPath's node kinds that occur in a shape."""
 
     ROOT = "root"
     ELEMENT = "element"
@@ -24,11 +23,11 @@ class NodeKind(enum.Enum):
 
 
 class Node:
-    """One node. `order` rises in document order: an element, its attributes, its children.
+    """One node. `order` increases in document order: an element, its attributes, its children.
 
-    `last` is the `order` of an element's last descendant or attribute, so that a node lies within
-    another if its `order` is between the two. `namespace`, `local` and `prefix` are those of
-    elements and attributes; `value` is that of attributes and texts.
+    `last` is the order of an element's last descendant or attribute, so a node is inside another if
+    its order is between these two. Elements and attributes have `namespace`, `local` and `prefix`;
+    attributes and texts have `value`.
     """
 
     __slots__ = (

@@ -1,11 +1,11 @@
-"""What one type has taught: which documents get a shape, and whether shapes pay at all.
+"""Learning of one type's shapes: which documents get one, and when learning pauses.
 
-A document like none before is only remembered, by a signature that takes one pass in C. When the
-signature comes a second time, the document is cut (see `cutting.py`), and its skeleton learnt. Of a
-type whose documents are nearly all recognised, that is done at once.
+At first sight a document leaves only a signature, computed by one pass in C. At second sight the
+document is cut (`document_cut`) and its skeleton learnt. If nearly all documents of the type are
+recognised, this happens at first sight.
 
-Learning costs about as much as a hundred recognitions save, so a type has a *credit*. A type of
-which hardly a document is recognised is *suspended* for a number of documents.
+Learning a shape costs about as much as a hundred recognitions save, so a type has a *credit*. A
+type with hardly any recognised documents is *suspended* for a number of documents.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ _NOT_MARKUP = bytes(set(range(256)) - set(b'<>"'))
 _ENCODING = re.compile(
     rb"(?:\xef\xbb\xbf)?<\?xml[^>]*?encoding[ \t\n]*=[ \t\n]*[\"']([^\"']*)[\"']"
 )
-#: Documents not recognised between two accounts of the hits.
+#: Unrecognised documents between two updates of the credit.
 _CREDIT_INTERVAL = 32
 
 
 @attrs.frozen
 class TypeStatistics:
-    """Counters of a type since its DTD was first met, and what it has now."""
+    """Counters of a type since its DTD was first met, and present sizes."""
 
     shapes: int
     hits: int
     misses: int
-    #: Documents accepted that were not recognised.
+    """Accepted documents that were not recognised."""
 
     learnt: int
     forgotten: int
     not_learnable: dict[str, int]
-    #: Documents that had no shape, by `Reason`.
+    """Documents without a shape, by `Reason`."""
 
     slot_attributes: int
-    #: Attributes found to vary.
+    """Attributes that became slots."""
 
     suspended: bool
-    #: Its shapes do not recur: it is parsed.
+    """Its shapes do not recur, so its documents are parsed."""
 
     suspensions: int
 
 
 class TypeLearner:
-    """Decides what of one type is learnt; it makes shapes, and the cache keeps them."""
+    """Decides which shapes of one type are learnt. The cache holds the shapes."""
 
     def __init__(
         self,
         dtd: IDtd,
         bounds: ShapeBounds,
-        make: Callable[[DocumentCut, Skeleton], Shape],
-        forget: Callable[[Shape], None],
+        make_shape: Callable[[DocumentCut, Skeleton], Shape],
+        drop_shape: Callable[[Shape], None],
     ) -> None:
-        """`make` gives a shape with the skeleton's slots, `forget` drops one."""
+        """`make_shape` returns a shape with the skeleton's slots, `drop_shape` drops one."""
         self.dtd = dtd
         self.shapes: dict[Shape, tuple[Skeleton, Variant]] = {}
         self.not_learnable: Counter[str] = Counter()
         self._bounds = bounds
-        self._make_shape = make
-        self._drop_shape = forget
+        self._make_shape = make_shape
+        self._drop_shape = drop_shape
         self._eligible: EligibleValues | None = None
         self._signatures: set[int] = set()
         self._too_large: set[int] = set()
@@ -89,11 +89,10 @@ class TypeLearner:
 
     @property
     def hits(self) -> int:
-        """Documents recognised."""
+        """Number of recognised documents."""
         return self._hits_of_forgotten + sum(shape.hits for shape in self.shapes)
 
     def statistics(self) -> TypeStatistics:
-        """What it has come to."""
         return TypeStatistics(
             shapes=len(self.shapes),
             hits=self.hits,
@@ -109,9 +108,10 @@ class TypeLearner:
     # ---------------------------------------------------------------- shapes
 
     def was_seen(self, document: bytes, start: int) -> bool:
-        """Whether one like this was met before; remembers it. `start`: of the root element.
+        """Return True if a similar document was met before, and store the signature.
 
-        Raises `NotLearnable` for what can be seen without cutting the document.
+        `start` is the offset of the root element. Raises `NotLearnable` for reasons that need no
+        cut.
         """
         signature = _signature(document, start)
         if signature in self._too_large:
@@ -125,21 +125,22 @@ class TypeLearner:
 
     @property
     def _is_mostly_recognised(self) -> bool:
-        """Whether so many are recognised that one like none before will hardly be the last."""
+        """True if a new document of the type is likely to recur."""
         return self.hits >= self._bounds.hits_per_miss * self._misses
 
     def learn_document(
         self, document: bytes, start: int, root: etree._Element, parts: EnvelopeParts
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """The shape of a familiar document that was not recognised, and its values; or None.
+        """Return the shape of a document that was not recognised, and its values; None if not
+        learnt.
 
-        Raises `NotLearnable`. The shape may be one that is known already, and not prepared for
-        values like these. The values are what the parser says.
+        The values are the parser's. The shape may be known, but not compiled for such values.
+        Raises `NotLearnable`.
         """
         if self._eligible is None:
             self._eligible = EligibleValues(self.dtd)
         try:
-            pieces = cut_document(
+            cut = cut_document(
                 document,
                 start,
                 root,
@@ -147,7 +148,7 @@ class TypeLearner:
                 self._eligible,
                 self._bounds.max_constant_bytes,
             )
-            return self._learn_cut(pieces)
+            return self._learn_cut(cut)
         except NotLearnable as refusal:
             if refusal.reason in (Reason.CONSTANTS, Reason.SLOTS):
                 _add_signature(
@@ -156,7 +157,7 @@ class TypeLearner:
             raise
 
     def remove_shape(self, shape: Shape) -> None:
-        """The cache has dropped a shape."""
+        """Remove a shape that the cache has dropped."""
         skeleton, variant = self.shapes.pop(shape)
         self._hits_of_forgotten += shape.hits
         self._forgotten += 1
@@ -164,44 +165,44 @@ class TypeLearner:
         for key in [key for key, each in skeleton.variants.items() if each is variant]:
             del skeleton.variants[key]
 
-    def _learn_cut(self, pieces: DocumentCut) -> tuple[Shape, tuple[bytes, ...]] | None:
-        skeleton, is_new = self._get_skeleton(pieces)
-        variant = skeleton.find_variant(pieces)
+    def _learn_cut(self, cut: DocumentCut) -> tuple[Shape, tuple[bytes, ...]] | None:
+        skeleton, is_new = self._get_skeleton(cut)
+        variant = skeleton.find_variant(cut)
         if variant is None:
             if skeleton.can_generalise(self._generalised):
-                # Its attributes vary, and it is known which usually do.
+                # Its attributes vary, and the type's varying attributes are known.
                 self._drop_shapes(skeleton.generalise(self._generalised))
                 is_new = True
             elif len(skeleton.variants) >= self._bounds.max_variants:
-                skeleton.add_variant(pieces)
-                varied = skeleton.most_varied_attributes(pieces)
-                self._generalised |= varied
-                self._drop_shapes(skeleton.generalise(varied))
+                skeleton.add_variant(cut)
+                attributes = skeleton.most_varied_attributes(cut)
+                self._generalised |= attributes
+                self._drop_shapes(skeleton.generalise(attributes))
                 is_new = True
-            variant = skeleton.add_variant(pieces)
+            variant = skeleton.add_variant(cut)
             if not (is_new or self._is_mostly_recognised):
                 return None
         if variant.shape is None:
-            shape = self._make_shape(pieces, skeleton)
+            shape = self._make_shape(cut, skeleton)
             variant.shape = shape
             self.shapes[shape] = (skeleton, variant)
             self._learnt += 1
             self._credit -= 1
-        return variant.shape, pieces.values_of(skeleton.slot_tokens(pieces))
+        return variant.shape, cut.values_of(skeleton.slot_tokens(cut))
 
-    def _get_skeleton(self, pieces: DocumentCut) -> tuple[Skeleton, bool]:
-        key = skeleton_key(pieces)
+    def _get_skeleton(self, cut: DocumentCut) -> tuple[Skeleton, bool]:
+        key = skeleton_key(cut)
         known = self._skeletons.pop(key, None)
         if known is not None:
-            # Behind the others: the first is the one not met for longest.
+            # Reinserted at the end: the first skeleton is the least recently met.
             self._skeletons[key] = known
             return known, False
         if len(self._skeletons) >= 2 * self._bounds.max_shapes_of_type:
-            # At most half of them have a shape.
+            # At most half of the skeletons have a shape.
             del self._skeletons[
                 next(key for key, each in self._skeletons.items() if not each.shapes())
             ]
-        skeleton = self._skeletons[key] = Skeleton(pieces, self._generalised)
+        skeleton = self._skeletons[key] = Skeleton(cut, self._generalised)
         return skeleton, True
 
     def _drop_shapes(self, shapes: list[Shape]) -> None:
@@ -211,7 +212,7 @@ class TypeLearner:
     # ---------------------------------------------------------------- whether it pays
 
     def should_learn(self) -> bool:
-        """Count a document that was not recognised; False while the type is suspended."""
+        """Count an unrecognised document; return False while the type is suspended."""
         self._misses += 1
         if self._suspended_for:
             self._suspended_for -= 1
@@ -249,7 +250,7 @@ class TypeLearner:
 
 
 def _signature(document: bytes, start: int) -> int:
-    """The sequence of markup signs, as a hash; raises `NotLearnable` for what it shows."""
+    """Return a hash of the markup signs. Raises `NotLearnable` for visible reasons."""
     if document.find(b"&") >= 0 or document.find(b"\r") >= 0:
         raise NotLearnable(Reason.MARKUP)
     if document.find(b"<!", start) >= 0 or document.find(b"<?", start) >= 0:
@@ -260,7 +261,7 @@ def _signature(document: bytes, start: int) -> int:
     return hash(document.translate(None, _NOT_MARKUP))
 
 
-def _add_signature(known: set[int], signature: int, most: int) -> None:
-    if len(known) >= most:
+def _add_signature(known: set[int], signature: int, limit: int) -> None:
+    if len(known) >= limit:
         known.clear()
     known.add(signature)

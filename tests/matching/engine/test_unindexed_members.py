@@ -9,7 +9,8 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
-from broker.matching.engine import member_scan, parsed_event_matcher
+from broker.matching.engine import member_scan
+from broker.matching.engine import parsed_event_matcher
 from broker.matching.engine.member_scan import scan_members
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Literal, Operator, Parameter

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from broker.client.client import Client
-from broker.testing.guarantees import Allowances, Guarantee, Violation, check, report
+from broker.testing.guarantees import Allowances, Guarantee, Violation, check
+from broker.testing.guarantees import report
 from broker.testing.guarantees.allowances import NONE
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.broken.variants import (

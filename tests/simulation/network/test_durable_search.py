@@ -19,8 +19,8 @@ from broker.recovery.durable_search import (
 from broker.recovery.messages import DurablesFound, FindDurables
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
+from tests.simulation.network.roaming import Roaming
 from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader
-from tests.simulation.network.test_roaming import Roaming
 
 SEEDS = seeds(1, 3)
 NODES = ("a1", "a2", "a3", "b1", "c1", "c2", "d1")
