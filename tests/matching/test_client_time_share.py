@@ -1,4 +1,4 @@
-"""Time accounts of clients: debts are paid off over time, not by reconnecting."""
+"""Time shares of clients: debts are paid off over time, not by reconnecting."""
 
 from __future__ import annotations
 
@@ -25,138 +25,138 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def accounts(clock: Clock) -> ClientTimeShares:
-    """Accounts with a limit of 0.2 s and a repayment of a tenth of the time."""
+def shares(clock: Clock) -> ClientTimeShares:
+    """Time shares with a limit of 0.2 s and a repayment of a tenth of the time."""
     return ClientTimeShares(clock, 0.2, 0.1)
 
 
 def charge_number(
-    accounts: ClientTimeShares, number: int, seconds: float, *, is_cheap: bool = False
+    shares: ClientTimeShares, number: int, seconds: float, *, is_cheap: bool = False
 ) -> bool:
-    """Charge a subscription's account; return whether an account could pay."""
-    account = accounts.find_payer((number,), is_cheap=is_cheap)
-    return account is not None and charge(accounts, account, seconds, is_cheap=is_cheap)
+    """Charge a subscription's share; return whether a share could pay."""
+    share = shares.find_payer((number,), is_cheap=is_cheap)
+    return share is not None and charge(shares, share, seconds, is_cheap=is_cheap)
 
 
 def charge(
-    accounts: ClientTimeShares, account: ClientTimeShare, seconds: float, *, is_cheap: bool = False
+    shares: ClientTimeShares, share: ClientTimeShare, seconds: float, *, is_cheap: bool = False
 ) -> bool:
-    """Charge an account; return whether it could pay."""
-    affords = accounts.can_afford(account, seconds, is_cheap=is_cheap)
-    accounts.charge(account, seconds)
+    """Charge a share; return whether it could pay."""
+    affords = shares.can_afford(share, seconds, is_cheap=is_cheap)
+    shares.charge(share, seconds)
     return affords
 
 
-def debt_of(accounts: ClientTimeShares, number: int) -> float:
-    account: ClientTimeShare = accounts._by_number[number]
-    return account.owed_seconds
+def debt_of(shares: ClientTimeShares, number: int) -> float:
+    share: ClientTimeShare = shares._by_number[number]
+    return share.owed_seconds
 
 
-def test_free_time_is_granted_for_each_event(accounts: ClientTimeShares) -> None:
-    accounts.add_subscription(1, "alice")
+def test_free_time_is_granted_for_each_event(shares: ClientTimeShares) -> None:
+    shares.add_subscription(1, "alice")
     for _ in range(100_000):
-        accounts.begin_event(FREE_SECONDS, 1.0)
-        assert charge_number(accounts, 1, FREE_SECONDS / 2) and charge_number(
-            accounts, 1, FREE_SECONDS / 2
+        shares.begin_event(FREE_SECONDS, 1.0)
+        assert charge_number(shares, 1, FREE_SECONDS / 2) and charge_number(
+            shares, 1, FREE_SECONDS / 2
         )
-    assert debt_of(accounts, 1) == pytest.approx(0.0, abs=1e-9)
+    assert debt_of(shares, 1) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_subscriptions_of_a_client_share_an_account(
-    accounts: ClientTimeShares, clock: Clock
+    shares: ClientTimeShares, clock: Clock
 ) -> None:
     for number in (1, 2):
-        accounts.add_subscription(number, "alice")
-    accounts.add_subscription(3, "bob")
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    assert charge_number(accounts, 1, 0.6 + FREE_SECONDS) and charge_number(accounts, 2, 0.6)
-    assert not charge_number(accounts, 1, 0.0) and not charge_number(accounts, 2, 0.0)
-    assert charge_number(accounts, 3, 0.6)
+        shares.add_subscription(number, "alice")
+    shares.add_subscription(3, "bob")
+    shares.begin_event(FREE_SECONDS, 1.0)
+    assert charge_number(shares, 1, 0.6 + FREE_SECONDS) and charge_number(shares, 2, 0.6)
+    assert not charge_number(shares, 1, 0.0) and not charge_number(shares, 2, 0.0)
+    assert charge_number(shares, 3, 0.6)
     # Cheap queries may owe up to twice the limit.
-    assert charge_number(accounts, 1, 0.9, is_cheap=True) and not charge_number(
-        accounts, 1, 0.0, is_cheap=True
+    assert charge_number(shares, 1, 0.9, is_cheap=True) and not charge_number(
+        shares, 1, 0.0, is_cheap=True
     )
     clock.now += 12.0
-    accounts.begin_event(FREE_SECONDS, 1.0)
+    shares.begin_event(FREE_SECONDS, 1.0)
     # 0.9 of 2.1 are left: evaluation that starts in free time must end in it.
-    assert debt_of(accounts, 1) == pytest.approx(2.1)
-    assert charge_number(accounts, 1, 2 * FREE_SECONDS)
-    assert debt_of(accounts, 1) == pytest.approx(0.9 + FREE_SECONDS)
+    assert debt_of(shares, 1) == pytest.approx(2.1)
+    assert charge_number(shares, 1, 2 * FREE_SECONDS)
+    assert debt_of(shares, 1) == pytest.approx(0.9 + FREE_SECONDS)
 
 
-def test_evaluation_in_free_time_must_end_in_it(accounts: ClientTimeShares) -> None:
-    accounts.add_subscription(1, "alice")
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    assert charge_number(accounts, 1, 2.0)
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    assert charge_number(accounts, 1, FREE_SECONDS / 2)
-    assert not charge_number(accounts, 1, FREE_SECONDS)
+def test_evaluation_in_free_time_must_end_in_it(shares: ClientTimeShares) -> None:
+    shares.add_subscription(1, "alice")
+    shares.begin_event(FREE_SECONDS, 1.0)
+    assert charge_number(shares, 1, 2.0)
+    shares.begin_event(FREE_SECONDS, 1.0)
+    assert charge_number(shares, 1, FREE_SECONDS / 2)
+    assert not charge_number(shares, 1, FREE_SECONDS)
 
 
-def test_larger_event_grants_more_time_and_charges_less(accounts: ClientTimeShares) -> None:
-    accounts.add_subscription(1, "alice")
-    accounts.begin_event(16 * FREE_SECONDS, 4.0)
-    assert charge_number(accounts, 1, 16 * FREE_SECONDS + 2.0)
-    assert debt_of(accounts, 1) == pytest.approx(0.5)
+def test_larger_event_grants_more_time_and_charges_less(shares: ClientTimeShares) -> None:
+    shares.add_subscription(1, "alice")
+    shares.begin_event(16 * FREE_SECONDS, 4.0)
+    assert charge_number(shares, 1, 16 * FREE_SECONDS + 2.0)
+    assert debt_of(shares, 1) == pytest.approx(0.5)
 
 
-def test_first_account_with_time_pays(accounts: ClientTimeShares) -> None:
+def test_first_account_with_time_pays(shares: ClientTimeShares) -> None:
     for number, client in enumerate(("alice", "bob", "carol"), 1):
-        accounts.add_subscription(number, client)
-    accounts.begin_event(FREE_SECONDS, 1.0)
+        shares.add_subscription(number, client)
+    shares.begin_event(FREE_SECONDS, 1.0)
     payers = []
     for _ in range(7):
-        account = accounts.find_payer((1, 2, 3), is_cheap=False)
-        payers.append(None if account is None else account.client)
-        if account is not None:
-            accounts.charge(account, 0.75)
+        share = shares.find_payer((1, 2, 3), is_cheap=False)
+        payers.append(None if share is None else share.client)
+        if share is not None:
+            shares.charge(share, 0.75)
     assert payers == ["alice", "alice", "bob", "bob", "carol", "carol", None]
 
 
-def test_account_with_credit_pays_before_one_with_free_time(accounts: ClientTimeShares) -> None:
-    """Otherwise the second account would pay what the first can not."""
-    accounts.add_subscription(1, "greedy")
-    accounts.add_subscription(2, "modest")
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    assert charge_number(accounts, 1, 2.0)
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    account = accounts.find_payer((1, 2), is_cheap=False)
-    assert account is not None and account.client == "modest"
-    assert charge(accounts, account, 2.0)
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    account = accounts.find_payer((1, 2), is_cheap=False)
-    assert account is not None and account.client == "greedy"
-    assert not charge(accounts, account, 2.0)
+def test_account_with_credit_pays_before_one_with_free_time(shares: ClientTimeShares) -> None:
+    """Otherwise the second share would pay what the first can not."""
+    shares.add_subscription(1, "greedy")
+    shares.add_subscription(2, "modest")
+    shares.begin_event(FREE_SECONDS, 1.0)
+    assert charge_number(shares, 1, 2.0)
+    shares.begin_event(FREE_SECONDS, 1.0)
+    share = shares.find_payer((1, 2), is_cheap=False)
+    assert share is not None and share.client == "modest"
+    assert charge(shares, share, 2.0)
+    shares.begin_event(FREE_SECONDS, 1.0)
+    share = shares.find_payer((1, 2), is_cheap=False)
+    assert share is not None and share.client == "greedy"
+    assert not charge(shares, share, 2.0)
 
 
-def test_debt_survives_closing_and_reopening(accounts: ClientTimeShares, clock: Clock) -> None:
-    accounts.add_subscription(1, "alice")
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    assert charge_number(accounts, 1, 1.5)
-    accounts.remove_subscription(1)
+def test_debt_survives_closing_and_reopening(shares: ClientTimeShares, clock: Clock) -> None:
+    shares.add_subscription(1, "alice")
+    shares.begin_event(FREE_SECONDS, 1.0)
+    assert charge_number(shares, 1, 1.5)
+    shares.remove_subscription(1)
     clock.now += 1.0
-    accounts.add_subscription(2, "alice")
-    accounts.begin_event(FREE_SECONDS, 1.0)
-    assert charge_number(accounts, 2, 0.0)
-    assert debt_of(accounts, 2) == pytest.approx(1.4 - FREE_SECONDS)
-    accounts.remove_subscription(2)
+    shares.add_subscription(2, "alice")
+    shares.begin_event(FREE_SECONDS, 1.0)
+    assert charge_number(shares, 2, 0.0)
+    assert debt_of(shares, 2) == pytest.approx(1.4 - FREE_SECONDS)
+    shares.remove_subscription(2)
     clock.now += 100.0
-    accounts.add_subscription(3, "alice")
-    accounts.remove_subscription(3)
-    assert not accounts._by_client and not accounts._by_number
+    shares.add_subscription(3, "alice")
+    shares.remove_subscription(3)
+    assert not shares._by_client and not shares._by_number
 
 
-def test_debts_of_closed_accounts_are_bounded(accounts: ClientTimeShares) -> None:
+def test_debts_of_closed_accounts_are_bounded(shares: ClientTimeShares) -> None:
     for number in range(MAX_IDLE_DEBTORS + 10):
-        accounts.add_subscription(number, f"client-{number}")
-        accounts.begin_event(FREE_SECONDS, 1.0)
-        assert charge_number(accounts, number, 0.5)
-        accounts.remove_subscription(number)
-    assert len(accounts._by_client) == MAX_IDLE_DEBTORS
-    accounts.add_subscription(0, "client-0")
-    assert debt_of(accounts, 0) == 0.0
-    accounts.add_subscription(1, f"client-{MAX_IDLE_DEBTORS + 9}")
-    assert debt_of(accounts, 1) > 0.0
+        shares.add_subscription(number, f"client-{number}")
+        shares.begin_event(FREE_SECONDS, 1.0)
+        assert charge_number(shares, number, 0.5)
+        shares.remove_subscription(number)
+    assert len(shares._by_client) == MAX_IDLE_DEBTORS
+    shares.add_subscription(0, "client-0")
+    assert debt_of(shares, 0) == 0.0
+    shares.add_subscription(1, f"client-{MAX_IDLE_DEBTORS + 9}")
+    assert debt_of(shares, 1) > 0.0
     for number in (0, 1):
-        accounts.remove_subscription(number)
-    assert len(accounts._by_client) == MAX_IDLE_DEBTORS
+        shares.remove_subscription(number)
+    assert len(shares._by_client) == MAX_IDLE_DEBTORS
