@@ -1,4 +1,4 @@
-"""What who reads the log gets for events that are refused, undecided, lost, or damaged."""
+"""Catch-up past rejected, unvalidated, lost and damaged events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.log.history import BranchLoss, HistoryChain
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.messages import Gap, Progress
-from tests.delivery.test_session_delivery import FakeLog, FakeOutlet, event
+from tests.delivery.test_session_delivery import FakeLog, FakeWriter, event
 
 MISSING = TypeMissing(DtdReference("t", "2.0"), "")
 #: A log of six events.
@@ -32,7 +32,7 @@ ALL = [1, 2, 3, 4, 5, 6]
 
 @attrs.define
 class Late:
-    """Events that are not judged yet, by offset: a code, or None while their DTD is not here."""
+    """Codes of unvalidated events by offset; None while their DTD is missing."""
 
     codes: dict[int, str | None]
     wanted: bool = True
@@ -74,7 +74,7 @@ class Late:
 
 @attrs.define
 class Repairs:
-    """Repairs that come to nothing when they are told to."""
+    """Repairs that the test gives up."""
 
     given_up: bool = False
     begun: list[Deferred[None]] = attrs.field(factory=list)
@@ -88,7 +88,7 @@ class Repairs:
 
 
 class Log(FakeLog):
-    """Some events may be damaged; a read begins with them as the log's own does."""
+    """A read that begins with damaged events fails, as in the event log."""
 
     def __init__(self, *events: LoggedEvent) -> None:
         super().__init__(*events)
@@ -106,15 +106,15 @@ class Log(FakeLog):
 
 
 class Setting:
-    """A subscription that has had nothing yet of a log of six events."""
+    """A subscription at the start of a log with six events."""
 
     def __init__(self, late: Late | None = None, *, clearance: int = 2) -> None:
-        self.outlet, self.log = FakeOutlet(), Log(*(event(n) for n in ALL))
+        self.writer, self.log = FakeWriter(), Log(*(event(n) for n in ALL))
         self.late = late
         self.undescribed: set[int] = set()
         self.failures: list[Any] = []
-        self.link = SessionDelivery(
-            self.outlet,
+        self.delivery = SessionDelivery(
+            self.writer,
             clearance=clearance,
             limits=QueueLimits(events=3, bytes=10_000, delivery=1000),
             log=cast(Any, self.log),
@@ -138,15 +138,15 @@ class Setting:
         return [True] * len(documents)
 
     def start(self) -> Setting:
-        self.link.add_feed(self.feed)
-        self.link.start_feed(1)
+        self.delivery.add_feed(self.feed)
+        self.delivery.start_feed(1)
         return self
 
     @property
     def came(self) -> list[int | tuple[int, str]]:
-        """Offsets of events, and of gaps with their reasons, in order."""
+        """Return offsets of events, and of gaps with their reasons, in order."""
         found: list[int | tuple[int, str]] = []
-        for each in self.outlet.out:
+        for each in self.writer.out:
             if isinstance(each, Gap):
                 assert each.count == each.last[1] - each.first[1] + 1
                 found += [(n, each.reason) for n in range(each.first[1], each.last[1] + 1)]
@@ -155,7 +155,7 @@ class Setting:
         return found
 
     def outcomes(self) -> tuple[int, int, int, int]:
-        self.link.update_outcomes()
+        self.delivery.update_outcomes()
         outcomes = self.feed.outcomes
         assert outcomes.seen == outcomes.delivered + outcomes.filtered + outcomes.denied
         return outcomes.delivered, outcomes.filtered, outcomes.denied, outcomes.gone
@@ -169,7 +169,7 @@ def test_a_refused_event_is_a_gap_in_its_place() -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_no_gap_tells_of_a_refused_event_above_the_clearance(level: int) -> None:
+def test_no_gap_reveals_a_rejected_event_above_the_clearance(level: int) -> None:
     it = Setting(Late({3: "too-large"}), clearance=1)
     it.log.events[2] = event(3, level=level)
     it.start()
@@ -178,19 +178,19 @@ def test_no_gap_tells_of_a_refused_event_above_the_clearance(level: int) -> None
     assert it.feed.state is FeedState.LIVE
 
 
-def test_a_position_moves_over_what_is_left_out_and_not_over_the_next_event() -> None:
+def test_a_position_moves_over_skipped_events_but_not_over_the_next() -> None:
     it = Setting(late := Late({3: "too-large", 4: None}), clearance=1)
     it.log.events[2] = event(3, level=2)
     it.start()
-    it.link.send_progress()
+    it.delivery.send_progress()
     # The event behind it waits for its DTD.
-    assert it.outlet.out[-1] == Progress(((1, (("n", 1, 3),)),))
+    assert it.writer.out[-1] == Progress(((1, (("n", 1, 3),)),))
     late.codes[4] = ""
     late.settled[0](True)
     assert it.came == [1, 2, 4, 5, 6]
 
 
-def test_no_gap_tells_of_a_refused_event_of_another_stream() -> None:
+def test_no_gap_reveals_a_rejected_event_of_another_stream() -> None:
     it = Setting(Late({3: "too-large"}))
     it.feed.pattern = StreamPattern.parse("other")
     it.start()
@@ -198,12 +198,12 @@ def test_no_gap_tells_of_a_refused_event_of_another_stream() -> None:
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_it_waits_for_a_dtd_with_what_lies_behind(found: bool) -> None:
+def test_events_behind_one_without_a_dtd_wait_for_it(found: bool) -> None:
     it = Setting(late := Late({3: None})).start()
     assert it.came == [1, 2] and it.feed.awaits_dtd
-    # A commit does not make it go on.
-    it.link.resume_after_commit()
-    it.link.send_waiting()
+    # A commit does not resume it.
+    it.delivery.resume_after_commit()
+    it.delivery.send_waiting()
     assert it.came == [1, 2] and len(late.settled) == 1
     late.codes[3] = ""
     late.settled[0](found)
@@ -212,7 +212,7 @@ def test_it_waits_for_a_dtd_with_what_lies_behind(found: bool) -> None:
     assert not it.feed.awaits_dtd and it.feed.state is FeedState.LIVE
 
 
-def test_a_dtd_that_nobody_has_is_no_gap_for_who_does_not_want_the_event() -> None:
+def test_a_missing_dtd_is_no_gap_if_the_event_can_not_match() -> None:
     it = Setting(late := Late({3: None}, wanted=False)).start()
     assert it.came == [1, 2, 4, 5, 6] and late.settled == []
     assert it.outcomes() == (5, 1, 0, 0)
@@ -221,7 +221,7 @@ def test_a_dtd_that_nobody_has_is_no_gap_for_who_does_not_want_the_event() -> No
 
 @pytest.mark.parametrize("wanted", [True, False])
 @pytest.mark.parametrize("at", [1, 3, 6])
-def test_what_lies_before_an_event_without_a_dtd_is_sent_first(at: int, wanted: bool) -> None:
+def test_events_before_one_without_a_dtd_are_sent_first(at: int, wanted: bool) -> None:
     it = Setting(late := Late({}, wanted=wanted))
     it.log.events[at - 1] = attrs.evolve(event(at), document=b"late")
     it.undescribed.add(at)
@@ -235,7 +235,7 @@ def test_what_lies_before_an_event_without_a_dtd_is_sent_first(at: int, wanted: 
     assert it.outcomes() == (5 + wanted, not wanted, 0, 0)
 
 
-def test_a_dtd_that_comes_at_once_holds_up_nothing() -> None:
+def test_a_dtd_that_is_found_at_once_causes_no_wait() -> None:
     it = Setting(Late({3: None}, comes_at_once=True)).start()
     assert it.came == ALL and it.outcomes() == (6, 0, 0, 0)
 
@@ -245,8 +245,8 @@ def test_a_dtd_that_comes_at_once_holds_up_nothing() -> None:
     [((1, 0), (4, 9)), ((1, 3), (4, 9))],
     ids=["behind", "at-the-branch"],
 )
-def test_a_loss_is_told_between_the_events_around_it(at: Mark, gap: tuple[int, int]) -> None:
-    # Offsets go on above those of the other branch.
+def test_a_loss_is_reported_between_the_events_around_it(at: Mark, gap: tuple[int, int]) -> None:
+    # Offsets continue above those of the other branch.
     it = Setting()
     events = [*(event(n) for n in (1, 2, 3)), *(event(n, epoch=2) for n in (12, 13))]
     it.log.events = [attrs.evolve(each, serial=i) for i, each in enumerate(events, 1)]
@@ -259,11 +259,11 @@ def test_a_loss_is_told_between_the_events_around_it(at: Mark, gap: tuple[int, i
     lost = [(n, "lost") for n in range(gap[0], gap[1] + 1)]
     assert it.came == [*range(at[1] + 1, 4), *lost, 12, 13]
     assert it.outcomes() == (5 - at[1], 0, 0, 6)
-    it.link.report_losses()
+    it.delivery.report_losses()
     assert len(it.came) == 5 - at[1] + 6, "once"
 
 
-def test_who_was_on_the_other_branch_lacks_only_what_it_has_not_had_of_it() -> None:
+def test_a_client_of_the_lost_branch_misses_only_its_later_events() -> None:
     it = Setting()
     events = [event(n, epoch=3) for n in (12, 13)]
     it.log.events = [attrs.evolve(each, serial=i) for i, each in enumerate(events, 1)]
@@ -275,13 +275,13 @@ def test_who_was_on_the_other_branch_lacks_only_what_it_has_not_had_of_it() -> N
     assert it.came == [(8, "lost"), (9, "lost"), 12, 13]
 
 
-def test_at_the_end_of_the_log_a_loss_is_told_too() -> None:
+def test_a_loss_at_the_end_of_the_log_is_reported() -> None:
     it = Setting().start()
     assert it.feed.state is FeedState.LIVE
     it.log.history_chain = HistoryChain([], [BranchLoss((2, 6), (2, 9), (1, 6), (1, 9), ((7, 9),))])
-    it.link.report_losses()
+    it.delivery.report_losses()
     assert it.came == [*ALL, (7, "lost"), (8, "lost"), (9, "lost")]
-    it.link.report_losses()
+    it.delivery.report_losses()
     assert len(it.came) == 9
     assert it.outcomes() == (6, 0, 0, 3)
 
@@ -301,13 +301,13 @@ def damaged(first: int, last: int) -> Damage:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_damage_is_waited_for_and_then_read_or_a_gap(fails: bool) -> None:
+def test_damaged_events_are_read_after_the_repair_or_are_a_gap(fails: bool) -> None:
     it = Setting()
     it.log.damage = damaged(3, 4)
     it.start()
     assert it.came == [1, 2] and len(it.log.repairs.begun) == 1
-    it.link.resume_after_commit()
-    it.link.send_waiting()
+    it.delivery.resume_after_commit()
+    it.delivery.send_waiting()
     assert len(it.log.repairs.begun) == 1, "it is being repaired"
     if fails:
         it.log.repairs.given_up = True
@@ -320,18 +320,18 @@ def test_damage_is_waited_for_and_then_read_or_a_gap(fails: bool) -> None:
     assert it.feed.reported_marks == {"n": (1, 6)} and it.failures == []
 
 
-def test_damage_at_the_end_of_the_log_is_told_once() -> None:
+def test_damage_at_the_end_of_the_log_is_reported_once() -> None:
     it = Setting()
     it.log.damage, it.log.repairs.given_up = damaged(5, 6), True
     it.start()
     gap = [(5, "damaged"), (6, "damaged")]
     assert it.came == [1, 2, 3, 4, *gap] and it.feed.reported_marks == {"n": (1, 6)}
-    it.link.recover_or_report("n", (1, 4), (1, 6), "lost")
+    it.delivery.recover_or_report("n", (1, 4), (1, 6), "lost")
     assert it.came[4:] == gap
 
 
 @pytest.mark.parametrize(("had", "told"), [((1, 4), False), ((1, 3), True)])
-def test_damage_is_no_gap_for_who_has_had_it_elsewhere(had: Mark, told: bool) -> None:
+def test_damage_is_no_gap_if_the_client_has_the_events(had: Mark, told: bool) -> None:
     it = Setting()
     it.log.damage, it.log.repairs.given_up = damaged(3, 4), True
     it.feed.skip_marks = {"n": had}
@@ -340,7 +340,7 @@ def test_damage_is_no_gap_for_who_has_had_it_elsewhere(had: Mark, told: bool) ->
     assert [each for each in it.came if isinstance(each, int)] == [5, 6]
 
 
-def test_a_repair_that_fails_ends_the_subscription() -> None:
+def test_a_failed_repair_ends_the_subscription() -> None:
     it = Setting()
     it.log.damage = damaged(3, 4)
     it.start()

@@ -1,4 +1,4 @@
-"""Shares cut into deliveries, and what links share of them."""
+"""Shares are split into deliveries, and sessions share their encodings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def event(offset: int, level: int = 0) -> LoggedEvent:
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.just(FEEDS)), max_size=6), st.data())
-def test_runs_are_taken_from_the_left_and_none_is_lost(
+def test_runs_are_removed_from_the_left_and_none_is_lost(
     runs: list[RecipientRun], data: st.DataObject
 ) -> None:
     left = deque(runs)
@@ -32,13 +32,13 @@ def test_runs_are_taken_from_the_left_and_none_is_lost(
     assert all(count > 0 for count, _ in taken + rest)
 
 
-def test_neighbours_for_the_same_subscriptions_are_one_run() -> None:
+def test_consecutive_events_with_equal_recipients_are_one_run() -> None:
     one, both = FEEDS[:1], FEEDS
     assert encode_runs([one, list(one), both, one]) == [(2, one), (1, both), (1, one)]
     assert encode_runs([]) == []
 
 
-def test_a_list_of_events_is_cut_and_encoded_once_for_all_links() -> None:
+def test_a_list_of_events_is_split_and_encoded_once_for_all_sessions() -> None:
     shared = SharedEncodings()
     events = [event(1), event(2, level=2), event(3)]
     portions = shared.split_portions(200, events)
@@ -49,7 +49,7 @@ def test_a_list_of_events_is_cut_and_encoded_once_for_all_links() -> None:
     assert len(shared.split_portions(1000, events)) == 1
 
 
-def test_the_same_events_picked_out_are_encoded_once() -> None:
+def test_equal_selections_are_encoded_once() -> None:
     shared = SharedEncodings()
     events = [event(1), event(2), event(3)]
     assert shared.encode_selection([events[0], events[2]]) is shared.encode_selection(

@@ -1,4 +1,4 @@
-"""A commit divided among links, against the plain way: event by event, number by number."""
+"""The split of a commit equals delivery of each event by itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEEDS = {
 }
 SUBSCRIBERS = {number: (LINKS[number], FEEDS[number]) for number in LINKS}
 
-#: Of all subscriptions, and of one that is over.
+#: Active subscriptions, and one that has ended.
 numbers = st.lists(st.integers(0, 9), unique=True).map(sorted).map(tuple)
 matches = st.lists(numbers | st.sampled_from([tuple(range(9)), (1,), (1, 2)]), max_size=12)
 
@@ -36,7 +36,7 @@ def spread(share: CommitShare) -> list[tuple[LoggedEvent, list[Feed]]]:
 
 
 @given(matches)
-def test_each_link_gets_what_its_subscriptions_match_in_order(
+def test_each_session_gets_its_matching_events_in_order(
     matched: list[tuple[int, ...]],
 ) -> None:
     events = committed(len(matched))
@@ -51,16 +51,16 @@ def test_each_link_gets_what_its_subscriptions_match_in_order(
     assert {link: spread(share) for link, share in shares.items()} == expected
 
 
-def test_links_that_get_the_same_events_get_one_list_and_one_run() -> None:
+def test_sessions_with_the_same_events_share_one_list_and_one_run() -> None:
     events = committed(4)
-    # Another link's rare query makes no difference to those that take everything.
+    # A rare query of another session does not change the shares of those that get all events.
     shares = split_commit(events, [(0, 1), (0, 1, 5), (0, 1), (0, 1)], SUBSCRIBERS)
     assert shares["a"].events is shares["b"].events is events
     assert list(shares["a"].runs) == [(4, [FEEDS[0]])]
     assert spread(shares["c"]) == [(events[1], [FEEDS[5]])]
 
 
-def test_links_that_get_the_same_part_get_one_list_too() -> None:
+def test_sessions_with_the_same_part_share_one_list_too() -> None:
     shares = split_commit(committed(3), [(0, 1), (), (0, 1)], SUBSCRIBERS)
     assert shares["a"].events is shares["b"].events
     assert [event.offset for event in shares["a"].events] == [1, 3]

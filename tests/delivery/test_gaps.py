@@ -1,4 +1,4 @@
-"""A subscription that reads on lacks what does not come by its log: it is recovered, or a gap."""
+"""Events that the log will not get are recovered, or reported as a gap."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from broker.delivery.feed import Feed, FeedState
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange, MarkRange
 from broker.event.place import Mark
 from broker.wire.messages import Gap
-from tests.delivery.test_recovered_feeds import Log, Recovery, far, made_link
-from tests.delivery.test_session_delivery import FakeOutlet, event
+from tests.delivery.test_recovered_feeds import Log, Recovery, far, make_delivery
+from tests.delivery.test_session_delivery import FakeWriter, event
 
 
 class Setting:
-    """A live subscription has had two events of its node, and up to the third of a far one."""
+    """A live subscription at the second own event and the third far one."""
 
     def __init__(self, recovery: Recovery | None, **told: Mark) -> None:
-        self.outlet, self.log = FakeOutlet(), Log(event(1), event(2))
+        self.writer, self.log = FakeWriter(), Log(event(1), event(2))
         self.recovery = recovery
         self.asked: list[tuple[Mapping[str, MarkRange], str]] = []
         self.archived: list[bool] = []
-        """Whether only an archive may have it, each time."""
-        self.link = made_link(self.outlet, self.log, Failure.raiseException, Clock())
+        """True for recoveries that only an archive can serve."""
+        self.delivery = make_delivery(self.writer, self.log, Failure.raiseException, Clock())
         self.feed = Feed(
             1, matcher_number=1, is_durable=False, cut=2, cursor=3, newest_at_start=(1, 2)
         )
         self.feed.reported_marks = {"n": (1, 2), **told}
         self.feed.start_recovery = self.recover
         self.feed.is_accepted = True
-        self.link.add_feed(self.feed)
-        self.link.start_feed(1)
+        self.delivery.add_feed(self.feed)
+        self.delivery.start_feed(1)
         assert self.feed.state is FeedState.LIVE
 
     def recover(
@@ -46,38 +46,38 @@ class Setting:
         return self.recovery
 
     def comes(self, after: int, upto: int, reason: str) -> None:
-        """The log has nothing of the far origin behind `after` and up to `upto`, and then one."""
+        """The log gets the far event behind `upto`, and none between `after` and `upto`."""
         self.log.events.append(far(upto + 1))
-        self.link.recover_or_report("far", (1, after) if after else (0, 0), (1, upto), reason)
+        self.delivery.recover_or_report("far", (1, after) if after else (0, 0), (1, upto), reason)
         share = CommitShare([self.log.events[-1]], deque([(1, [self.feed])]))
-        self.link.deliver_share(share, SharedEncodings())
-        self.link.resume_after_commit()
+        self.delivery.deliver_share(share, SharedEncodings())
+        self.delivery.resume_after_commit()
 
     @property
     def gaps(self) -> list[Gap]:
-        return [each for each in self.outlet.out if isinstance(each, Gap)]
+        return [each for each in self.writer.out if isinstance(each, Gap)]
 
 
 @pytest.mark.parametrize(
     ("after", "reason", "archived"), [(0, "lost", False), (0, "retention", True), (3, "lost", True)]
 )
-def test_what_others_have_is_recovered_and_the_log_goes_on_behind_it(
+def test_events_of_other_logs_are_recovered_and_the_log_continues(
     after: int, reason: str, archived: bool
 ) -> None:
-    """Before the place where the node begins, logs have it. Elsewhere they were asked before."""
+    """Logs have events before the node's start. Other events were requested from logs before."""
     it = Setting(recovery := Recovery(), far=(1, 3))
     it.comes(after, 8, reason)
     assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)] and it.archived == [archived]
-    assert it.feed.state is FeedState.RECOVERING and it.outlet.deliveries == []
+    assert it.feed.state is FeedState.RECOVERING and it.writer.deliveries == []
     recovery.give(far(5), far(9))
     recovery.give()
-    assert it.outlet.deliveries == [[5], [9]]
+    assert it.writer.deliveries == [[5], [9]]
     assert it.gaps == []
-    it.link.update_outcomes()
+    it.delivery.update_outcomes()
     assert it.feed.state is FeedState.LIVE
 
 
-def test_what_nobody_has_is_a_gap() -> None:
+def test_events_that_are_not_found_are_a_gap() -> None:
     it = Setting(recovery := Recovery(LostRange("far", (1, 3), (1, 8), "lost")), far=(1, 3))
     it.comes(0, 8, "lost")
     recovery.give()
@@ -85,53 +85,53 @@ def test_what_nobody_has_is_a_gap() -> None:
 
 
 @pytest.mark.parametrize(("reason", "counted"), [("retention", 5), ("lost", 0)])
-def test_where_nobody_can_be_asked_it_is_a_gap_at_once_and_once(reason: str, counted: int) -> None:
+def test_without_sources_a_gap_is_reported_at_once_and_once(reason: str, counted: int) -> None:
     it = Setting(None, far=(1, 3))
     it.comes(3, 8, reason)
     wanted = [Gap(1, "far", (1, 4), (1, 8), 5, reason)]
     assert it.gaps == wanted
-    assert it.outlet.deliveries == [[9]]
-    # What is lost never was in this log: it is none of its events that are gone.
+    assert it.writer.deliveries == [[9]]
+    # Lost events were never in this log, so they do not count as `gone`.
     assert it.feed.outcomes.gone == counted
-    it.link.recover_or_report("far", (1, 3), (1, 8), reason)
+    it.delivery.recover_or_report("far", (1, 3), (1, 8), reason)
     assert it.gaps == wanted
 
 
-def test_a_gap_is_told_once_also_where_nothing_follows_it() -> None:
+def test_a_gap_without_later_events_is_reported_once() -> None:
     it = Setting(None, far=(1, 3))
     for last in (8, 8, 7, 10):
-        it.link.recover_or_report("far", (1, 3), (1, last), "lost")
+        it.delivery.recover_or_report("far", (1, 3), (1, last), "lost")
     assert [(gap.first, gap.last) for gap in it.gaps] == [((1, 4), (1, 8)), ((1, 9), (1, 10))]
 
 
 @pytest.mark.parametrize(("goes_on", "begins"), [(False, (1, 6)), (True, (0, 0))])
-def test_of_an_origin_that_its_client_does_not_know_one_that_goes_on_wants_all(
+def test_a_continuous_subscription_gets_all_of_an_unknown_origin(
     goes_on: bool, begins: Mark
 ) -> None:
     it = Setting(Recovery())
     it.feed.is_continuous, it.feed.active_from = goes_on, {"far": (1, 6)}
     it.log.events.append(far(8))
-    assert it.link._gap_recovery.recover_trimmed(it.feed)
+    assert it.delivery._gap_recovery.recover_trimmed(it.feed)
     assert it.asked == [({"far": (begins, (1, 8))}, "retention")]
 
 
-def test_what_it_has_read_in_its_log_meanwhile_is_not_recovered_again() -> None:
+def test_events_read_from_the_log_are_not_recovered_again() -> None:
     it = Setting(Recovery(), far=(1, 3))
     it.feed.state, it.feed.unreported_marks = FeedState.CATCHING_UP, {"far": (1, 5), "near": (1, 2)}
-    it.link.recover_or_report("far", (1, 5), (1, 8), "lost")
+    it.delivery.recover_or_report("far", (1, 5), (1, 8), "lost")
     assert it.asked == [({"far": ((1, 5), (1, 8))}, "lost")]
     assert it.feed.unreported_marks == {}
 
 
-def test_who_has_not_waited_for_an_origin_lacks_nothing_of_it() -> None:
+def test_a_subscription_without_marks_of_an_origin_misses_nothing_of_it() -> None:
     it = Setting(Recovery())
     it.comes(0, 8, "lost")
     assert it.asked == [] and it.gaps == []
-    assert it.outlet.deliveries == [[9]]
+    assert it.writer.deliveries == [[9]]
 
 
 @pytest.mark.parametrize("after", [0, 4])
-def test_of_an_origin_that_its_client_does_not_know_it_lacks_what_the_node_has_waited_for(
+def test_events_of_an_unknown_origin_are_missing_if_the_node_expected_them(
     after: int,
 ) -> None:
     it = Setting(recovery := Recovery())
@@ -139,29 +139,29 @@ def test_of_an_origin_that_its_client_does_not_know_it_lacks_what_the_node_has_w
     assert it.asked == [({"far": ((1, after) if after else (0, 0), (1, 9))}, "retention")]
     recovery.give(far(6), far(9))
     recovery.give()
-    assert it.outlet.deliveries == [[6], [9]] and it.gaps == []
+    assert it.writer.deliveries == [[6], [9]] and it.gaps == []
 
 
-def test_what_waited_for_a_slow_session_comes_again_in_its_order() -> None:
+def test_queued_events_of_a_slow_session_are_recovered_in_order() -> None:
     it = Setting(recovery := Recovery(), far=(1, 3))
-    it.outlet.room = 0
+    it.writer.room = 0
     it.log.events.append(third := event(3))
-    it.link.deliver_share(CommitShare([third], deque([(1, [it.feed])])), SharedEncodings())
-    assert it.link.queued[0] == 1
+    it.delivery.deliver_share(CommitShare([third], deque([(1, [it.feed])])), SharedEncodings())
+    assert it.delivery.queued[0] == 1
     it.comes(0, 8, "lost")
-    it.outlet.room = 10
-    it.link.send_waiting()
+    it.writer.room = 10
+    it.delivery.send_waiting()
     recovery.give(far(5), far(9))
     recovery.give()
-    assert it.outlet.deliveries == [[5], [9], [3]]
+    assert it.writer.deliveries == [[5], [9], [3]]
     assert it.gaps == []
 
 
-def test_one_thing_is_recovered_after_the_other() -> None:
+def test_a_second_range_is_recovered_after_the_first() -> None:
     it = Setting(first := Recovery(), far=(1, 3), near=(1, 3))
     it.comes(0, 8, "lost")
     for origin in ("far", "near"):
-        it.link.recover_or_report(origin, (0, 0), (1, 12), "lost")
+        it.delivery.recover_or_report(origin, (0, 0), (1, 12), "lost")
     it.recovery = second = Recovery()
     first.give()
     assert [list(ranges) for ranges, _ in it.asked] == [["far"], ["far"]]
@@ -172,29 +172,29 @@ def test_one_thing_is_recovered_after_the_other() -> None:
     assert len(it.asked) == 3 and it.gaps == []
 
 
-def test_an_epoch_in_which_there_is_nothing_is_no_gap() -> None:
+def test_an_epoch_without_events_is_no_gap() -> None:
     it = Setting(Recovery(), far=(1, 8))
     it.log.events.append(far(9))
-    it.link.recover_or_report("far", (0, 0), (2, 8), "retention")
+    it.delivery.recover_or_report("far", (0, 0), (2, 8), "retention")
     assert it.asked == [] and it.gaps == []
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_gap_is_wider_for_a_session_that_has_not_got_to_it(waits: bool) -> None:
+def test_a_gap_is_wider_for_a_session_that_has_not_reached_it(waits: bool) -> None:
     it = Setting(None, far=(1, 3))
     if waits:
-        it.outlet.room = 0
+        it.writer.room = 0
         it.log.events.append(third := event(3))
-        it.link.deliver_share(CommitShare([third], deque([(1, [it.feed])])), SharedEncodings())
-    it.link.recover_or_report("far", (1, 5), (1, 8), "lost")
+        it.delivery.deliver_share(CommitShare([third], deque([(1, [it.feed])])), SharedEncodings())
+    it.delivery.recover_or_report("far", (1, 5), (1, 8), "lost")
     assert [(gap.first, gap.last) for gap in it.gaps] == [((1, 4 if waits else 6), (1, 8))]
 
 
 @pytest.mark.parametrize("name", ["is_accepted", "is_active"])
-def test_before_a_subscription_is_accepted_and_flows_it_lacks_nothing(name: str) -> None:
+def test_a_subscription_misses_nothing_before_it_is_accepted_and_active(name: str) -> None:
     it = Setting(None, far=(1, 3))
     setattr(it.feed, name, False)
-    it.link.recover_or_report("far", (1, 3), (1, 8), "lost")
+    it.delivery.recover_or_report("far", (1, 3), (1, 8), "lost")
     assert it.asked == [] and it.gaps == []
 
 
@@ -203,12 +203,12 @@ def test_before_a_subscription_is_accepted_and_flows_it_lacks_nothing(name: str)
     [(False, {"far": (1, 3)}, False), (True, {}, False), (True, {"far": (1, 3)}, True)],
     ids=["begins", "unknown-origin", "goes-on"],
 )
-def test_what_lies_before_the_flow_is_lacked_by_who_goes_on_alone(
+def test_only_a_continuous_subscription_misses_events_before_it_is_active(
     goes_on: bool, told: dict[str, Mark], lacks: bool
 ) -> None:
     it = Setting(None, **told)
     it.feed.is_continuous, it.feed.active_from = goes_on, {"far": (1, 6)}
-    it.link.recover_or_report("far", (1, 3), (1, 5), "lost")
+    it.delivery.recover_or_report("far", (1, 3), (1, 5), "lost")
     assert bool(it.gaps) is lacks
 
 
@@ -217,6 +217,6 @@ def test_events_that_did_not_match_are_counted_before_a_recovery_begins() -> Non
     before = it.feed.outcomes.filtered
     for number in (3, 4, 5):
         it.log.events.append(event(number))
-    it.link.recover_or_report("far", (0, 0), (1, 8), "lost")
+    it.delivery.recover_or_report("far", (0, 0), (1, 8), "lost")
     assert it.feed.state is FeedState.RECOVERING
     assert it.feed.outcomes.filtered - before == 3

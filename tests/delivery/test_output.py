@@ -1,4 +1,4 @@
-"""The output component with links that only write down what they are told."""
+"""The output component with deliveries that record calls."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from broker.wire.codec import WireTimes
 class FakeDelivery:
     def __init__(self, output: Output) -> None:
         self._output = output
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
         self.leaving = False
         self.on_wait: Any = None
 
     def add_feed(self, feed: Feed) -> None:
-        self.told.append("add")
+        self.calls.append("add")
 
     def remove_feed(self, number: int) -> None:
-        self.told.append("remove")
+        self.calls.append("remove")
 
     def close(self) -> None:
-        self.told.append("close")
+        self.calls.append("close")
 
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
         feeds = itertools.chain.from_iterable([each] * count for count, each in share.runs)
-        self.told.append(
+        self.calls.append(
             [
                 (event.offset, [feed.number for feed in each])
                 for event, each in zip(share.events, feeds, strict=True)
@@ -44,69 +44,70 @@ class FakeDelivery:
         self._say("progress")
 
     def roll_back(self, offset: int) -> None:
-        self.told.append(offset)
+        self.calls.append(offset)
 
     def _say(self, what: str) -> None:
-        self.told.append(what)
+        self.calls.append(what)
         if self.leaving:
             self._output.remove_session(cast(Any, self))
 
 
 def setting(*numbers: int) -> tuple[Output, dict[int, FakeDelivery]]:
-    """An output with a link for each tens digit, and subscriptions with these matcher's numbers."""
+    """Return an output with a session for each tens digit, and subscriptions with these matcher
+    numbers."""
     output = Output()
-    links: dict[int, FakeDelivery] = {}
+    deliveries: dict[int, FakeDelivery] = {}
     for number in numbers:
-        if number // 10 not in links:
-            links[number // 10] = FakeDelivery(output)
-            output.add_session(cast(Any, links[number // 10]))
+        if number // 10 not in deliveries:
+            deliveries[number // 10] = FakeDelivery(output)
+            output.add_session(cast(Any, deliveries[number // 10]))
         feed = Feed(number % 10, matcher_number=number, is_durable=False, cut=(1, 0), cursor=1)
-        output.add_feed(cast(Any, links[number // 10]), feed)
-    for link in links.values():
-        link.told.clear()
-    return output, links
+        output.add_feed(cast(Any, deliveries[number // 10]), feed)
+    for delivery in deliveries.values():
+        delivery.calls.clear()
+    return output, deliveries
 
 
 def event(offset: int) -> LoggedEvent:
     return LoggedEvent(1, offset, 0, 0, b"", b"<e/>", "n", offset)
 
 
-def test_each_link_gets_its_share_of_a_commit_in_one_piece() -> None:
-    output, links = setting(11, 12, 21, 31)
-    links[2].on_wait(links[2])
+def test_each_session_gets_its_share_of_a_commit_at_once() -> None:
+    output, deliveries = setting(11, 12, 21, 31)
+    deliveries[2].on_wait(deliveries[2])
     output.deliver_commit([event(1), event(2), event(3)], [(11, 12, 21), (), (12, 99)])
-    assert links[1].told == [[(1, [1, 2]), (3, [2])]]
-    assert links[2].told == [[(1, [1])], "committed"]
-    assert links[3].told == []
+    assert deliveries[1].calls == [[(1, [1, 2]), (3, [2])]]
+    assert deliveries[2].calls == [[(1, [1])], "committed"]
+    assert deliveries[3].calls == []
 
 
-def test_the_counts_of_a_subscription_outlive_it() -> None:
-    output, links = setting(11, 12)
+def test_the_counts_of_an_ended_subscription_are_added_up() -> None:
+    output, deliveries = setting(11, 12)
     for number in (11, 12):
         found = output.find_feed(number)
         assert found is not None
         found[1].outcomes.delivered += number
     output.remove_feed(11)
     assert output.find_feed(11) is None and output.ended_outcomes.delivered == 11
-    output.remove_session(cast(Any, links[1]))
+    output.remove_session(cast(Any, deliveries[1]))
     assert output.ended_outcomes.delivered == 23 and list(output.session_deliveries) == []
 
 
-def test_a_link_that_leaves_while_all_are_told_keeps_no_other_from_being_told() -> None:
+def test_a_session_that_ends_during_a_call_does_not_hide_others() -> None:
     for what in ("committed", "progress"):
-        output, links = setting(11, 21, 31)
-        links[2].leaving = True
-        for link in links.values():
-            link.on_wait(link)
+        output, deliveries = setting(11, 21, 31)
+        deliveries[2].leaving = True
+        for delivery in deliveries.values():
+            delivery.on_wait(delivery)
         if what == "committed":
             output.deliver_commit([], [])
         else:
             output.send_progress()
-        assert links[1].told == [what]
-        assert links[3].told == [what]
+        assert deliveries[1].calls == [what]
+        assert deliveries[3].calls == [what]
 
 
-def test_all_are_told_that_places_were_taken_back() -> None:
-    output, links = setting(11, 21)
+def test_all_sessions_roll_back() -> None:
+    output, deliveries = setting(11, 21)
     output.roll_back(7)
-    assert [link.told for link in links.values()] == [[7], [7]]
+    assert [delivery.calls for delivery in deliveries.values()] == [[7], [7]]

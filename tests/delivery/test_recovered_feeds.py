@@ -1,4 +1,4 @@
-"""A subscription that is fed with what is recovered, then by its log; or that ends there."""
+"""Feeds from a recovery that continue from the log, or end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.log.logged_event import LoggedEvent
 from broker.wire.messages import Gap, Progress
-from tests.delivery.test_session_delivery import FakeLog, FakeOutlet, event
+from tests.delivery.test_session_delivery import FakeLog, FakeWriter, event
 
 FREE = Pacing()
 
@@ -39,16 +39,16 @@ class Log(FakeLog):
 
 
 async def everything(_: int, documents: Sequence[bytes], liveness: Liveness) -> list[bool]:
-    """What matches."""
+    """Select all documents."""
     return [True] * len(documents)
 
 
-def made_link(
-    outlet: FakeOutlet, log: Log, failed: Callable[[Failure], object], clock: Clock
+def make_delivery(
+    writer: FakeWriter, log: Log, failed: Callable[[Failure], object], clock: Clock
 ) -> SessionDelivery:
-    """One that everything matches for."""
+    """Return a delivery with a query that matches all events."""
     return SessionDelivery(
-        outlet,
+        writer,
         clearance=2,
         limits=QueueLimits(events=3, bytes=10_000, delivery=1),
         log=cast(Any, log),
@@ -59,13 +59,13 @@ def made_link(
 
 
 class Recovery:
-    """Gives pages when it is told to."""
+    """Returns pages on demand."""
 
     def __init__(self, *lost: LostRange, **reached: Mark) -> None:
         self.asked: Deferred[Sequence[LoggedEvent]] | None = None
         self.cancelled = False
         self.before: list[LostRange] = []
-        """Losses before the events that are given next."""
+        """Losses before the events of the next page."""
         self._lost, self._reached = lost, reached
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
@@ -105,82 +105,82 @@ class Setting:
         held: int = 0,
         far: int = 8,
     ) -> None:
-        """`held` live events are in the log, which goes on behind `far` of the other origin."""
-        self.outlet, self.clock, self.recovery = FakeOutlet(), Clock(), recovery
+        """The log has `held` live events, and continues behind `far` of the other origin."""
+        self.writer, self.clock, self.recovery = FakeWriter(), Clock(), recovery
         self.failures: list[Failure] = []
         self.ended: list[bool] = []
         self.log = Log(*(event(n) for n in range(1, held + 1)))
-        self.link = made_link(self.outlet, self.log, self.failures.append, self.clock)
+        self.delivery = make_delivery(self.writer, self.log, self.failures.append, self.clock)
         self.feed = Feed(1, matcher_number=1, is_durable=True, cut=0, cursor=1)
         self.feed.is_accepted = True
         self.feed.reported_marks = {"far": (1, 2), "n": (1, 0)}
-        self.link.add_feed(self.feed)
+        self.delivery.add_feed(self.feed)
         end = (lambda: self.ended.append(True)) if ends else None
         joins: dict[str, Mark] = {"far": (1, far), "n": (1, 0)} if far else {"n": (1, 0)}
-        self.link.feed_from_recovery(self.feed, recovery, joins, pacing, end)
+        self.delivery.feed_from_recovery(self.feed, recovery, joins, pacing, end)
 
     @property
     def told(self) -> list[Any]:
-        return [each for each in self.outlet.out if not isinstance(each, list)]
+        return [each for each in self.writer.out if not isinstance(each, list)]
 
 
-def test_what_is_recovered_comes_first_and_then_the_log() -> None:
+def test_recovered_events_come_before_the_log() -> None:
     it = Setting(recovery := Recovery(), held=2, far=0)
     assert it.feed.state is FeedState.RECOVERING
     recovery.give(far(3), far(5))
     recovery.give(far(8))
-    assert it.outlet.deliveries == [[3], [5], [8]]
+    assert it.writer.deliveries == [[3], [5], [8]]
     recovery.give()
-    assert it.outlet.deliveries == [[3], [5], [8], [1], [2]]
+    assert it.writer.deliveries == [[3], [5], [8], [1], [2]]
     assert it.feed.state is FeedState.LIVE
     assert not recovery.cancelled and not it.failures
 
 
-def test_one_that_has_had_more_than_its_node_reads_the_log_on() -> None:
-    """What its node has yet to get of the other origin is not for it."""
+def test_a_client_ahead_of_its_node_continues_from_the_log() -> None:
+    """Events of the other origin that the node gets later are not for it."""
     it = Setting(recovery := Recovery(), held=2)
     recovery.give()
-    assert it.outlet.deliveries == [[1], [2]]
+    assert it.writer.deliveries == [[1], [2]]
     assert it.feed.state is FeedState.CATCHING_UP
     late = [attrs.evolve(far(n), serial=serial) for serial, n in ((3, 7), (4, 8), (5, 9))]
     it.log.events += late
-    it.link.resume_after_commit()
-    assert it.outlet.deliveries == [[1], [2], [9]]
+    it.delivery.resume_after_commit()
+    assert it.writer.deliveries == [[1], [2], [9]]
     assert it.feed.state is FeedState.LIVE
 
 
-def test_its_position_moves_to_where_the_log_goes_on() -> None:
+def test_the_position_moves_to_the_start_in_the_log() -> None:
     it = Setting(recovery := Recovery(far=(1, 11)))
     recovery.give(far(3))
     recovery.give()
-    # Further than was known here, where the recovery found more.
+    # The recovery found more events than this node knew.
     assert it.told == [Progress(((1, (("far", 1, 11),)),))]
 
 
-def test_a_full_session_is_waited_for() -> None:
+def test_a_recovery_waits_for_a_full_session() -> None:
     it = Setting(recovery := Recovery())
-    it.outlet.room = 1
+    it.writer.room = 1
     recovery.give(far(3), far(4))
-    assert it.outlet.deliveries == [[3]] and recovery.asked is None
-    it.outlet.room = 5
-    it.link.send_waiting()
-    assert it.outlet.deliveries == [[3], [4]] and recovery.asked is not None
+    assert it.writer.deliveries == [[3]] and recovery.asked is None
+    it.writer.room = 5
+    it.delivery.send_waiting()
+    assert it.writer.deliveries == [[3], [4]] and recovery.asked is not None
 
 
 @pytest.mark.parametrize("room", [0, 5], ids=["waits for room", "waits for a page"])
-def test_who_unsubscribes_wants_no_more(room: int) -> None:
+def test_a_recovery_ends_with_its_subscription(room: int) -> None:
     it = Setting(recovery := Recovery())
-    it.outlet.room = room
+    it.writer.room = room
     if not room:
         recovery.give(far(3))
-    it.link.remove_feed(1)
+    it.delivery.remove_feed(1)
     if room:
         recovery.give(far(3))
     assert recovery.cancelled
-    assert it.outlet.out == []
+    assert it.writer.out == []
 
 
-def test_one_with_an_end_ends_there() -> None:
+def test_a_subscription_with_an_end_ends_there() -> None:
     it = Setting(recovery := Recovery(), ends=True, held=0)
     recovery.give(far(3))
     assert it.ended == []
@@ -188,19 +188,19 @@ def test_one_with_an_end_ends_there() -> None:
     assert it.ended == [True]
 
 
-def test_what_was_not_found_is_told() -> None:
+def test_events_that_were_not_found_are_reported() -> None:
     it = Setting(recovery := Recovery(LostRange("far", (1, 4), (1, 8), "lost")))
     recovery.give(far(3))
     recovery.give()
     assert it.told[0] == Gap(1, "far", (1, 5), (1, 8), 4, "lost")
 
 
-def test_a_loss_is_told_before_the_events_behind_it() -> None:
+def test_a_loss_is_reported_before_the_events_behind_it() -> None:
     it = Setting(recovery := Recovery())
     recovery.give(far(3))
     recovery.before = [LostRange("far", (1, 3), (1, 5), "lost")]
     recovery.give(far(6))
-    assert it.outlet.out == [[3], Gap(1, "far", (1, 4), (1, 5), 2, "lost"), [6]]
+    assert it.writer.out == [[3], Gap(1, "far", (1, 4), (1, 5), 2, "lost"), [6]]
 
 
 def test_a_refused_event_is_a_gap_in_its_place() -> None:
@@ -208,15 +208,15 @@ def test_a_refused_event_is_a_gap_in_its_place() -> None:
     refused = [attrs.evolve(far(n), document=make_placeholder("not-valid")) for n in (4, 5)]
     recovery.give(far(3), *refused, far(6))
     gaps = [Gap(1, "far", (1, n), (1, n), 1, "not-valid") for n in (4, 5)]
-    assert it.outlet.out == [[3], *gaps, [6]]
+    assert it.writer.out == [[3], *gaps, [6]]
     assert (it.feed.outcomes.delivered, it.feed.outcomes.gone) == (2, 2)
     assert it.feed.reported_marks["far"] == (1, 6)
 
 
-def test_what_goes_meanwhile_is_told_once_and_behind_it() -> None:
+def test_ranges_unavailable_during_a_recovery_are_reported_once_after_it() -> None:
     it = Setting(recovery := Recovery())
     for last in range(5, 15):
-        it.link.recover_or_report("far", (1, 2), (1, last), "retention")
+        it.delivery.recover_or_report("far", (1, 2), (1, last), "retention")
     assert len(it.feed.unavailable_ranges) == 1 and it.told == []
     recovery.give()
     assert [each for each in it.told if isinstance(each, Gap)] == [
@@ -225,7 +225,7 @@ def test_what_goes_meanwhile_is_told_once_and_behind_it() -> None:
     assert it.feed.unavailable_ranges == {}
 
 
-def test_a_recovery_that_breaks_is_told_to_its_owner() -> None:
+def test_a_failed_recovery_is_reported_to_its_owner() -> None:
     it = Setting(recovery := Recovery())
     recovery.fail(LogUnavailable("broken"))
     assert [failure.type for failure in it.failures] == [LogUnavailable]
@@ -235,27 +235,27 @@ def test_a_recovery_that_breaks_is_told_to_its_owner() -> None:
 def test_events_come_at_a_factor_of_their_pace() -> None:
     it = Setting(recovery := Recovery(), Pacing(pace=10.0))
     recovery.give(far(3, 1_000), far(4, 6_000), far(5, 6_100))
-    assert it.outlet.deliveries == [[3]]
+    assert it.writer.deliveries == [[3]]
     it.clock.advance(0.4)
-    assert it.outlet.deliveries == [[3]]
+    assert it.writer.deliveries == [[3]]
     it.clock.advance(0.1)
-    assert it.outlet.deliveries == [[3], [4]]
+    assert it.writer.deliveries == [[3], [4]]
     it.clock.advance(0.01)
-    assert it.outlet.deliveries == [[3], [4], [5]]
+    assert it.writer.deliveries == [[3], [4], [5]]
 
 
-def test_no_more_events_come_than_the_rate_lets() -> None:
+def test_events_come_at_most_at_the_rate() -> None:
     it = Setting(recovery := Recovery(), Pacing(rate=4))
     recovery.give(*(far(n) for n in range(3, 8)))
     for count in range(1, 6):
-        assert len(it.outlet.deliveries) == count
+        assert len(it.writer.deliveries) == count
         it.clock.advance(0.25)
 
 
-def test_who_waits_for_an_hour_is_let_go_soon() -> None:
+def test_a_feed_that_waits_for_an_hour_ends_soon_with_its_subscription() -> None:
     it = Setting(recovery := Recovery(), Pacing(pace=1.0))
     recovery.give(far(3, 0), far(4, 3_600_000))
-    it.link.remove_feed(1)
+    it.delivery.remove_feed(1)
     it.clock.advance(MAX_SLEEP)
     assert recovery.cancelled
     assert it.clock.getDelayedCalls() == []

@@ -1,4 +1,4 @@
-"""One session's link, with a session that takes what it is told to and a log in a list."""
+"""Delivery to one session with scripted room and a log in a list."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedE
     return LoggedEvent(epoch, offset, 0, level, RECORD, b"x" * size, "n", offset)
 
 
-class FakeOutlet:
-    """Takes as many more messages as it has `room` for."""
+class FakeWriter:
+    """Takes `room` more deliveries."""
 
     def __init__(self) -> None:
         self.room = 1000
@@ -87,7 +87,7 @@ class FakeLog:
     def coverage(self) -> Coverage:
         coverage = Coverage({})
         for number, one in enumerate(self.events):
-            # A version for each of them, so that all are new to who has seen fewer.
+            # One version per event, so that each event is new to readers of fewer.
             coverage.advance({one.origin: one.mark})
             assert coverage.version == number + 1
         return coverage
@@ -106,18 +106,18 @@ class FakeLog:
         return answer
 
     def answer(self) -> None:
-        """Give the page that was asked for first."""
+        """Return the page that was requested first."""
         answer, page = self.asked.pop(0)
         answer.callback(page)
 
 
 class Setting:
     def __init__(self, *events: LoggedEvent, clearance: int = 2, delivery: int = 1) -> None:
-        self.outlet, self.log = FakeOutlet(), FakeLog(*events)
+        self.writer, self.log = FakeWriter(), FakeLog(*events)
         self.failures: list[tuple[Feed, Failure]] = []
         self.unwanted: set[int] = set()
-        self.link = SessionDelivery(
-            self.outlet,
+        self.delivery = SessionDelivery(
+            self.writer,
             clearance=clearance,
             limits=QueueLimits(events=3, bytes=10_000, delivery=delivery),
             log=cast(Any, self.log),
@@ -143,110 +143,112 @@ class Setting:
             newest_at_start=cut,
         )
         feed.reported_marks["n"] = (1, cursor - 1)
-        self.link.add_feed(feed)
-        self.link.start_feed(number)
+        self.delivery.add_feed(feed)
+        self.delivery.start_feed(number)
         return feed
 
     def commit(self, *events: LoggedEvent) -> None:
-        """All of them match all that is live."""
+        """Commit events that match all live subscriptions."""
         self.log.events += events
-        feeds = list(self.link.feeds)
+        feeds = list(self.delivery.feeds)
         share = CommitShare(list(events), deque([(len(events), feeds)]))
-        self.link.deliver_share(share, SharedEncodings())
-        self.link.resume_after_commit()
+        self.delivery.deliver_share(share, SharedEncodings())
+        self.delivery.resume_after_commit()
 
     def check(self, feed: Feed) -> None:
-        self.link.update_outcomes()
+        self.delivery.update_outcomes()
         o = feed.outcomes
-        parts = o.delivered + o.filtered + o.denied + o.dropped + self.link.count_queued_for(feed)
+        parts = (
+            o.delivered + o.filtered + o.denied + o.dropped + self.delivery.count_queued_for(feed)
+        )
         assert o.seen == parts, o
 
 
-def test_a_link_knows_how_many_subscriptions_it_has() -> None:
+def test_a_delivery_counts_its_subscriptions() -> None:
     setting = Setting()
     for number in (1, 2, 3):
         setting.subscribe(number)
-    setting.link.remove_feed(2)
-    assert len(setting.link.feeds) == 2
-    setting.link.close()
-    assert len(setting.link.feeds) == 0
+    setting.delivery.remove_feed(2)
+    assert len(setting.delivery.feeds) == 2
+    setting.delivery.close()
+    assert len(setting.delivery.feeds) == 0
 
 
-def test_a_page_is_sent_as_far_as_the_session_takes_it_and_the_rest_later() -> None:
+def test_a_page_is_sent_up_to_the_session_limit_and_the_rest_later() -> None:
     setting = Setting(*map(event, range(1, 11)))
-    setting.outlet.room = 3
+    setting.writer.room = 3
     feed = setting.subscribe(cut=(1, 10), durable=True)
-    assert setting.outlet.deliveries == [[1], [2], [3]]
+    assert setting.writer.deliveries == [[1], [2], [3]]
     assert (feed.cursor, feed.outcomes.seen, feed.outcomes.delivered) == (4, 3, 3)
     setting.check(feed)
-    setting.outlet.room = 100
-    setting.link.send_waiting()
-    assert [n for delivery in setting.outlet.deliveries for n in delivery] == list(range(1, 11))
+    setting.writer.room = 100
+    setting.delivery.send_waiting()
+    assert [n for delivery in setting.writer.deliveries for n in delivery] == list(range(1, 11))
     assert feed.state is FeedState.LIVE
     setting.check(feed)
 
 
-def test_what_is_skipped_before_the_session_was_full_is_not_looked_at_again() -> None:
+def test_events_skipped_before_the_session_was_full_are_not_read_again() -> None:
     setting = Setting(event(1), event(2, level=2), event(3), event(4), clearance=1)
-    setting.outlet.room = 1
+    setting.writer.room = 1
     feed = setting.subscribe(cut=(1, 4))
     assert (feed.cursor, feed.outcomes.denied, feed.outcomes.delivered) == (3, 1, 1)
-    setting.outlet.room = 100
-    setting.link.send_waiting()
+    setting.writer.room = 100
+    setting.delivery.send_waiting()
     assert feed.outcomes.denied == 1
-    assert setting.outlet.deliveries == [[1], [3], [4]]
+    assert setting.writer.deliveries == [[1], [3], [4]]
     setting.check(feed)
 
 
-def test_subscriptions_that_catch_up_take_turns() -> None:
+def test_subscriptions_read_pages_in_turn() -> None:
     setting = Setting(*map(event, range(1, 1001)), delivery=100_000)
     setting.log.slow = True
     feeds = [setting.subscribe(n, cut=(1, 1000)) for n in (1, 2, 3)]
-    setting.outlet.room = 4
+    setting.writer.room = 4
     while setting.log.asked:
-        # What is read by all at once could not be sent by most.
+        # Most of several pages read at once could not be sent.
         assert len(setting.log.asked) == 1
         setting.log.answer()
     assert [feed.cursor for feed in feeds] == [513, 257, 257]
 
 
-def test_a_subscription_that_can_not_be_fed_hinders_no_other() -> None:
+def test_a_failed_subscription_does_not_block_others() -> None:
     setting = Setting(*map(event, range(1, 11)), delivery=100_000)
-    setting.outlet.room = 0
+    setting.writer.room = 0
     first = setting.subscribe(1, cut=(1, 10))
-    setting.outlet.room = 10
+    setting.writer.room = 10
     setting.log.broken = True
-    setting.link.send_waiting()
+    setting.delivery.send_waiting()
     ((failed, failure),) = setting.failures
     assert failed is first and failure.check(LogUnavailable)
     setting.log.broken = False
     setting.subscribe(2, cut=(1, 10))
-    assert setting.outlet.deliveries == [list(range(1, 11))]
+    assert setting.writer.deliveries == [list(range(1, 11))]
 
 
-def test_live_events_go_out_at_once_and_only_to_who_is_live() -> None:
+def test_live_events_are_sent_at_once_to_live_subscriptions_only() -> None:
     setting = Setting()
     live = setting.subscribe(1)
     behind = setting.subscribe(2, cut=(1, 9), cursor=10)
     behind.state = FeedState.CATCHING_UP
     setting.commit(event(1), event(2))
-    assert setting.outlet.deliveries == [[1], [2]]
+    assert setting.writer.deliveries == [[1], [2]]
     assert (live.outcomes.delivered, behind.outcomes.delivered) == (2, 0)
     setting.check(live)
 
 
-def test_the_oldest_of_a_full_queue_are_dropped_and_told_before_the_rest() -> None:
+def test_the_oldest_of_a_full_queue_are_dropped_and_reported_before_the_rest() -> None:
     setting = Setting(delivery=100_000)
     transient, durable = setting.subscribe(1), setting.subscribe(2, durable=True)
-    setting.outlet.room = 0
+    setting.writer.room = 0
     setting.commit(*map(event, range(1, 8)))
-    assert (transient.outcomes.dropped, setting.link.queued[0]) == (4, 3)
+    assert (transient.outcomes.dropped, setting.delivery.queued[0]) == (4, 3)
     assert (durable.state, durable.cursor) == (FeedState.CATCHING_UP, 1)
     for feed in (transient, durable):
         setting.check(feed)
-    setting.outlet.room = 10
-    setting.link.send_waiting()
-    assert setting.outlet.out == [
+    setting.writer.room = 10
+    setting.delivery.send_waiting()
+    assert setting.writer.out == [
         Gap(1, "n", (1, 1), (1, 4), 4, "slow"),
         [5, 6, 7],
         [1, 2, 3, 4, 5, 6, 7],
@@ -255,55 +257,57 @@ def test_the_oldest_of_a_full_queue_are_dropped_and_told_before_the_rest() -> No
         setting.check(feed)
 
 
-def test_a_gap_is_told_also_where_nothing_follows_it_in_the_queue() -> None:
+def test_a_gap_is_reported_if_no_event_follows_it_in_the_queue() -> None:
     setting = Setting(delivery=100_000)
     feed = setting.subscribe()
-    setting.outlet.room = 0
+    setting.writer.room = 0
     setting.commit(event(1, size=20_000))
-    assert (feed.outcomes.dropped, setting.link.queued) == (1, (0, 0))
-    setting.outlet.room = 10
-    # Before the session has said that there is room again.
-    setting.link.send_progress()
+    assert (feed.outcomes.dropped, setting.delivery.queued) == (1, (0, 0))
+    setting.writer.room = 10
+    # Before the session reports room.
+    setting.delivery.send_progress()
     setting.commit(event(2))
-    assert setting.outlet.out == []
-    setting.link.send_waiting()
-    assert setting.outlet.out == [Gap(1, "n", (1, 1), (1, 1), 1, "slow"), [2]]
-    setting.outlet.room = 0
+    assert setting.writer.out == []
+    setting.delivery.send_waiting()
+    assert setting.writer.out == [Gap(1, "n", (1, 1), (1, 1), 1, "slow"), [2]]
+    setting.writer.room = 0
     setting.commit(event(3, size=20_000))
-    setting.outlet.room = 10
-    setting.link.send_waiting()
-    assert setting.outlet.out[2:] == [Gap(1, "n", (1, 3), (1, 3), 1, "slow")]
+    setting.writer.room = 10
+    setting.delivery.send_waiting()
+    assert setting.writer.out[2:] == [Gap(1, "n", (1, 3), (1, 3), 1, "slow")]
     setting.check(feed)
 
 
-def test_a_full_session_is_kept_what_its_client_is_cleared_for() -> None:
+def test_the_queue_holds_only_events_that_the_client_is_cleared_for() -> None:
     setting = Setting(delivery=100_000, clearance=1)
     feed = setting.subscribe()
-    setting.outlet.room = 0
+    setting.writer.room = 0
     setting.commit(event(1, level=1), event(2, level=2), event(3, level=0))
-    setting.outlet.room = 10
-    setting.link.send_waiting()
-    assert setting.outlet.deliveries == [[1, 3]]
+    setting.writer.room = 10
+    setting.delivery.send_waiting()
+    assert setting.writer.deliveries == [[1, 3]]
     assert (feed.outcomes.denied, feed.outcomes.dropped) == (1, 0)
     setting.check(feed)
 
 
-def test_what_waits_for_a_subscription_that_ends_is_dropped_with_it() -> None:
+def test_queued_events_of_an_ended_subscription_are_dropped() -> None:
     setting = Setting(delivery=100_000)
     first, second = setting.subscribe(1), setting.subscribe(2)
-    setting.outlet.room = 0
+    setting.writer.room = 0
     setting.commit(event(1), event(2))
-    setting.link.remove_feed(1)
+    setting.delivery.remove_feed(1)
     assert (first.outcomes.seen, first.outcomes.dropped) == (2, 2)
-    setting.link.close()
+    setting.delivery.close()
     assert (second.outcomes.seen, second.outcomes.dropped) == (2, 2)
-    assert setting.link.queued == (0, 0)
-    # A closed link takes nothing: nobody would count it.
-    setting.link.deliver_share(CommitShare([event(3)], deque([(1, [second])])), SharedEncodings())
-    assert setting.link.queued == (0, 0)
+    assert setting.delivery.queued == (0, 0)
+    # Ended sessions take nothing, because nothing would count it.
+    setting.delivery.deliver_share(
+        CommitShare([event(3)], deque([(1, [second])])), SharedEncodings()
+    )
+    assert setting.delivery.queued == (0, 0)
 
 
-def test_what_retention_took_is_told_with_its_bounds() -> None:
+def test_events_removed_by_retention_are_reported_with_bounds() -> None:
     setting = Setting(*(event(n) for n in range(1, 7)), event(7, epoch=2), event(8, epoch=3))
     setting.log.slow = True
     feed = setting.subscribe(cursor=3, cut=(3, 8))
@@ -311,62 +315,62 @@ def test_what_retention_took_is_told_with_its_bounds() -> None:
     setting.log.begins_after["n"] = (1, 6)
     setting.log.asked[0][1][:4] = []
     setting.log.answer()
-    assert setting.outlet.out[0] == Gap(1, "n", (1, 3), (1, 6), 4, "retention")
+    assert setting.writer.out[0] == Gap(1, "n", (1, 3), (1, 6), 4, "retention")
     assert feed.outcomes.gone == 4
     setting.check(feed)
 
 
-def test_progress_is_told_once_for_each_move_and_never_ahead_of_what_waits() -> None:
+def test_progress_is_sent_once_for_each_move_and_behind_queued_events() -> None:
     setting = Setting()
     feed = setting.subscribe()
     setting.log.events += [event(1), event(2)]
-    setting.link.send_progress()
-    setting.link.send_progress()
-    assert setting.outlet.out == [Progress(((1, (("n", 1, 2),)),))]
-    setting.outlet.room = 0
+    setting.delivery.send_progress()
+    setting.delivery.send_progress()
+    assert setting.writer.out == [Progress(((1, (("n", 1, 2),)),))]
+    setting.writer.room = 0
     setting.commit(event(3))
-    setting.link.send_progress()
-    assert len(setting.outlet.out) == 1
+    setting.delivery.send_progress()
+    assert len(setting.writer.out) == 1
     setting.check(feed)
 
 
-def test_stream_times_go_to_live_subscriptions_that_asked_behind_their_events() -> None:
+def test_stream_times_follow_the_events_of_subscriptions_that_requested_them() -> None:
     setting = Setting()
     timed, _ = setting.subscribe(1), setting.subscribe(2)
     timed.wants_stream_times = True
     times = (("n", 5),)
     setting.log.events.append(event(1))
-    setting.link.send_progress(times)
-    assert setting.outlet.out == [
+    setting.delivery.send_progress(times)
+    assert setting.writer.out == [
         Progress(((1, (("n", 1, 1),)), (2, (("n", 1, 1),)))),
         Progress((), ((1, times),)),
     ]
-    setting.outlet.out.clear()
+    setting.writer.out.clear()
     timed.is_active = False
-    setting.link.send_progress(times)
+    setting.delivery.send_progress(times)
     timed.is_active = True
-    setting.outlet.room = 0
+    setting.writer.room = 0
     setting.commit(event(2))
-    setting.link.send_progress(times)
-    assert setting.outlet.out == []
-    # Events of a transient subscriber wait: they are sent before the next stream times.
-    setting.outlet.room = 10
-    setting.link.send_waiting()
-    setting.link.send_progress(times)
-    assert [type(each).__name__ for each in setting.outlet.out] == ["list", "Progress"]
+    setting.delivery.send_progress(times)
+    assert setting.writer.out == []
+    # Queued events are sent before the next stream times.
+    setting.writer.room = 10
+    setting.delivery.send_waiting()
+    setting.delivery.send_progress(times)
+    assert [type(each).__name__ for each in setting.writer.out] == ["list", "Progress"]
     timed.fall_behind(1)
-    setting.outlet.out.clear()
-    setting.link.send_progress(times)
-    assert setting.outlet.out == []
+    setting.writer.out.clear()
+    setting.delivery.send_progress(times)
+    assert setting.writer.out == []
 
 
-def test_a_subscription_waits_at_the_logs_end_for_what_was_under_way() -> None:
+def test_a_subscription_waits_at_the_end_of_the_log_for_a_pending_commit() -> None:
     setting = Setting(event(1), delivery=100_000)
     feed = setting.subscribe(cut=(1, 3))
     assert feed.awaits_commit
-    # Two and three were matched before it was there: they are read, not delivered live.
+    # Events 2 and 3 were matched before the subscription: they are read, not delivered live.
     setting.log.events += [event(2), event(3)]
-    setting.link.resume_after_commit()
+    setting.delivery.resume_after_commit()
     assert feed.state is FeedState.LIVE
-    assert setting.outlet.deliveries == [[1], [2, 3]]
+    assert setting.writer.deliveries == [[1], [2, 3]]
     setting.check(feed)

@@ -1,4 +1,4 @@
-"""Where the past of a subscription ends and its node's own log begins."""
+"""Splices of recovered events and the log."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from broker.delivery.splice import Splice, limit_ranges, splice_at_cut, splice_a
 from broker.event.place import Mark
 
 
-def test_who_has_all_up_to_the_cut_recovers_nothing() -> None:
+def test_a_client_at_the_cut_recovers_nothing() -> None:
     cut: dict[str, Mark] = {"own": (1, 9), "far": (1, 5)}
     assert splice_at_cut(cut, cut, "own", {}) == Splice({}, cut)
-    # An origin that lags by one event is recovered, up to its cut.
+    # An origin that lags by one event is recovered up to its cut.
     position: dict[str, Mark] = {"own": (1, 9), "far": (1, 4)}
     assert splice_at_cut(position, cut, "own", {}) == Splice({"far": ((1, 4), (1, 5))}, cut)
 
@@ -27,22 +27,22 @@ def test_who_has_all_up_to_the_cut_recovers_nothing() -> None:
     ],
     ids=["lacks-some", "lacks-none", "is-further", "nothing-taken"],
 )
-def test_what_retention_took_before_a_client_had_it_is_recovered(
+def test_events_removed_by_retention_are_recovered(
     had: Mark, since: Mark | None, recovered: MarkRange | None
 ) -> None:
     seam = splice_at_retention({"own": had}, {}, {} if since is None else {"own": since})
     assert seam.ranges == ({} if recovered is None else {"own": recovered})
-    # The log feeds what lies behind it.
+    # The log feeds the events behind it.
     assert seam.log_starts == {"own": had if recovered is None else (1, 5)}
 
 
-def test_what_came_before_a_log_was_complete_is_recovered() -> None:
+def test_events_before_a_log_was_complete_are_recovered() -> None:
     complete: dict[str, Mark] = {"far": (1, 6), "near": (1, 3)}
     seam = splice_at_retention({"far": (1, 4), "near": (1, 3)}, complete, {"far": (1, 5)})
     assert seam == Splice({"far": ((1, 4), (1, 6))}, complete)
 
 
-def test_ranges_end_at_a_position_and_what_is_empty_is_left_out() -> None:
+def test_ranges_end_at_a_position_and_empty_ones_are_dropped() -> None:
     ranges: dict[str, MarkRange] = {
         "one": ((1, 2), (1, 9)),
         "two": ((1, 2), None),
@@ -53,7 +53,7 @@ def test_ranges_end_at_a_position_and_what_is_empty_is_left_out() -> None:
     until: dict[str, Mark] = {"one": (1, 5), "two": (1, 5), "three": (1, 5), "four": (1, 2)}
     cut = {"one": ((1, 2), (1, 5)), "two": ((1, 2), (1, 5)), "three": ((1, 2), (1, 3))}
     assert limit_ranges(ranges, until, {}) == cut
-    # Of an origin that only the position names all is wanted behind where the client was.
+    # An origin that only the position names is requested from the client's mark.
     assert limit_ranges({}, {"gone": (1, 5)}, {}) == {"gone": ((0, 0), (1, 5))}
     assert limit_ranges({}, {"gone": (1, 5)}, {"gone": (1, 3)}) == {"gone": ((1, 3), (1, 5))}
     assert limit_ranges({}, {"gone": (1, 5)}, {"gone": (1, 5)}) == {}

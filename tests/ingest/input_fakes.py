@@ -1,4 +1,4 @@
-"""A matcher, a log and DTDs that do what they are told, and an input between them."""
+"""Scripted matcher, log and DTDs, with an input between them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ODD = DtdReference("odd", "1.0")
 
 
 class FakeMatcher:
-    """A document says what is to be said of it: `NUMBER`, `refuse` or `odd NUMBER`."""
+    """The document names its verdict: `NUMBER`, `refuse` or `odd NUMBER`."""
 
     def __init__(self) -> None:
         self.known: set[DtdReference] = set()
         self.calls: list[int] = []
-        """How many documents there were in each."""
+        """Number of documents of each call."""
         self.fitting = 1_000_000
-        """How many there is time for, where time is short."""
+        """Number of documents that fit into a time limit."""
 
     def match(
         self, documents: Sequence[bytes], undescribed: Any = frozenset(), seconds: float = inf
@@ -59,7 +59,7 @@ class FakeMatcher:
 
 
 class FakeLog:
-    """Keeps what was appended until it is told what becomes of it."""
+    """Holds appended entries until the test commits them or fails."""
 
     origin = "n"
 
@@ -111,7 +111,7 @@ class FakeQuarantine:
 
 
 class Setting:
-    """An input with everything around it, and one publisher."""
+    """An input with fakes, and one publisher."""
 
     def __init__(self, accept_undescribed: bool = False) -> None:
         self.matcher, self.log, self.dtds = FakeMatcher(), FakeLog(), FakeDtds()
@@ -150,7 +150,7 @@ class Setting:
         self.take_all(self.publisher)
 
     def take_all(self, publisher: Publisher) -> None:
-        """As a session does, but in a single turn, and in portions of `most` documents."""
+        """Ingest as a session does, but in one slice, in portions of `most` documents."""
         if self.taking:
             return
         self.taking = True

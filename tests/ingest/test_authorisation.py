@@ -1,4 +1,4 @@
-"""Batches judged at one go, against numbers checked and recorded one at a time."""
+"""Parts are authorised as if each sequence number were checked and recorded alone."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def publisher() -> Publisher:
 
 
 def part(count: int, before: int = 0) -> Part:
-    """So many documents of a batch, with as many as that before them."""
+    """Return a part of so many documents, behind as many in its batch."""
     batch = Batch(1, [b"<e/>"] * (before + count))
     return Part(Submission(batch), before, before + count)
 
 
 @given(st.lists(st.lists(st.integers(1, 12) | st.none(), max_size=10), max_size=4))
-def test_numbers_are_judged_as_if_each_were_checked_alone(
+def test_sequence_numbers_are_checked_as_if_each_were_alone(
     batches: list[list[int | None]],
 ) -> None:
     """None is an event that the matcher refused."""
@@ -71,7 +71,7 @@ def test_numbers_are_judged_as_if_each_were_checked_alone(
         assert together.take_changed() == alone.take_changed()
 
 
-def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
+def test_a_refused_event_records_no_sequence_number() -> None:
     deduplication = Deduplication(lambda _: None, 64)
     verdicts: list[Verdict] = [
         accepted(1),
@@ -93,7 +93,7 @@ def test_what_is_refused_for_its_publisher_takes_no_number() -> None:
     assert deduplication.next_number(KEY) == 4
 
 
-def test_a_right_for_one_stream_is_none_for_the_next_event_s() -> None:
+def test_a_right_for_one_stream_does_not_cover_the_next_event() -> None:
     judged = authorise_part(
         publisher(),
         part(3),
@@ -105,7 +105,7 @@ def test_a_right_for_one_stream_is_none_for_the_next_event_s() -> None:
     assert len(judged.entries) == 2
 
 
-def test_what_is_told_of_a_part_is_told_by_its_index_in_the_batch() -> None:
+def test_results_of_a_part_have_indices_in_the_batch() -> None:
     deduplication = Deduplication(lambda _: None, 64)
     verdicts: list[Verdict] = [accepted(1), Refused(NotValid("no")), accepted(1), accepted(2)]
     judged = authorise_part(publisher(), part(4, before=10), verdicts, deduplication, 5)
@@ -113,7 +113,7 @@ def test_what_is_told_of_a_part_is_told_by_its_index_in_the_batch() -> None:
     assert (judged.duplicates, judged.first_new_index) == ([12], 10)
 
 
-def test_streams_that_were_allowed_are_remembered_up_to_a_bound() -> None:
+def test_the_cache_of_allowed_streams_is_bounded() -> None:
     publishing, deduplication = publisher(), Deduplication(lambda _: None, 2)
     for number in range(1, 2_502):
         verdict = accepted(number, stream=f"open.s{number}")

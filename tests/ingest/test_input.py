@@ -1,4 +1,4 @@
-"""The input component with a matcher, a log and DTDs that do what they are told."""
+"""The input component with scripted matcher, log and DTDs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_batch_is_answered_after_its_commit_and_delivered_with_it(setting: Set
     setting.check()
 
 
-def test_what_is_refused_takes_no_place_and_is_kept_for_a_person(setting: Setting) -> None:
+def test_a_refused_event_gets_no_place_and_goes_to_the_quarantine(setting: Setting) -> None:
     setting.publish(1, "1", "refuse", "2", "1", "refuse")
     setting.log.commit()
     (answer,) = setting.answers
@@ -45,7 +45,7 @@ def test_what_is_refused_takes_no_place_and_is_kept_for_a_person(setting: Settin
     setting.check()
 
 
-def test_a_batch_of_duplicates_waits_for_the_commit_of_what_it_repeats(setting: Setting) -> None:
+def test_a_batch_of_duplicates_waits_for_the_commit_of_the_originals(setting: Setting) -> None:
     setting.publish(1, "1")
     setting.publish(2, "1")
     assert setting.answers == []
@@ -55,7 +55,7 @@ def test_a_batch_of_duplicates_waits_for_the_commit_of_what_it_repeats(setting: 
     assert len(setting.committed) == 1
 
 
-def test_after_a_failed_commit_nothing_is_taken_before_the_failed_batch(setting: Setting) -> None:
+def test_after_a_failed_commit_the_failed_batch_must_come_first(setting: Setting) -> None:
     for number in (1, 2, 3):
         setting.publish(number, str(number))
     setting.log.fail()
@@ -78,7 +78,7 @@ def test_after_a_failed_commit_nothing_is_taken_before_the_failed_batch(setting:
     setting.check()
 
 
-def test_a_failure_stops_only_the_publishers_that_it_concerned(setting: Setting) -> None:
+def test_a_failure_stops_only_its_publishers(setting: Setting) -> None:
     other, answers = setting.join()
     setting.publish(1, "1")
     setting.log.fail()
@@ -103,7 +103,7 @@ def test_batches_behind_one_that_waits_for_its_type_wait_too(setting: Setting) -
     setting.check()
 
 
-def test_what_was_sent_before_a_batch_that_waits_is_answered_before_it(setting: Setting) -> None:
+def test_batches_before_a_waiting_one_are_answered_before_it(setting: Setting) -> None:
     setting.publish(1, "1")
     setting.publish(2, "odd 2")
     setting.log.commit()
@@ -113,12 +113,12 @@ def test_what_was_sent_before_a_batch_that_waits_is_answered_before_it(setting: 
     assert setting.told == [("Published", 1), ("Published", 2)]
     (_, answer) = setting.answers
     assert isinstance(answer, Published) and answer.refused[0][1][0] == "unknown-type"
-    # The next one is asked for anew: what is missing now may be there then.
+    # The type is looked up again for the next batch.
     setting.publish(3, "odd 3")
     assert len(setting.dtds.asked) == 2
 
 
-def test_a_source_that_breaks_is_an_unknown_type_to_the_publisher(setting: Setting) -> None:
+def test_a_failing_source_is_an_unknown_type_for_the_publisher(setting: Setting) -> None:
     setting.publish(1, "odd 1")
     setting.dtds.asked[0].errback(RuntimeError("a bug"))
     setting.log.commit()
@@ -135,7 +135,7 @@ def test_an_undescribed_type_may_be_accepted() -> None:
 
 
 @pytest.mark.parametrize("accept", [True, False])
-def test_too_many_questions_are_not_the_events_fault(accept: bool) -> None:
+def test_a_batch_is_returned_if_too_many_types_are_looked_up(accept: bool) -> None:
     setting = Setting(accept_undescribed=accept)
     setting.publish(1, "odd 1")
     setting.publish(2, "2")
@@ -150,7 +150,7 @@ def test_too_many_questions_are_not_the_events_fault(accept: bool) -> None:
     setting.check()
 
 
-def test_a_disk_that_fills_up_while_a_batch_waits_for_its_type_sends_it_back(
+def test_a_batch_is_returned_if_the_disk_fills_while_it_waits_for_its_type(
     setting: Setting,
 ) -> None:
     setting.publish(1, "odd 1")
@@ -162,7 +162,7 @@ def test_a_disk_that_fills_up_while_a_batch_waits_for_its_type_sends_it_back(
     setting.check()
 
 
-def test_what_waits_for_a_session_that_is_over_is_not_taken(setting: Setting) -> None:
+def test_waiting_batches_of_an_ended_session_are_not_ingested(setting: Setting) -> None:
     setting.publish(1, "odd 1")
     setting.publish(2, "2")
     setting.input.discard_waiting(setting.publisher)
@@ -172,7 +172,7 @@ def test_what_waits_for_a_session_that_is_over_is_not_taken(setting: Setting) ->
     setting.check()
 
 
-def test_answers_that_come_at_once_do_not_take_batches_out_of_turn(setting: Setting) -> None:
+def test_immediate_look_ups_do_not_reorder_batches(setting: Setting) -> None:
     def lookup(reference: DtdReference, hint: Any) -> Deferred[Any]:
         setting.matcher.known.add(ODD)
         return succeed(None)

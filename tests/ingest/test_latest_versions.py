@@ -1,4 +1,4 @@
-"""A newer version is looked up where an event names one, and nowhere else."""
+"""A newer version is looked up only if an event's element names it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSION = b"<Mspaces:VersionNum>1.0</Mspaces:VersionNum>"
 
 
 class _Dtds:
-    """What is looked up."""
+    """Records look-ups."""
 
     def __init__(self) -> None:
         self.looked_up: list[DtdReference] = []
@@ -43,7 +43,7 @@ class _Dtds:
         (NAMED.replace(b"2.0", b"new"), False),
     ],
 )
-def test_only_the_element_counts(said: bytes, found: bool) -> None:
+def test_only_the_element_names_a_newer_version(said: bytes, found: bool) -> None:
     document = write_event(EVENT_ID, "s", EventType("flight", "1.0"), b"<flight/>")
     document = document.replace(VERSION, VERSION + said)
     assert issubclass(accepted_class(document), AcceptedWithLatestVersion if found else Accepted)

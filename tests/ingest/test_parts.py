@@ -1,4 +1,4 @@
-"""Batches that are taken in parts: one answer, no event twice, and the order that they had."""
+"""Batches that are split into parts: one answer, no duplicate, and unchanged order."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def numbers(first: int, last: int) -> list[str]:
 
 
 def logged(setting: Setting) -> list[list[bytes]]:
-    """What waits for a commit, append by append."""
+    """Return the documents of each append that waits for its commit."""
     return [[event.document for event in events] for events, _ in setting.log.waiting]
 
 
-def test_many_small_batches_are_matched_and_logged_at_one_go(setting: Setting) -> None:
+def test_many_small_batches_are_matched_and_logged_together(setting: Setting) -> None:
     for number in range(1, 101):
         setting.add(number, str(number))
     setting.input.ingest_waiting(setting.publisher, 1_000)
@@ -55,7 +55,7 @@ def test_a_portion_may_end_within_a_batch(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("fitting", [1, 2, 3, 5, 7, 23])
-def test_what_could_not_be_matched_in_time_waits_in_its_order(
+def test_documents_that_were_not_matched_in_time_wait_in_order(
     setting: Setting, fitting: int
 ) -> None:
     setting.matcher.fitting = fitting
@@ -77,7 +77,7 @@ def test_what_could_not_be_matched_in_time_waits_in_its_order(
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 7, 100])
-def test_there_is_one_answer_to_a_batch_that_is_taken_in_parts(most: int) -> None:
+def test_a_batch_in_parts_gets_one_answer(most: int) -> None:
     setting = Setting()
     setting.most = most
     documents = ["refuse", "1", "2", "1", "3", "refuse", "2", "4", "refuse", "5", "5"]
@@ -123,7 +123,7 @@ def test_batches_without_documents_are_answered_too(most: int) -> None:
     assert setting.publisher.waiting == deque()
 
 
-def test_places_are_told_anew_behind_events_of_others(setting: Setting) -> None:
+def test_the_answer_has_new_marks_behind_events_of_other_publishers(setting: Setting) -> None:
     setting.add(1, "1", "2", "refuse", "1", "3", "4")
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.append([(b"", 0, b"of another")], lambda _: None)
@@ -139,7 +139,7 @@ def test_places_are_told_anew_behind_events_of_others(setting: Setting) -> None:
     setting.check()
 
 
-def test_of_a_batch_whose_middle_part_was_not_stored_nothing_more_is_taken(
+def test_after_a_failed_part_the_rest_of_the_batch_is_not_ingested(
     setting: Setting,
 ) -> None:
     documents = numbers(1, 8)
@@ -150,7 +150,7 @@ def test_of_a_batch_whose_middle_part_was_not_stored_nothing_more_is_taken(
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.fail()
-    # One answer, though two parts failed.
+    # There is one answer, although two parts failed.
     assert setting.told == [("NotPublished", 1)]
     setting.log.resting = False
     setting.take_all(setting.publisher)
@@ -159,7 +159,7 @@ def test_of_a_batch_whose_middle_part_was_not_stored_nothing_more_is_taken(
     outcomes = setting.input.outcomes
     assert (outcomes.accepted, outcomes.not_taken) == (2, 7)
     setting.check()
-    # What was durable is known when the batch comes again.
+    # The durable part is a duplicate when the batch is sent again.
     setting.log.deduplication.record_run(("alice", 1), 2, 0)
     setting.publish(1, *documents)
     setting.publish(2, "9")
@@ -172,7 +172,7 @@ def test_of_a_batch_whose_middle_part_was_not_stored_nothing_more_is_taken(
     setting.check()
 
 
-def test_a_log_that_rests_between_two_parts_sends_the_batch_back(setting: Setting) -> None:
+def test_a_batch_is_returned_if_the_log_is_unavailable_between_parts(setting: Setting) -> None:
     setting.add(1, *numbers(1, 4))
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.commit()
@@ -188,7 +188,7 @@ def test_a_log_that_rests_between_two_parts_sends_the_batch_back(setting: Settin
 
 
 @pytest.mark.parametrize("stored", [True, False])
-def test_a_batch_that_is_sent_back_is_answered_once_whatever_becomes_of_its_first_part(
+def test_a_returned_batch_is_answered_once_with_any_result_of_its_first_part(
     setting: Setting, stored: bool
 ) -> None:
     setting.add(1, *numbers(1, 2), "odd 3")
@@ -205,20 +205,20 @@ def test_a_batch_that_is_sent_back_is_answered_once_whatever_becomes_of_its_firs
     setting.check()
 
 
-def test_nothing_is_taken_of_the_rest_when_the_session_is_over(setting: Setting) -> None:
+def test_the_rest_is_not_ingested_after_the_session_has_ended(setting: Setting) -> None:
     setting.add(1, *numbers(1, 6))
     setting.add(2, "7")
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.input.discard_waiting(setting.publisher)
     assert not setting.publisher.is_ready
     setting.log.commit()
-    # What had its place already is an event like any other.
+    # An event that has its place is committed normally.
     assert [documents for documents, _ in setting.committed] == [[b"1", b"2"]]
     assert setting.answers == []
     setting.check()
 
 
-def test_what_went_before_a_part_that_waits_for_its_type_is_not_taken_again(
+def test_parts_before_one_that_waits_for_its_type_are_not_ingested_again(
     setting: Setting,
 ) -> None:
     setting.most = 2
@@ -260,7 +260,7 @@ def test_a_commit_that_fails_while_a_later_part_waits_for_its_type(setting: Sett
     setting.check()
 
 
-def test_a_type_that_is_missing_is_asked_for_once_for_all_parts(setting: Setting) -> None:
+def test_a_missing_type_is_looked_up_once_for_all_parts(setting: Setting) -> None:
     setting.most = 1
     setting.publish(1, "odd 1", "2", "odd 3")
     setting.dtds.asked[0].errback(UnknownType("there is none"))

@@ -1,4 +1,4 @@
-"""DTDs that are not to be had now: who waits for them, and when they are looked for again."""
+"""Missing DTDs: callbacks, and retries with backoff."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE, TWO, THREE = (DtdReference(name, "1") for name in ("one", "two", "three"))
 
 @attrs.define
 class Dtds:
-    """Has what it is given; each look-up for anything else fails."""
+    """Has the given DTDs; other look-ups fail."""
 
     clock: Clock
     here: set[DtdReference] = attrs.field(factory=set)
@@ -55,7 +55,7 @@ class Setting:
         )
 
 
-def test_it_is_looked_for_after_pauses_that_double_up_to_the_longest() -> None:
+def test_look_ups_back_off_up_to_the_maximum() -> None:
     it = Setting()
     it.wait(ONE)
     it.clock.pump([0.5] * 250)
@@ -67,7 +67,7 @@ def test_it_is_looked_for_after_pauses_that_double_up_to_the_longest() -> None:
     assert it.told == [(ONE, True)] and len(it.awaited) == 0
 
 
-def test_after_its_patience_nobody_waits_and_it_is_looked_for_still() -> None:
+def test_after_the_timeout_callbacks_run_and_look_ups_continue() -> None:
     it = Setting(patience=2.0)
     it.wait(ONE)
     it.clock.advance(2.0)
@@ -80,7 +80,7 @@ def test_after_its_patience_nobody_waits_and_it_is_looked_for_still() -> None:
     assert it.told[2:] == [(ONE, True)] and ONE not in it.awaited
 
 
-def test_of_too_many_types_the_one_that_was_needed_first_is_given_up(
+def test_beyond_the_bound_the_oldest_type_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("broker.ingest.pending_dtds.MAX_TYPES", 2)
@@ -91,7 +91,7 @@ def test_of_too_many_types_the_one_that_was_needed_first_is_given_up(
     assert [each in it.awaited for each in (ONE, TWO, THREE)] == [False, True, True]
 
 
-def test_a_node_that_stops_looks_for_nothing_more() -> None:
+def test_a_stopped_node_looks_up_nothing() -> None:
     it = Setting(patience=2.0)
     it.wait(ONE)
     it.awaited.stop()

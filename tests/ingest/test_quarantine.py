@@ -1,4 +1,4 @@
-"""The quarantine: bounded, and readable by a person."""
+"""The quarantine is bounded, and readable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kept(folder: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted(folder.glob("*.xml"), key=lambda p: int(p.stem))]
 
 
-def test_it_keeps_the_bytes_and_who_sent_them_and_why(tmp_path: Path) -> None:
+def test_it_stores_the_bytes_the_sender_and_the_error(tmp_path: Path) -> None:
     quarantine(tmp_path).add_document(b"<flight>\xff", ERROR, "alice")
     assert kept(tmp_path) == [b"<flight>\xff"]
     note = json.loads((tmp_path / "1.json").read_text())
@@ -39,7 +39,7 @@ def test_it_keeps_the_bytes_and_who_sent_them_and_why(tmp_path: Path) -> None:
     }
 
 
-def test_the_oldest_goes_when_there_are_too_many(tmp_path: Path) -> None:
+def test_the_oldest_is_deleted_beyond_the_number_of_files(tmp_path: Path) -> None:
     room = quarantine(tmp_path)
     for number in range(5):
         room.add_document(b"%d" % number, ERROR, "alice")
@@ -47,21 +47,21 @@ def test_the_oldest_goes_when_there_are_too_many(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 6
 
 
-def test_the_oldest_goes_when_they_are_too_large(tmp_path: Path) -> None:
+def test_the_oldest_is_deleted_beyond_the_number_of_bytes(tmp_path: Path) -> None:
     room = quarantine(tmp_path, files=100, size=10)
     for letter in b"abc":
         room.add_document(bytes([letter]) * 4, ERROR, "alice")
     assert kept(tmp_path) == [b"bbbb", b"cccc"]
 
 
-def test_one_document_larger_than_all_the_room_is_not_kept(tmp_path: Path) -> None:
+def test_a_document_larger_than_the_folder_is_not_stored(tmp_path: Path) -> None:
     room = quarantine(tmp_path, size=10)
     room.add_document(b"small", ERROR, "alice")
     room.add_document(b"x" * 11, ERROR, "alice")
     assert kept(tmp_path) == [b"small"]
 
 
-def test_a_restart_goes_on_counting_and_keeps_the_bound(tmp_path: Path) -> None:
+def test_numbers_and_bounds_survive_a_restart(tmp_path: Path) -> None:
     quarantine(tmp_path).add_document(b"before", ERROR, "alice")
     room = quarantine(tmp_path)
     for number in range(3):
@@ -69,14 +69,14 @@ def test_a_restart_goes_on_counting_and_keeps_the_bound(tmp_path: Path) -> None:
     assert kept(tmp_path) == [b"0", b"1", b"2"]
 
 
-def test_a_disk_that_takes_nothing_disturbs_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_raises_no_error(tmp_path: Path) -> None:
     room = quarantine(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     room.add_document(b"<a/>", ERROR, "alice")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_gone_troubles_nobody(tmp_path: Path) -> None:
+def test_a_deleted_folder_raises_no_error(tmp_path: Path) -> None:
     folder = tmp_path / "quarantine"
     full = quarantine(folder, files=1)
     full.add_document(b"<a/>", ERROR, "alice")
@@ -84,6 +84,6 @@ def test_a_folder_that_is_gone_troubles_nobody(tmp_path: Path) -> None:
         path.unlink()
     folder.rmdir()
     folder.write_bytes(b"in its place")
-    # Neither the new pair can be written nor the old one removed.
+    # The new pair can not be written, and the old one not deleted.
     full.add_document(b"<b/>", ERROR, "alice")
     assert folder.read_bytes() == b"in its place"

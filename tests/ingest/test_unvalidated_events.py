@@ -1,4 +1,4 @@
-"""Ranges of undecided events on disk: kept, retried, and widened when they are lost."""
+"""Ranges of unvalidated events on disk: stored, retried, and widened after damage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def opened(path: Path) -> UnvalidatedEvents:
     return UnvalidatedEvents(path, at_once, sync=False)
 
 
-def test_ranges_outlive_the_process_until_they_are_trimmed(tmp_path: Path) -> None:
+def test_ranges_survive_a_restart_until_they_are_trimmed(tmp_path: Path) -> None:
     path = tmp_path / "undecided.json"
     first = opened(path)
     assert not first and not first.is_file_damaged
@@ -34,7 +34,7 @@ def test_ranges_outlive_the_process_until_they_are_trimmed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "damage", [lambda d: d.replace(b"7", b"6"), lambda d: d[:9], lambda d: b""]
 )
-def test_when_the_file_is_damaged_all_events_of_others_are_validated_again(
+def test_after_damage_all_events_of_other_origins_are_validated_again(
     tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "undecided.json"
@@ -51,7 +51,7 @@ def test_when_the_file_is_damaged_all_events_of_others_are_validated_again(
     assert not again.is_file_damaged and opened(path).may_contain("bb", (1, 1))
 
 
-def test_a_write_that_failed_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "undecided.json"
     ranges = opened(path)
     with monkeypatch.context() as full:

@@ -1,4 +1,4 @@
-"""The node's process as the service sets it up."""
+"""The node's process, as the service sets it up."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from broker.node.service import GC_THRESHOLDS, configure_garbage_collector, form
 
 
 class Knot:
-    """Holds itself."""
+    """An object in a reference cycle."""
 
     def __init__(self) -> None:
         self.me = self
 
 
-def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() -> None:
+def test_the_collector_skips_loaded_objects_and_frees_later_ones() -> None:
     thresholds = gc.get_threshold()
     try:
         configure_garbage_collector()
@@ -40,5 +40,5 @@ def test_the_collector_leaves_alone_what_is_loaded_and_still_frees_what_comes() 
         (UNIXAddress(b"/run/clients"), "/run/clients"),
     ],
 )
-def test_an_address_is_told_as_a_person_writes_it(address: object, text: str) -> None:
+def test_an_address_is_formatted_as_text(address: object, text: str) -> None:
     assert format_address(address) == text

@@ -1,4 +1,4 @@
-"""One session's messages: in order, in as many turns as they take, each of them once."""
+"""Messages of one session: processed in order, in time slices, each once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from broker.wire.codec import Message
 from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 
-#: What each thing takes in these tests.
+#: Cost of a subscription and of a document, in seconds.
 SUBSCRIBE = SLICE_SECONDS / 10
 DOCUMENT = SLICE_SECONDS / 100
 
 
 class FakeDriver:
-    """Notes what it is told; `from_within` comes while a message's credit goes back."""
+    """Records calls; `from_within` arrives while the credit of a message is returned."""
 
     def __init__(self) -> None:
         self.receiver: Any = None
@@ -53,7 +53,7 @@ class FakeDriver:
 
 
 class Node:
-    """What all sessions share: it takes its time, and notes what it did, turn by turn."""
+    """The shared services: each call takes time, and is recorded by time slice."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -121,7 +121,7 @@ class Setting:
         )
 
     def next_turn(self) -> None:
-        """What the reactor has to do now, and not what that leaves for later."""
+        """Run the calls that are due now, but not those that they schedule."""
         due = [call for call in self.clock.calls if call.getTime() <= self.clock.seconds()]
         assert len(due) == len(self.clock.calls) == 1
         self.node.turns.append([])
@@ -137,12 +137,12 @@ def subscribe(number: int) -> Subscribe:
     return Subscribe(number, ">", "true()", {}, "", "new", (), 0)
 
 
-def test_subscriptions_that_take_long_are_taken_in_several_turns_and_in_order() -> None:
+def test_slow_subscriptions_run_in_several_slices_and_in_order() -> None:
     setting = Setting()
     setting.receive(*map(subscribe, range(1, 26)))
     assert setting.node.done == [*range(1, 11)]
     assert setting.driver.consumed_messages == 10
-    # What comes meanwhile waits behind.
+    # Messages that arrive meanwhile wait behind it.
     setting.receive(encode_batch(1, [b"a"]), subscribe(26), Unsubscribe(3, False))
     assert setting.node.done == [*range(1, 11)]
     setting.finish()
@@ -158,7 +158,7 @@ def test_subscriptions_that_take_long_are_taken_in_several_turns_and_in_order() 
     assert setting.driver.consumed_messages == 27
 
 
-def test_documents_that_take_long_are_taken_in_several_turns() -> None:
+def test_slow_documents_are_ingested_in_several_slices() -> None:
     setting = Setting()
     batches = [encode_batch(number, [b"%d" % number] * 32) for number in range(1, 11)]
     setting.receive(*batches, Goodbye())
@@ -168,13 +168,13 @@ def test_documents_that_take_long_are_taken_in_several_turns() -> None:
         b"%d" % number for number in range(1, 11) for _ in range(32)
     ]
     assert left == "left"
-    # 100 documents are a turn, and 125 the longest.
+    # A slice takes 100 documents, at most 125.
     counts = [sum(map(len, turn)) for turn in setting.node.turns]
     assert all(100 <= count <= 126 for count in counts[:-1])
     assert len(counts) == 4
 
 
-def test_documents_that_take_no_time_are_taken_in_one_turn(
+def test_fast_documents_are_ingested_in_one_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tests.sessions.test_session.DOCUMENT", 0.0)
@@ -187,7 +187,7 @@ def test_documents_that_take_no_time_are_taken_in_one_turn(
     assert not setting.clock.calls
 
 
-def test_a_batch_of_many_documents_is_taken_in_several_turns() -> None:
+def test_a_large_batch_is_ingested_in_several_slices() -> None:
     setting = Setting()
     setting.receive(encode_batch(1, [b"x"] * 1_000), encode_batch(2, [b"y"]), subscribe(1))
     setting.finish()
@@ -195,11 +195,11 @@ def test_a_batch_of_many_documents_is_taken_in_several_turns() -> None:
     assert len(counts) in (8, 9) and all(100 <= count <= 126 for count in counts)
     *portions, number = setting.node.done
     assert [document for portion in portions for document in portion] == [b"x"] * 1_000 + [b"y"]
-    # What was sent behind the batch comes behind it.
+    # Messages behind the batch follow it.
     assert number == 1
 
 
-def test_a_turn_ends_in_time_behind_any_number_of_cheap_documents(
+def test_a_slice_ends_in_time_after_any_number_of_fast_documents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     setting = Setting()
@@ -212,14 +212,14 @@ def test_a_turn_ends_in_time_behind_any_number_of_cheap_documents(
     assert {sum(map(len, turn)) for turn in setting.node.turns[1:-1]} <= {10, 11, 12, 13}
 
 
-def test_what_comes_while_a_message_is_taken_waits_behind_the_others() -> None:
+def test_messages_that_arrive_during_a_slice_wait_behind_the_others() -> None:
     setting = Setting()
     setting.driver.from_within = [messages.encode(subscribe(3))]
     setting.receive(subscribe(1), subscribe(2))
     assert setting.node.done == [1, 2, 3]
 
 
-def test_nothing_is_taken_of_what_waits_behind_the_end() -> None:
+def test_messages_behind_the_end_of_a_session_are_ignored() -> None:
     setting = Setting()
     setting.receive(*map(subscribe, range(1, 11)), Goodbye(), subscribe(12))
     setting.receive(subscribe(13))
@@ -229,7 +229,7 @@ def test_nothing_is_taken_of_what_waits_behind_the_end() -> None:
     assert setting.driver.consumed_messages == 10
 
 
-def test_a_session_that_ends_from_outside_drops_what_waits() -> None:
+def test_a_session_ended_by_the_node_drops_waiting_messages() -> None:
     setting = Setting()
     setting.receive(*map(subscribe, range(1, 30)))
     setting.session.end(None)
@@ -238,7 +238,7 @@ def test_a_session_that_ends_from_outside_drops_what_waits() -> None:
 
 
 @pytest.mark.parametrize("bad", [b"", b"\x10", b"\xff", messages.encode(Ended(1, ("", "", 0, 0)))])
-def test_a_message_that_is_none_ends_the_session_in_any_turn(bad: bytes) -> None:
+def test_a_malformed_message_ends_the_session_in_any_slice(bad: bytes) -> None:
     for before in (0, 15):
         setting = Setting()
         setting.receive(*map(subscribe, range(1, before + 1)), bad, subscribe(99))
@@ -248,7 +248,7 @@ def test_a_message_that_is_none_ends_the_session_in_any_turn(bad: bytes) -> None
         assert isinstance(setting.driver.sent[-1], Refuse)
 
 
-def test_a_mistake_of_ours_in_a_later_turn_ends_the_session_and_is_logged() -> None:
+def test_an_internal_error_in_a_later_slice_ends_the_session_and_is_logged() -> None:
     setting = Setting()
     setting.receive(*map(subscribe, range(1, 30)))
     setting.node.broken = True
@@ -263,7 +263,7 @@ def test_a_mistake_of_ours_in_a_later_turn_ends_the_session_and_is_logged() -> N
     assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]
 
 
-def test_acknowledgements_cost_nothing_and_need_one_turn() -> None:
+def test_acknowledgements_take_one_slice() -> None:
     setting = Setting()
     setting.receive(*[Acknowledge(((1, ()),))] * 500)
     assert setting.node.done == ["acknowledged"] * 500

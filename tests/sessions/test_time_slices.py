@@ -1,4 +1,4 @@
-"""Sessions and a real input over a matcher that takes its time: nobody has the reactor for long."""
+"""Sessions with a real input and a slow matcher: no session holds the reactor for long."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from broker.wire.messages import Ended, NotPublished, Published, Subscribe
 from tests.ingest.input_fakes import ODD, FakeMatcher
 from tests.ingest.input_fakes import Setting as InputSetting
 
-#: What a dear document takes, in seconds.
+#: Seconds of an expensive document.
 DEAR = 0.001
-#: No turn may take longer: the last document may have been one too many.
+#: Bound of a slice: the last document may exceed the limit.
 LONGEST = MAX_SLICE_SECONDS + 2 * DEAR
 
 
@@ -48,8 +48,6 @@ class SlowMatcher(FakeMatcher):
 
 
 class FakeDriver:
-    """One client's end."""
-
     def __init__(self) -> None:
         self.receiver: Any = None
         self.failure = None
@@ -70,7 +68,7 @@ class FakeDriver:
 
 
 class NoSubscribing:
-    """Refuses at once, and says when that was."""
+    """Refuses at once, and records the time."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -85,7 +83,7 @@ class NoSubscribing:
 
 
 class Setting(InputSetting):
-    """Sessions of `alice`, turn by turn."""
+    """Sessions of `alice`, slice by slice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +92,7 @@ class Setting(InputSetting):
         self.input._matcher = cast(Any, self.matcher)
         self.subscribing = NoSubscribing(self.clock)
         self.turns: list[float] = []
-        """What each turn took."""
+        """Seconds of each slice."""
 
     def session(self) -> tuple[Session, FakeDriver]:
         driver = FakeDriver()
@@ -117,7 +115,7 @@ class Setting(InputSetting):
         self.turns.append(self.clock.seconds() - began)
 
     def next_turn(self) -> None:
-        """What was called first of all that is due."""
+        """Run the call that was scheduled first."""
         call = self.clock.calls.pop(0)
         began = self.clock.seconds()
         call.func(*call.args, **call.kw)
@@ -145,11 +143,11 @@ def setting() -> Setting:
     return Setting()
 
 
-def test_one_batch_of_dear_documents_leaves_turns_to_other_sessions(setting: Setting) -> None:
+def test_a_batch_of_slow_documents_leaves_slices_to_other_sessions(setting: Setting) -> None:
     session, driver = setting.session()
     other, others = setting.session()
     documents = run(1, 400)
-    # At the ends of the first portion, of the first turn, and elsewhere.
+    # At the ends of the first portion and the first slice, and elsewhere.
     refused, duplicates = [0, 15, 16, 26, 399], [40, 41, 398]
     for index in refused:
         documents[index] = "refuse"
@@ -180,19 +178,19 @@ def test_one_batch_of_dear_documents_leaves_turns_to_other_sessions(setting: Set
     setting.check()
 
 
-def test_what_waited_for_a_type_is_taken_in_turns(setting: Setting) -> None:
+def test_batches_that_waited_for_a_type_are_ingested_in_slices(setting: Setting) -> None:
     session, driver = setting.session()
     setting.receive(session, batch(1, "odd 1"))
     for number in range(2, 202):
         setting.receive(session, batch(number, str(number)))
-    # All else that the client says goes on.
+    # Other messages of the client are processed.
     setting.receive(session, batch(202, *run(202, 100)), subscribe())
     assert len(setting.subscribing.asked) == 1
     assert setting.log.waiting == [] and not setting.clock.calls
     setting.matcher.known.add(ODD)
     began = setting.clock.seconds()
     setting.dtds.asked[0].callback(None)
-    # Not even the first turn is that of who brought the type.
+    # The source of the DTD does not run the first slice.
     assert setting.clock.seconds() == began
     setting.receive(session, batch(203, "302"), subscribe())
     assert len(setting.subscribing.asked) == 1
@@ -210,7 +208,7 @@ def test_what_waited_for_a_type_is_taken_in_turns(setting: Setting) -> None:
     setting.check()
 
 
-def test_a_type_that_is_missing_in_a_later_turn_holds_the_rest(setting: Setting) -> None:
+def test_a_type_missing_in_a_later_slice_holds_the_rest(setting: Setting) -> None:
     session, driver = setting.session()
     setting.receive(session, batch(1, *run(1, 100), "odd 101", *run(102, 100)), batch(2, "202"))
     setting.finish()
@@ -233,7 +231,7 @@ def test_a_type_that_is_missing_in_a_later_turn_holds_the_rest(setting: Setting)
     setting.check()
 
 
-def test_a_commit_that_fails_between_two_turns_ends_the_batch(setting: Setting) -> None:
+def test_a_failed_commit_between_two_slices_ends_the_batch(setting: Setting) -> None:
     session, driver = setting.session()
     setting.receive(session, batch(1, *run(1, 400)), batch(2, "401"))
     setting.next_turn()
@@ -253,7 +251,7 @@ def test_a_commit_that_fails_between_two_turns_ends_the_batch(setting: Setting) 
     setting.check()
 
 
-def test_a_session_that_ends_between_two_turns_leaves_the_rest(setting: Setting) -> None:
+def test_a_session_that_ends_between_two_slices_drops_the_rest(setting: Setting) -> None:
     session, driver = setting.session()
     setting.receive(session, batch(1, *run(1, 400)), batch(2, "401"))
     taken = sum(setting.matcher.calls)
@@ -265,7 +263,7 @@ def test_a_session_that_ends_between_two_turns_leaves_the_rest(setting: Setting)
     setting.check()
 
 
-def test_a_mistake_in_a_later_turn_ends_the_session_and_is_logged(setting: Setting) -> None:
+def test_an_error_in_a_later_slice_ends_the_session_and_is_logged(setting: Setting) -> None:
     session, driver = setting.session()
     setting.receive(session, batch(1, *run(1, 400)))
     setting.matcher.broken = True
@@ -279,7 +277,7 @@ def test_a_mistake_in_a_later_turn_ends_the_session_and_is_logged(setting: Setti
     assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]
 
 
-def test_a_mistake_after_a_wait_for_a_type_ends_the_session_too(setting: Setting) -> None:
+def test_an_error_after_a_wait_for_a_type_ends_the_session_too(setting: Setting) -> None:
     session, driver = setting.session()
     setting.receive(session, batch(1, "odd 1"))
     setting.matcher.broken = True
@@ -297,7 +295,7 @@ def test_a_mistake_after_a_wait_for_a_type_ends_the_session_too(setting: Setting
 # ---------------------------------------------------------------------- the loop and the measure
 
 
-def test_steps_are_made_until_a_turn_is_over_and_then_in_the_next() -> None:
+def test_steps_run_until_the_slice_ends_and_then_in_the_next() -> None:
     clock = Clock()
     left = 100
 
@@ -310,7 +308,7 @@ def test_steps_are_made_until_a_turn_is_over_and_then_in_the_next() -> None:
     turns = TimeSlices(clock, step, lambda _: None)
     turns.run()
     assert left == 90
-    # Whoever brings more while a turn is to come brings it behind that.
+    # Work that arrives before a slice is done in it.
     turns.run()
     turns.run_later()
     assert left == 90 and len(clock.calls) == 1
@@ -323,7 +321,7 @@ def test_steps_are_made_until_a_turn_is_over_and_then_in_the_next() -> None:
     assert left == 0
 
 
-def test_after_a_mistake_no_step_is_made_any_more() -> None:
+def test_no_step_runs_after_an_error() -> None:
     clock = Clock()
     failures: list[Exception] = []
     steps = 0

@@ -1,4 +1,4 @@
-"""What is remembered of durable subscriptions."""
+"""Stored state of durable subscriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86_400_000
 
 
 class FakeLog:
-    """Keeps what was put, and says that it is stored when it is told to."""
+    """Stores values, and confirms on demand."""
 
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
@@ -57,7 +57,7 @@ class Setting:
         )
 
 
-def test_what_was_put_is_there_again_after_a_restart() -> None:
+def test_a_stored_subscription_survives_a_restart() -> None:
     setting = Setting()
     setting.put("alice", "d", 7)
     expected = DurableSubscription("a.>", "/x", {"p": "urn:p"}, Position({"n": (1, 7)}), 1000)
@@ -66,7 +66,7 @@ def test_what_was_put_is_there_again_after_a_restart() -> None:
     assert setting.durables.get("alice", "e") is None
 
 
-def test_who_puts_one_is_told_when_it_is_stored_and_not_before() -> None:
+def test_the_callback_runs_after_the_commit() -> None:
     setting = Setting()
     setting.put("alice", "d")
     assert setting.stored == []
@@ -75,7 +75,7 @@ def test_who_puts_one_is_told_when_it_is_stored_and_not_before() -> None:
     assert setting.stored == ["d"]
 
 
-def test_a_client_is_not_taken_for_one_whose_name_is_longer() -> None:
+def test_a_client_is_distinct_from_one_with_a_longer_name() -> None:
     setting = Setting()
     for client_id, name in (("al", "d"), ("al", "e"), ("alice", "d")):
         setting.put(client_id, name)
@@ -87,7 +87,7 @@ def test_a_client_is_not_taken_for_one_whose_name_is_longer() -> None:
     assert len(setting.durables) == 3
 
 
-def test_a_client_is_told_how_many_it_has_whatever_became_of_others() -> None:
+def test_the_count_of_a_client_follows_its_subscriptions() -> None:
     setting = Setting()
     for name in ("d", "e", "e", "f"):
         setting.put("alice", name)
@@ -109,7 +109,7 @@ def test_a_client_is_told_how_many_it_has_whatever_became_of_others() -> None:
     ) == (2, 2)
 
 
-def test_an_acknowledged_position_moves_on_and_never_back() -> None:
+def test_an_acknowledged_position_never_moves_back() -> None:
     setting = Setting()
     setting.put("alice", "d", 7)
     for offset, expected in ((9, 9), (8, 9), (12, 12)):
@@ -123,7 +123,7 @@ def test_an_acknowledged_position_moves_on_and_never_back() -> None:
     assert len(setting.durables) == 1
 
 
-def test_a_forgotten_one_is_gone_for_good() -> None:
+def test_a_deleted_subscription_is_deleted_for_good() -> None:
     setting = Setting()
     setting.put("alice", "d")
     setting.durables.delete("alice", "d")
@@ -132,7 +132,7 @@ def test_a_forgotten_one_is_gone_for_good() -> None:
     assert len(setting.opened()) == 0
 
 
-def test_only_those_that_nobody_used_for_their_time_expire() -> None:
+def test_only_unused_subscriptions_expire() -> None:
     setting = Setting()
     setting.put("alice", "old")
     setting.put("alice", "used")
@@ -146,12 +146,12 @@ def test_only_those_that_nobody_used_for_their_time_expire() -> None:
     assert len(setting.opened()) == 1
 
 
-def test_one_in_use_does_not_expire_however_quiet_it_is() -> None:
+def test_a_subscription_in_use_does_not_expire() -> None:
     setting = Setting()
     setting.put("alice", "d")
     setting.now += 40 * DAY
     assert setting.durables.delete_expired() == 0
-    # Its time begins when its session has ended.
+    # Its expiry begins at the end of its session.
     setting.durables.release("alice", "d")
     setting.now += 29 * DAY
     assert setting.durables.delete_expired() == 0

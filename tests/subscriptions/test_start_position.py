@@ -1,4 +1,4 @@
-"""Where a subscription begins in its node's log."""
+"""Start positions in a node's log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CUT: dict[str, Mark] = {"own": (3, 8), "far": (1, 4)}
 
 
 class Writing:
-    """The first event of its own origin is written, at serial 5, and not announced yet."""
+    """The first own event is written at serial 5, and not announced yet."""
 
     coverage = Coverage({"far": (1, 9)})
     bounds = Bounds(2, 1, 4, 0)
@@ -35,16 +35,16 @@ class Writing:
         return 6
 
 
-def test_what_is_written_and_not_yet_announced_is_read() -> None:
+def test_events_written_but_not_announced_are_read() -> None:
     log = cast(Any, Writing())
     assert first_serial_after(log, {"far": (1, 9), "own": (1, 0)}) == 5
 
 
 @attrs.define
 class Log:
-    """Serials 1 to 12: four of `far`, arrived at 1 to 4, then eight own ones.
+    """Serials 1 to 12: four of `far` that arrived at 1 to 4, then eight own ones.
 
-    The own places of epoch 1 behind the fifth were given by another process as well.
+    Another process gave the own places of epoch 1 behind the fifth too.
     """
 
     events: list[LoggedEvent] = attrs.field(
@@ -85,7 +85,7 @@ class Log:
 
 
 def log_with(**named: tuple[NamedHistory, ...]) -> EventLog:
-    """The log, which knows histories of other origins."""
+    """Return a log that knows histories of other origins."""
     return cast(EventLog, Log(named=named))
 
 
@@ -94,12 +94,12 @@ def wanted(start: str, time: int = 0) -> Subscribe:
 
 
 def begins(start: str, position: Position | None, time: int = 0) -> tuple[int, dict[str, Mark]]:
-    """The serial to read first, and the position that its client is taken to have."""
+    """Return the first serial, and the client's assumed position."""
     found = find_start(log_with(), wanted(start, time), position, CUT)
     return found.serial, dict(found.position)
 
 
-def test_it_begins_at_the_start_that_is_named() -> None:
+def test_a_subscription_begins_at_the_named_start() -> None:
     assert begins("new", None) == (13, CUT)
     assert begins("all", None) == (1, {})
     assert begins("time", None, 3) == (3, {"far": (1, 2)})
@@ -107,16 +107,16 @@ def test_it_begins_at_the_start_that_is_named() -> None:
         begins("yesterday", None)
 
 
-def test_a_time_counts_for_origins_of_which_one_that_goes_on_has_had_nothing() -> None:
+def test_a_time_holds_for_origins_without_a_mark() -> None:
     position = Position({"own": (1, 2)})
     assert begins("position", position, 3) == (3, {"far": (1, 2), "own": (1, 2)})
-    # Who began at no time wants all of them, and so does a durable one.
+    # Without a start time all are read, as for a durable subscription.
     assert begins("position", position) == (1, {"own": (1, 2)})
     assert begins("stored", position, 3) == (1, {"own": (1, 2)})
 
 
 @pytest.mark.parametrize("start", ["position", "stored"])
-def test_a_position_that_this_node_has_not_reached_is_refused(start: str) -> None:
+def test_a_future_position_is_refused(start: str) -> None:
     assert begins(start, Position({"own": (3, 8), "far": (1, 4)})) == (13, CUT)
     with pytest.raises(BadPosition):
         begins(start, Position({"own": (3, 9)}))
@@ -126,8 +126,8 @@ def test_a_position_that_this_node_has_not_reached_is_refused(start: str) -> Non
     ("own", "back"),
     [((1, 4), (1, 4)), ((1, 6), (1, 6)), ((1, 7), (1, 7)), ((1, 8), (1, 5)), ((3, 6), (3, 6))],
 )
-def test_a_place_of_a_lost_branch_is_set_back_if_no_loss_tells_of_it(own: Mark, back: Mark) -> None:
-    """A node has shown the lost branch up to its seventh place."""
+def test_a_place_on_a_lost_branch_is_moved_back_if_no_loss_covers_it(own: Mark, back: Mark) -> None:
+    """The node has reported the lost branch up to its seventh place."""
     assert rewind_lost_branches(log_with(), {"own": own, "far": (1, 2)}) == {
         "own": back,
         "far": (1, 2),
@@ -138,7 +138,7 @@ def test_a_place_of_a_lost_branch_is_set_back_if_no_loss_tells_of_it(own: Mark, 
 @pytest.mark.parametrize(
     ("far", "back"), [((1, 4), (1, 4)), ((1, 8), (1, 5)), ((3, 6), (3, 6)), ((5, 1), (5, 1))]
 )
-def test_so_is_one_of_another_origin_that_was_started_from_a_copy(far: Mark, back: Mark) -> None:
+def test_a_place_of_another_origin_on_a_lost_branch_is_moved_back(far: Mark, back: Mark) -> None:
     log = log_with(far=((1, 11, (0, 0)), (3, 13, (1, 5))))
     assert rewind_lost_branches(log, {"far": far}) == {"far": back}
 
@@ -154,7 +154,7 @@ def test_so_is_one_of_another_origin_that_was_started_from_a_copy(far: Mark, bac
         ((4, 3), None),
     ],
 )
-def test_lost_branches_are_what_lies_behind_a_branch_place_and_was_not_had(
+def test_lost_branches_are_unreceived_places_behind_a_branch_place(
     had: Mark, lost: tuple[tuple[Mark, Mark], ...] | None
 ) -> None:
     log = log_with(far=((3, 13, (1, 5)), (4, 14, (3, 9))))

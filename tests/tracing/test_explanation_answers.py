@@ -1,4 +1,4 @@
-"""Explanations take turns and leave the node to others; DTDs are fetched once."""
+"""Explanations run one at a time with pauses; DTDs are fetched once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ MISSING = DtdReference("heard", "1.0")
 
 @attrs.define
 class FakeMatcher:
-    """Takes a second for an explanation; `missing` is a type whose DTD it wants."""
+    """Takes a second for an explanation; `missing` is a type without its DTD."""
 
     clock: Clock
     missing: DtdReference | None = None
     asked: int = 0
     shapes: bool = False
-    """Whether shapes of documents were to be shown."""
+    """True if shapes of documents were requested."""
 
     def explain(
         self, query: Any, document: Any, undescribed: Any = frozenset(), *, shapes: bool
@@ -52,7 +52,7 @@ class FakeMatcher:
 
 @attrs.define
 class FakeDtds:
-    """Finds what `found` says."""
+    """Finds the DTD if `found` is set."""
 
     matcher: FakeMatcher
     found: bool = True
@@ -66,10 +66,10 @@ class FakeDtds:
 
 
 class FakeFate:
-    """Knows nothing of any event."""
+    """Traces no event."""
 
     async def trace_event(self, *asked: Any, here: bool) -> None:
-        """There is nothing to tell."""
+        """Return None."""
 
 
 class ExplainingTests(SynchronousTestCase):
@@ -100,7 +100,7 @@ class ExplainingTests(SynchronousTestCase):
             anonymous_identity(client), Ask(1, "explain", {"query": "//a"}, document)
         )
 
-    def test_there_is_a_pause_behind_each(self) -> None:
+    def test_a_pause_follows_each_explanation(self) -> None:
         explaining = self.make()
         first, second = (self.ask(explaining) for _ in range(2))
         self.successResultOf(first)
@@ -110,11 +110,11 @@ class ExplainingTests(SynchronousTestCase):
         self.clock.advance(0.2)
         self.assertEqual(self.successResultOf(second)["explanation"]["query"], "//a")
 
-    def test_a_query_that_can_not_match_is_warned_of(self) -> None:
+    def test_a_query_that_can_not_match_causes_a_warning(self) -> None:
         told = self.successResultOf(self.ask(self.make()))
         self.assertEqual(told["warnings"], ["no event matches //a"])
 
-    def test_too_many_that_wait_are_refused(self) -> None:
+    def test_too_many_waiting_questions_are_refused(self) -> None:
         explaining = self.make()
         self.successResultOf(self.ask(explaining, "first"))
         for _ in range(MAX_WAITING_OF_CLIENT):
@@ -127,12 +127,12 @@ class ExplainingTests(SynchronousTestCase):
         self.assertEqual(self.matcher.asked, 1 + MAX_WAITING)
         self.successResultOf(self.ask(explaining))
 
-    def test_a_dtd_that_is_missing_is_fetched(self) -> None:
+    def test_a_missing_dtd_is_fetched(self) -> None:
         self.matcher.missing = MISSING
         told = self.successResultOf(self.ask(self.make(), document=b"<e/>"))
         self.assertTrue(told["explanation"]["event"]["matches"])
 
-    def test_without_a_dtd_the_event_is_refused_or_taken_as_the_node_does(self) -> None:
+    def test_without_a_dtd_the_event_is_refused_or_accepted_as_by_the_node(self) -> None:
         self.matcher.missing, self.dtds.found = MISSING, False
         told = self.successResultOf(self.ask(self.make(), document=b"<e/>"))
         self.assertEqual(told["explanation"]["event"]["refused"][0], "unknown-type")
@@ -140,7 +140,7 @@ class ExplainingTests(SynchronousTestCase):
         told = self.successResultOf(self.ask(accepting, document=b"<e/>"))
         self.assertTrue(told["explanation"]["event"]["matches"])
 
-    def test_shapes_of_documents_are_shown_to_who_may_read_all_of_them(self) -> None:
+    def test_shapes_of_documents_are_shown_only_to_readers_of_all_streams(self) -> None:
         asdi = Rights(subscribe=(StreamPattern.parse("asdi.>"),))
         for rights, clearance, administer, shown in (
             (Rights.to_everything(), SecurityLevel.HIGH, False, True),
@@ -152,14 +152,14 @@ class ExplainingTests(SynchronousTestCase):
             self.successResultOf(self.make().answer(identity, Ask(1, "explain", {"query": "//a"})))
             self.assertEqual(self.matcher.shapes, shown)
 
-    def test_a_failure_gives_the_turn_to_the_next(self) -> None:
+    def test_a_failure_lets_the_next_question_run(self) -> None:
         explaining = self.make()
         identity = attrs.evolve(anonymous_identity("me"), administer=False)
         about_another = Ask(1, "explain", {"query": "//a", "client": "you"})
         self.failureResultOf(explaining.answer(identity, about_another), NotAllowed)
         self.successResultOf(self.ask(explaining))
 
-    def test_a_node_that_stops_leaves_no_timer(self) -> None:
+    def test_a_stopped_node_leaves_no_timer(self) -> None:
         explaining = self.make()
         self.successResultOf(self.ask(explaining))
         explaining.stop()
