@@ -1,1 +1,1 @@
-"""What a node keeps on its own disk: the event log, with marks and durable positions beside it."""
+"""A node's event log on its own disk, with de-duplication marks and durable positions."""

@@ -1,7 +1,7 @@
-"""Small values of the log, each with a checksum and a second copy in another table.
+"""Tables of small values, each with a checksum and a second copy in another table.
 
-A value that fails its checksum is taken from its copy and written again. Where the copy is damaged
-as well the value is lost, which is reported; its reader has a safe outcome for that.
+A value that fails its checksum is restored from its copy. If the copy is damaged too, the value is
+lost; that is reported, and each user has a safe outcome for it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import lmdb
 
 from broker.log.checksum import ValueDamaged, add_checksum, checksum_of, has_checksum, verify_value
 
-#: LMDB takes no longer keys.
+#: Longest key of LMDB.
 _LONGEST_KEY = 511
 
 
 class CheckedTable:
-    """One table. `name` is a letter of its own; tables share the table of copies."""
+    """One table. `name` is a unique letter; all tables share the table of copies."""
 
     def __init__(
         self,
@@ -30,15 +30,16 @@ class CheckedTable:
         accepts_unchecked: bool = False,
         is_rising: bool = False,
     ) -> None:
-        """`accepts_unchecked`: values of format 3, without a checksum, are accepted. `is_rising`: values only rise,
-        so of a value and a copy that differ the lower one was left by a write that was lost."""
+        """`accepts_unchecked`: values of format 3, without a checksum, are accepted. `is_rising`:
+        values only rise, so if a value and its copy differ, the lower one was left by a lost write.
+        """
         self._name = name
         self._table = table
         self._copies = copies
         self._accepts_unchecked = accepts_unchecked
         self._is_rising = is_rising
         self.damaged: Counter[str] = Counter()
-        """Since the log was opened: `healed` from the copy, and `lost`."""
+        """Counts since the log was opened: `healed` from the copy, and `lost`."""
 
     def put(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
         """Store a value and its copy."""
@@ -54,7 +55,7 @@ class CheckedTable:
         txn.delete(self._copy_key(key), db=self._copies)
 
     def get(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
-        """A value; None if there is none. Raises `ValueDamaged` if both are damaged."""
+        """Return a value or None. Raises `ValueDamaged` if the value and its copy are damaged."""
         stored = txn.get(key, db=self._table)
         if stored is not None:
             try:
@@ -68,7 +69,7 @@ class CheckedTable:
             and self._accepts_unchecked
             and not has_checksum(stored)
         ):
-            # Of format 3, which had no copies either.
+            # Format 3 had no copies.
             return bytes(stored)
         if copy is None:
             if stored is None:
@@ -79,7 +80,7 @@ class CheckedTable:
             value = verify_value(self._name + key, copy)
         except ValueDamaged:
             if stored is None:
-                # A damaged key of a copy, or a value that was never there.
+                # A damaged key of a copy, or a value that never existed.
                 return None
             self.damaged["lost"] += 1
             raise
@@ -87,7 +88,7 @@ class CheckedTable:
         return value
 
     def get_or_none(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
-        """A value; None if there is none, or it is lost."""
+        """Return a value; None if there is none, or it is lost."""
         try:
             return self.get(txn, key)
         except ValueDamaged:
@@ -96,7 +97,7 @@ class CheckedTable:
     def items(
         self, txn: lmdb.Transaction, prefix: bytes = b""
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """All keys that begin with `prefix`, with their values; None for a lost one."""
+        """Yield all keys with `prefix`, and their values; None for a lost one."""
         for key in sorted({*self._keys(txn, self._table, prefix), *self._copied_keys(txn, prefix)}):
             try:
                 value = self.get(txn, key)
@@ -107,9 +108,9 @@ class CheckedTable:
                     yield key, value
 
     def _copied_keys(self, txn: lmdb.Transaction, prefix: bytes) -> list[bytes]:
-        cut = len(self._name)
-        found = (key[cut:] for key in self._keys(txn, self._copies, self._name + prefix))
-        return [key for key in found if cut + len(key) < _LONGEST_KEY]
+        name_length = len(self._name)
+        found = (key[name_length:] for key in self._keys(txn, self._copies, self._name + prefix))
+        return [key for key in found if name_length + len(key) < _LONGEST_KEY]
 
     def _keys(self, txn: lmdb.Transaction, table: Any, prefix: bytes) -> list[bytes]:
         found = []
@@ -129,8 +130,8 @@ class CheckedTable:
     # ------------------------------------------------------------------ care
 
     def heal(self, txn: lmdb.Transaction, prefix: bytes = b"") -> list[bytes]:
-        """Write values again whose copy is intact, and copies whose value is. Returns the keys of
-        those that are lost."""
+        """Restore damaged values from intact copies, and copies from intact values. Return the keys
+        of lost values."""
         lost = []
         for key, value in list(self.items(txn, prefix)):
             if value is None:
@@ -149,7 +150,7 @@ class CheckedTable:
             return value
 
     def is_sound(self, txn: lmdb.Transaction, key: bytes) -> bool:
-        """Whether a value and its copy are there and agree."""
+        """Return True if a value and its copy exist and agree."""
         stored = txn.get(key, db=self._table)
         copy = txn.get(self._copy_key(key), db=self._copies)
         if (

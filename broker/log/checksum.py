@@ -1,4 +1,4 @@
-"""Checksums of what the log stores: 64 bits of XXH3, for events, heads of chunks, and values.
+"""Checksums of the stored data: 64 bits of XXH3, for events, heads of chunks, and values.
 
 They detect damage by disks and memory, not forgery. A checked value is `0xf5`, the checksum u64,
 and the value. The checksum covers the key too, so a value under a wrong key is damaged.
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-#: What LMDB hands out: bytes, or a view of the map for as long as the transaction lasts.
+#: Values from LMDB: bytes, or a view of the map for the time of the transaction.
 Buffer: TypeAlias = bytes | memoryview
 
 TAG = 0xF5
@@ -24,22 +24,22 @@ class ValueDamaged(Exception):
 
 
 def event_checksum(record: Buffer, document: Buffer) -> int:
-    """The checksum of an event's record and document."""
+    """Return the checksum of an event's record and document."""
     return checksum_of(document, checksum_of(record))
 
 
 def add_checksum(key: bytes, value: bytes) -> bytes:
-    """The bytes to store for `value` under `key`."""
+    """Return the bytes to store for `value` under `key`."""
     return _HEAD.pack(TAG, checksum_of(value, checksum_of(key))) + value
 
 
 def has_checksum(stored: Buffer) -> bool:
-    """Whether stored bytes claim to have a checksum; those of format 3 have none."""
+    """Return True if stored bytes have a checksum; those of format 3 have none."""
     return len(stored) >= _HEAD.size and stored[0] == TAG
 
 
 def verify_value(key: bytes, stored: Buffer) -> bytes:
-    """The value that `add_checksum` stored under `key`. Raises `ValueDamaged`."""
+    """Return the value that `add_checksum` stored under `key`. Raises `ValueDamaged`."""
     if not has_checksum(stored):
         raise ValueDamaged("a value without a checksum")
     _, checksum = _HEAD.unpack_from(stored)

@@ -1,11 +1,11 @@
-"""Chunks of neighbouring events, byte by byte: between nodes, and within `stored_chunk` in the log.
+"""Chunks of neighbouring events, byte by byte: between nodes, and inside `stored_chunk` in the log.
 
 The events of a chunk have one origin. A chunk is a count u32, the length of the origin's name u8
 and the name, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms since 1970),
 `offset u64`, `record length u16`, `document length u32`, `level u8`; then all records, then all
-documents. Integers are big-endian. In the log the key is the serial of the first as u64. A page of
-the file would hold three events of one kilobyte and waste the rest; and each value that is put
-costs a call.
+documents. Integers are big-endian. In the log the key is the serial of the first event as u64.
+Chunks exist because a page of the file would hold three events of one kilobyte and waste the rest,
+and because each stored value costs a call.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from broker.event.place import Mark
 from broker.log.checksum import Buffer
 from broker.log.logged_event import EVENT_OVERHEAD, LoggedEvent
 
-#: A chunk holds at most about this much, unless a single event does: what a commit of many events
-#: gains does not grow beyond it, and it is the least that a reader has to map.
+#: Approximate most bytes of a chunk, unless a single event is larger. Larger chunks do not make
+#: commits faster, and a reader must map a whole chunk.
 CHUNK_BYTES = 60 * 1024
 
 _KEY = struct.Struct(">Q")
@@ -35,18 +35,19 @@ _stored = attrgetter("epoch", "arrival", "offset", "level", "record", "document"
 
 
 def encode_key(serial: int) -> bytes:
-    """The key of a serial; keys sort as serials do."""
+    """Return the key of a serial; keys sort as serials do."""
     return _KEY.pack(serial)
 
 
 def decode_key(key: Buffer) -> int:
-    """The serial of a key."""
+    """Return the serial of a key."""
     (serial,) = _KEY.unpack(key)
     return int(serial)
 
 
 def split_by_size(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
-    """(start, end) of neighbours that are about `most` bytes together; a single one may be more."""
+    """Yield (start, end) of neighbouring events with about `most` bytes; a single event may
+    have more."""
     if len(events) == 1:
         yield 0, 1
         return
@@ -62,7 +63,7 @@ def split_by_size(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[in
 
 
 def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
-    """Neighbouring events in groups that each make a chunk."""
+    """Yield groups of neighbouring events, one for each chunk."""
     if len(events) == 1:
         yield events
         return
@@ -76,53 +77,53 @@ def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[Logged
 
 
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
-    """The value under which events of one origin with neighbouring serials are stored."""
+    """Return the value to store for neighbouring events of one origin."""
     epochs, arrivals, offsets, levels, records, documents = zip(*map(_stored, events), strict=True)
     columns = _columns(len(events)).pack(
         *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
     )
-    named = events[0].origin.encode()
-    head = _HEAD.pack(len(events), len(named))
-    return b"".join((head, named, columns, *records, *documents))
+    name = events[0].origin.encode()
+    head = _HEAD.pack(len(events), len(name))
+    return b"".join((head, name, columns, *records, *documents))
 
 
 def encode_columns(
     origin: str, count: int, columns: Sequence[bytes], contents: Sequence[Buffer]
 ) -> bytes:
-    """The same of columns that are encoded already, and of records and documents."""
-    named = origin.encode()
-    return b"".join((_HEAD.pack(count, len(named)), named, *columns, *contents))
+    """Return that value from encoded columns, records and documents."""
+    name = origin.encode()
+    return b"".join((_HEAD.pack(count, len(name)), name, *columns, *contents))
 
 
 class Chunk:
-    """A stored chunk, of which only what is asked for is read."""
+    """A stored chunk; only the requested parts are read."""
 
     def __init__(self, first: int, value: Buffer, at: int = 0) -> None:
-        """`first` is the serial of the first event; the chunk begins `at` a place in `value`."""
-        count, named = _HEAD.unpack_from(value, at)
+        """`first` is the serial of the first event; the chunk begins at offset `at` of `value`."""
+        count, name_length = _HEAD.unpack_from(value, at)
         self.first = first
         self.last: int = first + count - 1
         self._count: int = count
         self._name_at = at + _HEAD.size
-        self.columns_at = self._name_at + named
-        """Where in the value its columns begin."""
+        self.columns_at = self._name_at + name_length
+        """Offset of the columns in the value."""
         self.value = value
 
     @property
     def is_exact(self) -> bool:
-        """Whether the value is as long as it says. Raises `struct.error` if it is shorter than its
-        columns."""
+        """True if the value has the length that it states. Raises `struct.error` if it is shorter
+        than its columns."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return bool(len(self.value) == self.columns_at + form.size + sum(lengths))
 
     @property
     def origin(self) -> str:
-        """Whose places its events have."""
+        """The origin of its events."""
         return bytes(self.value[self._name_at : self.columns_at]).decode()
 
     def mark_at(self, serial: int) -> Mark:
-        """(epoch, offset) of the event at `serial`, without reading the rest."""
+        """Return (epoch, offset) of the event at `serial`, without reading the rest."""
         offsets = self.columns_at + self._count * (_EPOCH.size + _ARRIVAL.size)
         (offset,) = _OFFSET.unpack_from(self.value, offsets + (serial - self.first) * _OFFSET.size)
         (epoch,) = _EPOCH.unpack_from(
@@ -131,7 +132,7 @@ class Chunk:
         return int(epoch), int(offset)
 
     def arrival_at(self, serial: int) -> int:
-        """When the event at `serial` was logged, ms since 1970."""
+        """Return the time when the event at `serial` was logged, ms since 1970."""
         arrivals = self.columns_at + self._count * _EPOCH.size
         (arrival,) = _ARRIVAL.unpack_from(
             self.value, arrivals + (serial - self.first) * _ARRIVAL.size
@@ -139,20 +140,21 @@ class Chunk:
         return int(arrival)
 
     def first_after(self, mark: Mark) -> int | None:
-        """The serial of its first event behind `mark`; None if there is none."""
+        """Return the serial of its first event after `mark`; None if there is none."""
         if self.mark_at(self.last) <= mark:
             return None
         serials = range(self.first, self.last + 1)
         return next(serial for serial in serials if self.mark_at(serial) > mark)
 
     def content_bounds(self) -> list[int]:
-        """Where the first record begins, and where each record ends, then each document."""
+        """Return the offset of the first record, then the end of each record, then of each
+        document."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return list(accumulate(lengths, initial=self.columns_at + form.size))
 
     def events_from(self, start: int) -> Iterator[LoggedEvent]:
-        """Its events from the serial `start` on, as copies."""
+        """Yield its events from the serial `start` on, as copies."""
         count, value, origin = self._count, self.value, self.origin
         form = _columns(count)
         fields = form.unpack_from(value, self.columns_at)
@@ -179,7 +181,7 @@ class Chunk:
 
 
 def column_length(count: int) -> int:
-    """Bytes of the columns of so many events."""
+    """Return the bytes of the columns of `count` events."""
     return _columns(count).size
 
 

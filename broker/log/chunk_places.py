@@ -1,8 +1,8 @@
-"""Places of chunks, as the table of origins stores them: enough to name what a damaged chunk held.
+"""Places of chunks in the table of origins: enough to name the contents of a damaged chunk.
 
 An entry's key is `p`, the origin, a NUL, and the first place (`epoch u32, offset u64`). Its value
 has a checksum (see `checksum`): `serial u64, count u32, epoch u32, offset u64` with the last place,
-and steps from offset to offset, u32, or u64 where one is larger, unless all are 1. Format 3 stored
+and the steps from offset to offset, u32, or u64 if one is larger, unless all are 1. Format 3 stored
 the serial alone.
 """
 
@@ -28,19 +28,19 @@ _MOST_STEP = 2**32 - 1
 
 @attrs.frozen
 class ChunkPlaces:
-    """One chunk's serials and places. Of format 3 the first of each alone is known."""
+    """Serials and places of one chunk. For format 3 only the first of each is known."""
 
     origin: str
     serial: int
     count: int
-    """0 where it is unknown."""
+    """0 if it is unknown."""
     first: Mark
     last: Mark
     steps: tuple[int, ...] = ()
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """All places. An epoch in between is that of the last place."""
+        """All places. Epochs in between are that of the last place."""
         offsets = [self.first[1]]
         for step in self.steps or (1,) * (self.count - 1):
             offsets.append(offsets[-1] + step)
@@ -48,7 +48,7 @@ class ChunkPlaces:
 
 
 def encode_places(key: bytes, chunk: Sequence[LoggedEvent]) -> bytes:
-    """The value to store for a chunk."""
+    """Return the value to store for a chunk."""
     first, last, count = chunk[0], chunk[-1], len(chunk)
     value = _VALUE.pack(first.serial, count, last.epoch, last.offset)
     if last.offset - first.offset != count - 1:
@@ -60,7 +60,7 @@ def encode_places(key: bytes, chunk: Sequence[LoggedEvent]) -> bytes:
 
 
 def decode_places(key: bytes, stored: Buffer) -> ChunkPlaces:
-    """The entry under `key`. Raises `ValueDamaged`."""
+    """Return the entry under `key`. Raises `ValueDamaged`."""
     try:
         origin, first = split_key(key)
         if not has_checksum(stored):
@@ -77,30 +77,25 @@ def decode_places(key: bytes, stored: Buffer) -> ChunkPlaces:
         raise ValueDamaged(str(error)) from None
 
 
-def serial_of(key: bytes, stored: Buffer) -> int:
-    """The first serial of an entry. Raises `ValueDamaged`."""
-    return decode_places(key, stored).serial
-
-
 def places_prefix(origin: str) -> bytes:
-    """The beginning of all keys of an origin."""
+    """Return the prefix of all keys of an origin."""
     return PLACES_PREFIX + origin.encode() + b"\0"
 
 
 def places_key(origin: str, mark: Mark) -> bytes:
-    """The key of a chunk that begins with a place."""
+    """Return the key of a chunk that begins with a place."""
     return b"".join((PLACES_PREFIX, origin.encode(), b"\0", _MARK.pack(*mark)))
 
 
 def split_key(key: bytes) -> tuple[str, Mark]:
-    """Origin and first place. Raises ValueError, struct.error."""
+    """Return origin and first place. Raises ValueError, struct.error."""
     end = len(key) - _MARK.size
     epoch, offset = _MARK.unpack(key[end:])
     return key[1 : end - 1].decode(), (epoch, offset)
 
 
 def all_places(txn: lmdb.Transaction, table: Any) -> Iterator[tuple[bytes, ChunkPlaces | None]]:
-    """All entries by key; None for one that is damaged."""
+    """Yield all entries by key; None for a damaged one."""
     with txn.cursor(db=table) as cursor:
         more = cursor.set_range(PLACES_PREFIX)
         while more:

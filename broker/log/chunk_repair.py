@@ -1,4 +1,4 @@
-"""Damaged events in the log's file, written again from another source."""
+"""Repair of damaged chunks in the log's file with events of other sources."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import Tables
 
-#: The checksum of an event of which nothing but its place is known: it always fails.
+#: Checksum of an event of which only the place is known: it always fails.
 UNKNOWN_CHECKSUM = event_checksum(b"", b"") ^ 1
-#: Stand-ins in one chunk.
 _PLACEHOLDERS_PER_CHUNK = 1_000
 
 
 def repair_chunk(
     txn: lmdb.Transaction, tables: Tables, damage: Damage, events: Sequence[LoggedEvent]
 ) -> Damage | None:
-    """Write `events` where they belong within the damage; the damage that is left."""
+    """Write `events` at their places within the damage; return the remaining damage."""
     table = tables.replicas.table if damage.table == REPLICA_TABLE else tables.events
     by_offset = {event.offset: event for event in events if event.origin == damage.origin}
     stored = txn.get(damage.key, db=table)
@@ -38,14 +37,14 @@ def repair_chunk(
         except HeadDamaged:
             pass
         else:
-            written = _restore_events(chunk, by_offset)
+            restored = _restore_events(chunk, by_offset)
             return (
-                _write_chunk(txn, tables, damage, written, first)
-                if written
+                _write_chunk(txn, tables, damage, restored, first)
+                if restored
                 else _remaining_damage(chunk, damage)
             )
     if damage.kind is DamageKind.EVENT or not damage.marks or not by_offset:
-        # Retention may have taken it meanwhile.
+        # Retention may have removed it meanwhile.
         return damage if stored is not None or damage.kind is DamageKind.MISSING else None
     return _write_chunk(txn, tables, damage, _recreate_chunk(tables, txn, damage, by_offset), first)
 
@@ -53,8 +52,8 @@ def repair_chunk(
 def append_placeholders(
     txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark
 ) -> int:
-    """Append stand-ins for the own events behind `after` and up to `upto`, which were covered and
-    are not there: readers meet them as damage. Returns their number."""
+    """Append placeholders for the own events after `after` and up to `upto`, which were covered and
+    are missing: readers find them as damage. Return their number."""
     with tables.chunks.cursor(txn) as cursor:
         newest = tables.chunks.last_chunk(txn, cursor)
     serial, arrival = 1, 0
@@ -69,7 +68,7 @@ def append_placeholders(
 
 
 def write_placeholder(txn: lmdb.Transaction, tables: Tables, places: ChunkPlaces) -> None:
-    """Write a stand-in for a chunk of which the places alone are there."""
+    """Write a placeholder for a chunk of which only the places are known."""
     if places.count:
         arrival = (
             tables.chunks.unreadable_chunk(txn, places.serial, DamageKind.MISSING).arrival_at(0)
@@ -97,7 +96,7 @@ def _put_placeholders(
 
 
 def _remaining_damage(chunk: StoredChunk, damage: Damage) -> Damage | None:
-    """The damage of a chunk within the serials of `damage`."""
+    """Return the damage of a chunk within the serials of `damage`."""
     for each in chunk.damages():
         if damage.first <= each.last and each.first <= damage.last:
             return each
@@ -108,10 +107,10 @@ def _write_chunk(
     txn: lmdb.Transaction,
     tables: Tables,
     damage: Damage,
-    written: tuple[list[LoggedEvent], dict[int, int]],
+    restored: tuple[list[LoggedEvent], dict[int, int]],
     first: int,
 ) -> Damage | None:
-    events, failing = written
+    events, failing = restored
     value = encode_stored_chunk(damage.key, events, failing)
     if damage.table == REPLICA_TABLE:
         txn.put(damage.key, value, db=tables.replicas.table)
@@ -124,8 +123,8 @@ def _write_chunk(
 def _restore_events(
     chunk: StoredChunk, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]] | None:
-    """The events of a chunk with an intact head, damaged ones replaced where a source has the same
-    bytes; None if it has none of them."""
+    """Return the events of a chunk with an intact head, with damaged ones replaced by equal ones of
+    a source; None if the source has none of them."""
     events, failing = chunk.all_events(), {}
     replaced = False
     for index, event in enumerate(events):
@@ -148,7 +147,8 @@ def _restore_events(
 def _recreate_chunk(
     tables: Tables, txn: lmdb.Transaction, damage: Damage, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]]:
-    """A chunk whose head is lost, with what a source has; the rest stays damaged."""
+    """Return the events of a chunk without a head, as far as a source has them; the rest stays
+    damaged."""
     # Other nodes have logged them at other times; here times rise with serials.
     low, high = 0, NEVER_OLD - 1
     if damage.table != REPLICA_TABLE:
@@ -169,7 +169,7 @@ def _recreate_chunk(
 
 
 def _fill_epochs(events: list[LoggedEvent], failing: Mapping[int, int]) -> None:
-    """An unknown epoch is that of the event before: epochs rise with offsets."""
+    """Set unknown epochs to that of the event before: epochs rise with offsets."""
     for index, event in enumerate(events):
         if index and index in failing:
             event.epoch = min(event.epoch, max(events[index - 1].epoch, 1))

@@ -1,6 +1,6 @@
-"""The `events` table of the log, as transactions read it; a damaged chunk has a stand-in.
+"""The `events` table of the log, as transactions read it; unreadable chunks have placeholders.
 
-Serials have no holes between the first chunk and the last one, so a missing chunk is noticed too.
+Serials are gapless from the first chunk to the last, so a missing chunk is noticed too.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
 EVENTS = "events"
-#: Serials that a chunk is taken to have when neither its head nor its places can be read, nor is
-#: there a next chunk. No chunk has more.
+#: Assumed serials of a chunk without a readable head, known places and a next chunk. No chunk has
+#: more.
 MAX_SERIALS = 65_536
-#: The arrival time of a chunk without intact neighbours: retention leaves it alone.
+#: Arrival time of a chunk without intact neighbours: retention leaves it in place.
 NEVER_OLD = 2**63
 
 
 class UnreadableChunk:
-    """Stand-in for a chunk whose head can not be read, or that is missing."""
+    """Placeholder for a chunk that is missing, or whose head can not be read."""
 
     def __init__(self, first: int, last: int, damage: Damage, arrival: int) -> None:
         self.first = first
@@ -36,29 +36,29 @@ class UnreadableChunk:
 
     @property
     def origin(self) -> str:
-        """The origin; empty where it is unknown."""
+        """The origin; empty if it is unknown."""
         return self.damage.origin
 
     def mark_at(self, serial: int) -> Mark:
-        """The place at a serial, or a later one of the chunk where that is unknown."""
+        """Return the place at a serial; if that is unknown, a later place of the chunk."""
         marks = self.damage.marks
         return marks[serial - self.first] if marks else self.damage.upto
 
     def arrival_at(self, _: int) -> int:
-        """The arrival time of a neighbour."""
+        """Return the arrival time of a neighbour."""
         return self._arrival
 
     def first_after(self, mark: Mark) -> int | None:
-        """The serial of the first event behind `mark`; None if there is none."""
+        """Return the serial of the first event after `mark`; None if there is none."""
         serials = range(self.first, self.last + 1)
         return next((serial for serial in serials if self.mark_at(serial) > mark), None)
 
     def first_damage(self, _: int) -> Damage:
-        """All of it."""
+        """Return the damage of the whole chunk."""
         return self.damage
 
     def events_from(self, _: int) -> Iterator[LoggedEvent]:
-        """Raises `DamageFound`."""
+        """Raise `DamageFound`."""
         raise DamageFound(self.damage)
 
 
@@ -66,20 +66,20 @@ AnyChunk: TypeAlias = StoredChunk | UnreadableChunk
 
 
 class ChunkTable:
-    """`table` and `origins` are handles of LMDB."""
+    """The table; `table` and `origins` are handles of LMDB."""
 
     def __init__(self, table: Any, origins: Any) -> None:
         self.table = table
         self._origins = origins
         self._places: dict[int, ChunkPlaces | None] = {}
-        """Of damaged chunks, which are looked for in the whole table of origins."""
+        """Places of damaged chunks, which require a search of the whole table of origins."""
 
     def cursor(self, txn: lmdb.Transaction) -> lmdb.Cursor:
-        """A cursor on the table."""
+        """Return a cursor on the table."""
         return txn.cursor(db=self.table)
 
     def chunk_at(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk:
-        """The chunk at a cursor."""
+        """Return the chunk at a cursor."""
         key = bytes(cursor.key())
         first = decode_key(key)
         try:
@@ -88,7 +88,7 @@ class ChunkTable:
             return self.unreadable_chunk(txn, first, DamageKind.HEAD)
 
     def chunk_from(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk:
-        """The chunk that begins with `serial`, or its stand-in."""
+        """Return the chunk that begins with `serial`, or its placeholder."""
         if cursor.set_key(encode_key(serial)):
             return self.chunk_at(txn, cursor)
         return self.unreadable_chunk(txn, serial, DamageKind.MISSING)
@@ -96,8 +96,8 @@ class ChunkTable:
     def chunk_holding(
         self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int
     ) -> AnyChunk | None:
-        """The chunk with the event at `serial`, or the first one of the log if that begins later;
-        None behind the end. The cursor stands at it, or behind a missing one."""
+        """Return the chunk with the event at `serial`, or the first chunk if the log begins later;
+        None beyond the end. The cursor is at the chunk, or after a missing one."""
         if cursor.set_range(encode_key(serial)):
             if decode_key(cursor.key()) == serial or not cursor.prev():
                 if not cursor.key():
@@ -113,24 +113,25 @@ class ChunkTable:
             return before
         if not cursor.next():
             return None
-        # Behind the chunk before comes a later one than it should.
+        # The next chunk begins later than it should.
         return self.unreadable_chunk(txn, before.last + 1, DamageKind.MISSING)
 
     def first_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
-        """The oldest chunk; None if there is none."""
+        """Return the oldest chunk, or None."""
         return self.chunk_at(txn, cursor) if cursor.first() else None
 
     def last_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
-        """The newest chunk; None if there is none."""
+        """Return the newest chunk, or None."""
         return self.chunk_at(txn, cursor) if cursor.last() else None
 
     def read_page(
         self, txn: lmdb.Transaction, start: int, max_events: int, max_bytes: int | None = None
     ) -> list[LoggedEvent]:
-        """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
+        """Return up to `max_events` events from the serial `start` on, with about `max_bytes` at
+        most.
 
-        Begins later than `start` where the log does, and ends before damage. Raises `DamageFound`
-        where it would begin with damage.
+        The page begins later if the log does, and ends before damage. Raises `DamageFound` if it
+        would begin with damage.
         """
         events: list[LoggedEvent] = []
         room = max_bytes
@@ -160,7 +161,7 @@ class ChunkTable:
     def unreadable_chunk(
         self, txn: lmdb.Transaction, first: int, kind: DamageKind
     ) -> UnreadableChunk:
-        """The stand-in for a chunk that begins with the serial `first`."""
+        """Return the placeholder of a chunk that begins with the serial `first`."""
         places = self._find_places(txn, first)
         before, last, follows = self._neighbours(txn, first)
         marks: tuple[Mark, ...] = ()
@@ -170,13 +171,13 @@ class ChunkTable:
             last = first + places.count - 1
             spans = (span_of(places.origin, marks),)
         elif places is not None:
-            # Format 3: up to the origin's next chunk, or to where the origin is covered.
+            # Format 3: up to the origin's next chunk, or to its covered mark.
             upto = self._next_place(txn, places)
             spans = (Span(places.origin, (places.first[0], places.first[1] - 1), upto),)
         else:
             spans = self._candidate_spans(txn, first, last)
             if len(spans) == 1 and spans[0].upto[1] - spans[0].after[1] == last - first + 1:
-                # It fits exactly: these are the places.
+                # The range fits exactly, so these are the places.
                 span = spans[0]
                 offsets = range(span.after[1] + 1, span.upto[1] + 1)
                 marks = tuple((span.upto[0], offset) for offset in offsets)
@@ -185,8 +186,8 @@ class ChunkTable:
         return UnreadableChunk(first, last, damage, NEVER_OLD if arrival is None else arrival)
 
     def _neighbours(self, txn: lmdb.Transaction, first: int) -> tuple[int | None, int, int | None]:
-        """Arrival time before, last serial, and arrival time after, as the intact chunks around
-        tell."""
+        """Return the arrival time before, the last serial, and the arrival time after a chunk, from
+        the intact chunks around it."""
         before = after = None
         last = first + MAX_SERIALS - 1
         with self.cursor(txn) as cursor:
@@ -231,7 +232,7 @@ class ChunkTable:
         return upto if upto is not None else (places.first[0], places.first[1] + MAX_SERIALS)
 
     def _candidate_spans(self, txn: lmdb.Transaction, first: int, last: int) -> tuple[Span, ...]:
-        """The ranges of all origins that a chunk without places may have held."""
+        """Return the ranges of all origins that a chunk without known places may have contained."""
         before: dict[str, Mark] = {}
         behind: dict[str, Mark] = {}
         for _, each in all_places(txn, self._origins):
@@ -251,10 +252,10 @@ class ChunkTable:
         return tuple(sorted(spans, key=lambda span: span.origin))
 
     def arrivals_around(self, txn: lmdb.Transaction, first: int) -> tuple[int, int]:
-        """Between which arrival times a chunk that begins with `first` lies."""
+        """Return the bounds of the arrival times of a chunk that begins with `first`."""
         before, _, after = self._neighbours(txn, first)
         return before or 0, NEVER_OLD - 1 if after is None else after
 
     def clear_places(self) -> None:
-        """The table of origins has changed for a damaged chunk."""
+        """Clear cached places after a change of the table of origins."""
         self._places.clear()

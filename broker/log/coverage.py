@@ -1,4 +1,4 @@
-"""Up to where a log has all that its node wants of each origin, and what of that has risen."""
+"""Coverage: the mark of each origin up to which a log is complete, and its changes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Final
 
 from broker.event.place import Mark
 
-#: No marks.
 NO_MARKS: Final[Mapping[str, Mark]] = {}
 
 
 class Coverage:
-    """A mark for each origin, with a version that rises whenever one of them does.
+    """A mark for each origin, and a version that rises with each change.
 
-    Each one's holder remembers the version that it has told, and asks for what has risen since.
+    A user stores the version that it has sent, and asks for the marks changed since.
     """
 
     def __init__(self, marks: Mapping[str, Mark]) -> None:
-        # In the order in which they rose, the latest last.
+        # In the order of their last change.
         self._marks = dict(marks)
         self._versions = dict.fromkeys(marks, 0)
         self._start_offsets = {origin: mark[1] for origin, mark in marks.items()}
@@ -36,16 +35,16 @@ class Coverage:
 
     @property
     def marks(self) -> dict[str, Mark]:
-        """All of them, as they are now."""
+        """A copy of all marks."""
         return dict(self._marks)
 
     def count_places(self, but: str) -> int:
-        """By how many places the coverage rose since the start, over all origins `but` one."""
+        """Return the number of places covered since the start, over all origins except `but`."""
         begun = self._start_offsets
         return sum(mark[1] - begun[o] for o, mark in self._marks.items() if o != but)
 
     def advance(self, marks: Mapping[str, Mark], since: Mapping[str, Mark] = NO_MARKS) -> None:
-        """These are covered further now; new ones from behind the marks in `since`."""
+        """Set higher marks; coverage of a new origin begins after its mark in `since`."""
         if not marks:
             return
         self.version += 1
@@ -57,7 +56,7 @@ class Coverage:
                 self._start_offsets[origin] = since.get(origin, (0, 0))[1]
 
     def changed_since(self, version: int) -> list[tuple[str, Mark]]:
-        """What has risen since `version` was the version."""
+        """Return the marks changed after `version`, the newest first."""
         risen: list[tuple[str, Mark]] = []
         for origin in reversed(self._marks):
             if self._versions[origin] <= version:

@@ -11,7 +11,7 @@ from broker.event.place import Mark
 
 
 class LogDamaged(OurError):
-    """Bytes of the event log fail their checksum. Says which events these are."""
+    """Bytes of the event log fail their checksum; the message names the events."""
 
     code = "log-damaged"
 
@@ -24,12 +24,12 @@ class DamageKind(enum.Enum):
     HEAD = "head"
     """The head or a column: no event of the chunk can be read."""
     MISSING = "missing"
-    """The chunk is not there, though the table of origins names it."""
+    """The chunk is missing, though the table of origins names it."""
 
 
 @attrs.frozen
 class Span:
-    """A range of places of one origin, behind `after` and up to `upto`."""
+    """A range of places of one origin, after `after` and up to `upto`."""
 
     origin: str
     after: Mark
@@ -38,34 +38,33 @@ class Span:
 
 @attrs.frozen
 class Damage:
-    """Damaged neighbours of one chunk."""
+    """Neighbouring damaged events of one chunk."""
 
     table: str
     """`events`, or `kept` for replicas."""
     key: bytes
-    """Of the chunk."""
+    """Key of the chunk."""
     first: int
     last: int
-    """Serials; numbers within the chunk for replicas."""
+    """Serials; indices in the chunk for replicas."""
     kind: DamageKind
     spans: tuple[Span, ...]
-    """The places, as a range: one, or several candidates where the origin is unknown."""
+    """The range of places: one, or several candidates if the origin is unknown."""
     marks: tuple[Mark, ...] = attrs.field(default=(), repr=False)
-    """The exact places, where they are known. Epochs are those of the span where the head is
-    damaged."""
+    """The exact places, if they are known. If the head is damaged, epochs are those of the span."""
 
     @property
     def origin(self) -> str:
-        """The origin of the events; empty where it is unknown."""
+        """Origin of the events; empty if it is unknown."""
         return self.spans[0].origin if len(self.spans) == 1 else ""
 
     @property
     def upto(self) -> Mark:
-        """The last place, where the origin is known."""
+        """The last place, if the origin is known."""
         return self.spans[0].upto if len(self.spans) == 1 else (0, 0)
 
     def covers(self, other: Damage) -> bool:
-        """Whether the other is part of this one."""
+        """Return True if `other` is part of this damage."""
         same = (self.table, self.key) == (other.table, other.key)
         return same and self.first <= other.first and other.last <= self.last
 
@@ -78,7 +77,7 @@ class Damage:
 
 
 class DamageFound(LogDamaged):
-    """A reader met damage before any intact event."""
+    """A reader found damage before any intact event."""
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(f"the event log is damaged: {damage}")

@@ -1,7 +1,7 @@
-"""De-duplication marks: which sequence numbers of a publisher were accepted (T19).
+"""De-duplication marks: the accepted sequence numbers of each publisher (T19).
 
-Per (ClientId, incarnation) a high-water mark and the few numbers below it that were not accepted:
-bounded memory per publisher, and an atomic check-and-record instead of a set that grows.
+Each (ClientId, incarnation) has a high-water mark and the few lower numbers that were not accepted.
+So memory per publisher is bounded, and a number is checked and recorded in one step.
 """
 
 from __future__ import annotations
@@ -20,42 +20,43 @@ from broker.log.checksum import ValueDamaged
 _HEAD = struct.Struct(">QQQ")
 _RUN = struct.Struct(">QQ")
 
-#: Above all numbers of events.
+#: Greater than every number of an event.
 NO_NUMBER = 2**64 - 1
 
-#: (ClientId, incarnation): the space in which sequence numbers count.
+#: (ClientId, incarnation): the scope of sequence numbers.
 Publisher: TypeAlias = tuple[str, int]
 
 
 class Freshness(enum.Enum):
-    """What the marks say of a sequence number."""
+    """Result of a check of a sequence number."""
 
     NEW = "new"
     DUPLICATE = "duplicate"
     OUTSIDE = "outside"
-    """So old, with so many refused since, that new and duplicate can not be told apart."""
+    """Older than the window: new and duplicate can not be distinguished."""
 
 
 @attrs.define
 class SequenceWindow:
-    """The accepted numbers of one publisher: all from `floor` to `high`, but for the `missing`.
+    """Accepted numbers of one publisher: all from `floor` to `high`, except `missing`.
 
-    A publisher counts without holes and sends in order, so a number is missing only where its
-    event was refused, or has gone another way. However many events a publisher sends again after
-    a crash, all are known; a window of so many numbers would know only the last.
+    A publisher counts without gaps and sends in order. A number is missing only if its event was
+    refused or took another route. So the window also recognises all events that a publisher repeats
+    after a crash; a window of a fixed number of events would not.
     """
 
     width: int
-    """Most runs of missing numbers; so at least so many numbers below `high` are known exactly."""
+    """Most runs of missing numbers. So at least this many numbers below `high` are known
+    exactly."""
     high: int = 0
     floor: int = 1
     missing: list[tuple[int, int]] = attrs.field(factory=list)
     """Ascending runs (first, last)."""
     used: int = 0
-    """Milliseconds since 1970 of the last acceptance: old windows are forgotten by it."""
+    """Time of the last acceptance, ms since 1970: old windows are dropped by it."""
 
     def record(self, number: int) -> Freshness:
-        """Check `number` and, if it is new, record it, in one step."""
+        """Check `number` and record it if it is new, in one step."""
         if number > self.high:
             if number > self.high + 1:
                 self._replace(len(self.missing), 0, [(self.high + 1, number - 1)])
@@ -72,7 +73,7 @@ class SequenceWindow:
         return Freshness.NEW
 
     def check(self, number: int) -> Freshness:
-        """What the marks say of `number`; records nothing."""
+        """Check `number` without recording it."""
         if number > self.high:
             return Freshness.NEW
         if number < self.floor:
@@ -86,7 +87,7 @@ class SequenceWindow:
             self.floor = self.missing.pop(0)[1] + 1
 
     def encode(self) -> bytes:
-        """The window as it is stored."""
+        """Return the window's bytes."""
         head = _HEAD.pack(self.high, self.used, self.floor)
         for run in self.missing:
             head += _RUN.pack(*run)
@@ -94,7 +95,7 @@ class SequenceWindow:
 
     @classmethod
     def decode(cls, stored: bytes, width: int) -> SequenceWindow:
-        """The window that `encode` wrote, perhaps under another width."""
+        """Return the window that `encode` wrote, perhaps with another width."""
         high, used, floor = _HEAD.unpack_from(stored)
         window = cls(width, high, floor, [], used)
         window._replace(0, 0, list(_RUN.iter_unpack(stored[_HEAD.size :])))
@@ -106,10 +107,10 @@ def _first(run: tuple[int, int]) -> int:
 
 
 class Deduplication:
-    """The windows of all publishers: a bounded cache over what the log has stored.
+    """The windows of all publishers: a bounded cache over the stored windows.
 
-    `load` gives a publisher's stored window or None. `changed` hands over what was recorded since
-    the last call, to be committed in the same transaction as the events: one commit at a time. A
+    `load` returns a publisher's stored window or None. `take_changed` returns the changes since the
+    last call; they are committed in the same transaction as the events, one commit at a time. A
     window with changes that may not be stored yet is never evicted.
     """
 
@@ -124,14 +125,14 @@ class Deduplication:
         self._committing: set[Publisher] = set()
 
     def next_number(self, publisher: Publisher) -> int:
-        """The number after the highest that was accepted: it and all above it are new."""
+        """Return the number after the highest accepted one: it and all above it are new."""
         window = self._windows.get(publisher)
         if window is None:
             window = self._windows[publisher] = self._load_window(publisher)
         return window.high + 1
 
     def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
-        """Record the numbers from `following` to `last`, all of them new."""
+        """Record the numbers from `next_number` to `last`, all of them new."""
         if publisher not in self._windows:
             self.next_number(publisher)
         window = self._windows[publisher]
@@ -140,7 +141,7 @@ class Deduplication:
         self._changed.add(publisher)
 
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
-        """Check-and-record one sequence number."""
+        """Check a sequence number and record it if it is new."""
         self.next_number(publisher)
         window = self._windows[publisher]
         freshness = window.record(number)
@@ -150,7 +151,7 @@ class Deduplication:
         return freshness
 
     def check(self, publisher: Publisher, number: int) -> Freshness:
-        """What the marks say of a sequence number; nothing is recorded or kept."""
+        """Check a sequence number without recording or caching anything."""
         window = self._windows.get(publisher)
         if window is None:
             window = self._load_window(publisher)
@@ -160,15 +161,15 @@ class Deduplication:
         try:
             stored = self._load(publisher)
         except ValueDamaged:
-            # New and duplicate can not be told apart: every number is outside, until the publisher
-            # comes with another incarnation.
+            # New and duplicate can not be distinguished: every number is outside, until the
+            # publisher's next incarnation.
             return SequenceWindow(self._width, high=NO_NUMBER, floor=NO_NUMBER)
         if stored is None:
             return SequenceWindow(self._width)
         return SequenceWindow.decode(stored, self._width)
 
     def take_changed(self) -> list[tuple[Publisher, bytes]]:
-        """The windows that changed, encoded; then bring the cache back to its bound."""
+        """Return the changed windows, encoded; then shrink the cache to its bound."""
         rows = []
         for publisher in self._changed:
             rows.append((publisher, self._windows[publisher].encode()))
@@ -181,7 +182,7 @@ class Deduplication:
         return rows
 
     def clear(self) -> None:
-        """Drop the cache: what was recorded for a commit that failed never happened."""
+        """Clear the cache after a failed commit: its records are void."""
         self._windows.clear()
         self._changed.clear()
         self._committing.clear()

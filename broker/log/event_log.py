@@ -1,11 +1,11 @@
-"""The event log as the node uses it: places given at once, commits grouped, off the reactor thread.
+"""The event log of a node: places at once, grouped commits, and file access off the reactor thread.
 
-At most one commit is under way; whatever arrives meanwhile is gathered and goes with the next
-one, so the price of a durable write is shared by as many events as there are. An event has its
-place as soon as it is appended, but nobody is told of it before its commit.
+At most one commit runs. Events that arrive meanwhile go into the next one, so many events share the
+cost of a durable write. An event has its place when it is appended, but is announced only after its
+commit.
 
-A commit that fails takes everything gathered after it along (later events of a publisher may not
-overtake earlier ones), and a new epoch begins: the offsets are given again, but no place is.
+A failed commit also fails everything appended after it, since later events of a publisher may not
+overtake earlier ones. Then a new epoch begins: offsets are given again, but no place is.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from broker.log.repair import Repairs
 from broker.log.worker import Worker
 from broker.transport.clock import IClock
 
-#: After a failed commit, when (seconds) to come again: the disk is tried again in half of that.
+#: Seconds until a publisher may retry after a failed commit; the disk is tried after half of it.
 RETRY_AFTER = 1.0
-#: How long (seconds) a change that can wait (a durable position) waits for company.
+#: Seconds that a change without urgency (a durable position) waits for others.
 COMMIT_DELAY = 0.1
 
 
@@ -51,7 +51,7 @@ class EventLog(LogHistory):
         read: Worker,
         window: int = 1024,
     ) -> None:
-        """`wall_clock` gives ms since 1970; `write` and `read` are threads of their own."""
+        """`wall_clock` gives ms since 1970; `write` and `read` are separate threads."""
         super().__init__(file, read, Repairs(file, write, clock))
         self._clock = clock
         self._wall_clock = wall_clock
@@ -69,45 +69,36 @@ class EventLog(LogHistory):
         self._drain_waiters: list[Deferred[None]] = []
         self.failures = 0
         self.commits = 0
-        self.startup_repairs = file.startup_repairs
-        if file.startup_repairs:
-            self.log.error(
-                "the event log was damaged: {mended.healed} values were taken from copies, "
-                "{count} are lost: {lost}",
-                mended=file.startup_repairs,
-                count=len(file.startup_repairs.lost),
-                lost=", ".join(file.startup_repairs.lost[:20]),
-            )
+        self._log_startup_repairs()
         self.coverage = Coverage(file.covered)
-        """Up to where it has, durably, all that this node wants of each origin; its own too."""
+        """Durable mark of each origin, its own too, up to which the log is complete."""
         self.deduplication = Deduplication(file.stored_window, window)
         self.on_rollback: Callable[[int], object] = lambda _: None
-        """Told the next serial when a failed commit has taken serials and places back."""
+        """Called with the next serial after a failed commit has withdrawn serials and places."""
 
     # ------------------------------------------------------------------ where it stands
 
     @property
     def own_end(self) -> Mark:
-        """(epoch, offset) of the newest event that this node has given a place, durable or not.
+        """(epoch, offset) of the last place that this node has given, durable or not.
 
-        Whoever subscribes now gets everything after it live. It is in an epoch that is durable: an
-        end of the process now does not make it a place of another event.
+        A new subscription gets everything after it live. Its epoch is durable: after a crash no
+        other event gets this place.
         """
         return (self._bounds.epoch, self._next_offset - 1)
 
     @property
     def newest(self) -> Mark:
-        """(epoch, serial) of the newest event; no two ever have the same, for epochs rise."""
+        """(epoch, serial) of the newest event; unique, since epochs rise."""
         return (self._epoch, self._next_serial - 1)
 
     @property
     def newest_durable(self) -> Mark:
-        """The newest durable one."""
+        """(epoch, serial) of the newest durable event."""
         return (self._bounds.epoch, self._bounds.last)
 
     def end_position(self) -> dict[str, Mark]:
-        """For each origin up to where the log covers it, durably or not yet: the cut of whoever
-        subscribes now."""
+        """Return the covered mark of each origin, durable or not: the cut of a new subscription."""
         marks = self.coverage.marks
         if self._committing is not None:
             marks.update(self._committing.commit.covered)
@@ -117,27 +108,26 @@ class EventLog(LogHistory):
 
     @property
     def unlogged_places(self) -> int:
-        """Places of other origins that were covered since the start, and whose events are not in
-        the log: filtered, denied or turned away before it, or known from another place."""
+        """Number of covered places of other origins since the start without an event in the log.
+        Their events were filtered, refused, or known from another place."""
         bounds, begun = self._bounds, self._start_bounds
         relayed = (bounds.last - begun.last) - (bounds.offset - begun.offset)
         return self.coverage.count_places(self.origin) - relayed
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of events that wait for a commit or are in one."""
+        """Bytes of events that wait for a commit or are being committed."""
         return self._pending.document_bytes + (
             self._committing.document_bytes if self._committing else 0
         )
 
     @property
     def is_writable(self) -> bool:
-        """Whether the last commit that was tried has succeeded: that tells of its epoch."""
+        """True if the last commit succeeded: then the epoch is stored."""
         return self._epoch == self._bounds.epoch
 
     def check_available(self) -> None:
-        """Raise `LogUnavailable` while the log rests after a failure: until it is written that a
-        new epoch has begun, no place in it is given."""
+        """Raise `LogUnavailable` after a failed commit, until the new epoch is stored."""
         if self._disowned_by is not None:
             raise Cloned(str(self._disowned_by))
         if self._epoch != self._bounds.epoch:
@@ -146,11 +136,11 @@ class EventLog(LogHistory):
     # ------------------------------------------------------------------ writing
 
     def append(self, entries: Sequence[tuple[bytes, int, bytes]], done: OnCommitted) -> None:
-        """Give places to events and see to it that they become durable.
+        """Give places to events and commit them.
 
-        An entry is (record, rank of the security level, document). `done` is called on the reactor
-        thread, in the order of the appends, also where there is no entry: a batch of duplicates
-        is durable when the commits before it are. Raises `LogUnavailable` while the log rests.
+        An entry is (record, rank of the security level, document). `done` is called in the order
+        of appends, also without entries: a batch of duplicates is durable when the commits before
+        it are. Raises `LogUnavailable` while the log is not available.
         """
         self.check_available()
         arrival = self._arrival = max(self._arrival, self._wall_clock())
@@ -169,10 +159,10 @@ class EventLog(LogHistory):
             self._commit_now()
 
     def append_relayed(self, relayed: RelayedEvents, done: OnCommitted) -> None:
-        """See to it that events of another origin become durable, in the place that they have.
+        """Commit events of another origin with their existing places.
 
-        `done` is called as that of `append`. Without entries the coverage alone moves, and that is
-        not worth a commit of its own. Raises `LogUnavailable` while the log rests.
+        `done` is called as for `append`. Without entries only the coverage moves, which is not
+        worth a commit of its own. Raises `LogUnavailable` while the log is not available.
         """
         self.check_available()
         self._arrival = arrival = max(self._arrival, self._wall_clock())
@@ -196,21 +186,21 @@ class EventLog(LogHistory):
             self._commit_soon()
 
     def append_replica(
-        self, keeping: ReplicaBatch, done: Callable[[BrokerError | None], None]
+        self, replica: ReplicaBatch, done: Callable[[BrokerError | None], None]
     ) -> None:
-        """Keep copies of another node's events; `done` is told when they are durable, or why not.
+        """Commit copies of another node's events; `done` is called with None or the error.
 
-        Raises `LogUnavailable` while the log rests.
+        Raises `LogUnavailable` while the log is not available.
         """
         self.check_available()
-        self._pending.commit.replicas.append(keeping)
+        self._pending.commit.replicas.append(replica)
         self._pending.callbacks.append(
             (lambda result: done(result if isinstance(result, BrokerError) else None), [])
         )
         self._commit_now()
 
     def has_origin(self, origin: str) -> bool:
-        """Whether it has something of an origin, or is about to: if only where that begins."""
+        """Return True if the log has, or is about to commit, any coverage of an origin."""
         pending = (self._pending, self._committing)
         return origin in self.coverage or any(
             one is not None and origin in one.commit.covered for one in pending
@@ -223,9 +213,9 @@ class EventLog(LogHistory):
     def put_durable(
         self, key: bytes, value: bytes | None, stored: Callable[[], object] | None = None
     ) -> None:
-        """Store (or with None forget) a durable subscription, within `INTEREST_EXPIRY`.
+        """Store a durable subscription, or delete it (None), within `COMMIT_DELAY`.
 
-        At once where somebody waits for it to be `stored`.
+        With the callback `stored` the commit starts at once.
         """
         self._pending.commit.durables.append((key, value))
         if stored is not None:
@@ -236,43 +226,41 @@ class EventLog(LogHistory):
             self._commit_now()
 
     def when_state_committed(self) -> Deferred[None]:
-        """Fires when all durable subscriptions put so far are committed, however late."""
+        """Return a Deferred that fires when all durable subscriptions put so far are committed."""
         committed: Deferred[None] = Deferred()
         self._pending.state_callbacks.append(lambda: committed.callback(None))
-        # Otherwise the disk is tried again in any case.
+        # Otherwise the pending retry commits them.
         if self.is_writable:
             self._commit_now()
         return committed
 
     def put_client(self, client_id: str, newest: bytes) -> None:
-        """Store a client's newest incarnation, within `INTEREST_EXPIRY` and before its next event."""
+        """Store a client's newest incarnation, within `COMMIT_DELAY` and before its next event."""
         self._pending.commit.clients.append((client_id, newest))
         self._commit_soon()
 
     def _commit_soon(self) -> None:
         if self._committing is None and self._commit_timer is None:
             rest = self._retry_at - self._clock.seconds()
-            self._commit_timer = self._clock.callLater(
-                max(COMMIT_DELAY, rest), self._commit_timer_fired
-            )
+            self._commit_timer = self._clock.callLater(max(COMMIT_DELAY, rest), self._timer_fired)
 
-    def _commit_timer_fired(self) -> None:
+    def _timer_fired(self) -> None:
         self._commit_timer = None
         self._commit_now()
 
     def _commit_now(self) -> None:
-        """Commit what was gathered, unless a commit is under way: its end begins the next."""
+        """Commit pending contents, unless a commit runs: its end starts the next one."""
         if self._committing is not None:
             return
         if self._commit_timer is not None:
             self._cancel_commit_timer()
-        gathering = self._pending
-        commit = gathering.commit
-        if not commit.events and gathering.is_empty and self.is_writable:
-            self._finish_without_commit(gathering)
+        pending = self._pending
+        commit = pending.commit
+        if not commit.events and pending.is_empty and self.is_writable:
+            self._finish_without_commit(pending)
             return
         commit.marks = self.deduplication.take_changed()
-        self._committing, self._pending = gathering, PendingCommit()
+        self._committing, self._pending = pending, PendingCommit()
         self.commits += 1
         result = self._write(self._file.commit, commit, self._epoch, self._wall_clock())
         result.addCallbacks(self._commit_succeeded, self._commit_failed)
@@ -285,22 +273,23 @@ class EventLog(LogHistory):
         if self._is_failing and committed.commit.events:
             self._is_failing = False
             self.log.info("the event log can be written again")
-        # The next commit is under way before anyone is told of this one: disk and CPU overlap.
+        # The next commit starts before the callbacks of this one, so that disk and CPU work in
+        # parallel.
         if self._pending.commit.events:
             self._commit_now()
         for done, events in committed.callbacks:
             try:
                 done(events)
             except Exception:
-                self.log.failure("a call after a commit failed")
+                self.log.failure("a callback after a commit failed")
         for stored in committed.state_callbacks:
             self._call(stored)
-        gathering = self._pending
+        pending = self._pending
         waits = (
-            gathering.callbacks
-            or gathering.state_callbacks
+            pending.callbacks
+            or pending.state_callbacks
             or self._drain_waiters
-            or not gathering.is_empty
+            or not pending.is_empty
         )
         if self._committing is None and waits:
             self._commit_now()
@@ -314,13 +303,13 @@ class EventLog(LogHistory):
         failed = [committing, self._pending]
         self.failures += 1
         if not self._is_failing:
-            # Once, and not with every attempt: a full disk is full for hours.
+            # Only the first failure is logged: a full disk stays full for hours.
             self._is_failing = True
-            self.log.error("{error}; nothing is acknowledged until it can be", error=error)
+            self.log.error("{error}; no event is acknowledged until it can be", error=error)
         self._pending = PendingCommit()
-        # State is not an event: it is kept and goes with the next commit that succeeds.
-        for gathering in failed:
-            self._pending.take_state(gathering)
+        # State without a place is kept for the next commit.
+        for pending in failed:
+            self._pending.take_state(pending)
         self._epoch += 1
         self._next_serial = self._bounds.last + 1
         self._next_offset = self._bounds.offset + 1
@@ -328,40 +317,40 @@ class EventLog(LogHistory):
         self._retry_at = self._clock.seconds() + RETRY_AFTER / 2
         self._write(self._file.reopen).addErrback(lambda _: None)
         self.on_rollback(self._next_serial)
-        for gathering in failed:
-            for done, _ in gathering.callbacks:
+        for pending in failed:
+            for done, _ in pending.callbacks:
                 self._call(done, error)
-        # Who drains a log that can not be written is not kept waiting for a disk.
+        # Draining does not wait for a disk that can not be written.
         self._fire_drain_waiters()
         self._commit_soon()
 
-    def _finish_without_commit(self, gathering: PendingCommit) -> None:
-        """Nothing is left to write: who appended nothing but duplicates, or drains, is told."""
+    def _finish_without_commit(self, pending: PendingCommit) -> None:
+        """Call the callbacks of a commit without contents: of duplicates, or of draining."""
         self._pending = PendingCommit()
-        for done, events in gathering.callbacks:
+        for done, events in pending.callbacks:
             self._call(done, events)
-        for stored in gathering.state_callbacks:
+        for stored in pending.state_callbacks:
             self._call(stored)
         self._fire_drain_waiters()
 
-    def _call(self, whom: Callable[..., object], *what: object) -> None:
-        """One who breaks must keep nobody else from being told."""
+    def _call(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call a callback; its exception must not affect the others."""
         try:
-            whom(*what)
+            callback(*arguments)
         except Exception:
-            self.log.failure("what follows a commit failed")
+            self.log.failure("a callback after a commit failed")
 
     def _fire_drain_waiters(self) -> None:
-        idle, self._drain_waiters = self._drain_waiters, []
-        for waiting in idle:
-            waiting.callback(None)
+        waiters, self._drain_waiters = self._drain_waiters, []
+        for waiter in waiters:
+            waiter.callback(None)
 
     # ------------------------------------------------------------------ reading
 
     def first_at(self, arrival: int) -> int:
-        """The serial of the first event that arrived at `arrival` (ms since 1970) or later.
+        """Return the serial of the first event that arrived at `arrival` (ms since 1970) or later.
 
-        The next one to be given if there is none yet.
+        Without such an event, return the next serial.
         """
         serial = self._file.first_at(arrival)
         if serial <= self._bounds.last:
@@ -369,18 +358,17 @@ class EventLog(LogHistory):
         pending = list(self._pending.commit.events)
         if self._committing is not None:
             pending = self._committing.commit.events + pending
-        return next(
-            (event.serial for event in pending if event.arrival >= arrival), self._next_serial
-        )
+        serials = (event.serial for event in pending if event.arrival >= arrival)
+        return next(serials, self._next_serial)
 
     # ------------------------------------------------------------------ care and end
 
     def drop_old_windows(self) -> Deferred[int]:
-        """Drop de-duplication marks that were not used for their age."""
+        """Drop de-duplication windows that were not used for the maximum age."""
         return self._write(self._file.drop_old, self._wall_clock())
 
     def drain(self) -> Deferred[None]:
-        """Fires when everything appended so far is durable or has failed."""
+        """Return a Deferred that fires when everything appended so far is durable or has failed."""
         idle: Deferred[None] = Deferred()
         self._drain_waiters.append(idle)
         self._commit_now()
@@ -391,12 +379,12 @@ class EventLog(LogHistory):
         self._file.close()
 
     def crash(self) -> None:
-        """Let go of the file as the end of the process would, for a simulation of that."""
+        """Release the file without a clean end, to simulate a crash."""
         self._cancel_commit_timer()
         self._file.crash()
 
     def close(self) -> Deferred[None]:
-        """Commit what is left, note a clean end, close."""
+        """Commit pending contents, record a clean end, and close."""
 
         def drained(_: object) -> Deferred[None]:
             self._cancel_commit_timer()

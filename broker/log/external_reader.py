@@ -1,7 +1,7 @@
-"""Reading a log that a running node writes, from another process.
+"""Reads of a log that a running node writes, from another process.
 
-Each call is a transaction of its own that copies what it reads: one that stayed open would keep
-pages that retention has freed from being used again.
+Each call is a transaction of its own that copies its results. An open transaction would keep pages
+that retention has freed from being used again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from broker.log.startup_repair import read_origin
 from broker.log.stored_chunk import StoredChunk
 from broker.log.tables import MAX_TABLES, Tables
 
-#: As large a map as the log's writer has: LMDB's own default would end at 10 MiB.
+#: As large a map as the writer has: LMDB's default ends at 10 MiB.
 _MAP_SIZE_OF_WRITER = 0
 
 
 def read_events(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
-    """Up to `max_events` events of a log, from the serial `start` on."""
+    """Return up to `max_events` events of a log, from the serial `start` on."""
     with _open_environment(folder) as env:
         tables = Tables(env, create=False)
         with env.begin(buffers=True) as txn:
@@ -41,8 +41,8 @@ def read_events(folder: Path, start: int, max_events: int) -> Sequence[LoggedEve
 
 @contextmanager
 def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
-    """The file of a log that a node writes, and the meta page of a commit whose pages stay as they
-    are meanwhile. Raises `LogUnavailable`."""
+    """Yield the file of a log that a node writes, and the meta page of a commit whose pages stay
+    unchanged meanwhile. Raises `LogUnavailable`."""
     with _open_environment(folder) as env:
         for _ in range(100):
             with env.begin() as txn:
@@ -58,7 +58,7 @@ def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
 
 
 class ExternalReader:
-    """A log that stays open for reading. Raises `LogUnavailable` where it can not be read."""
+    """A log that stays open for reading. Raises `LogUnavailable` if it can not be read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,24 +73,24 @@ class ExternalReader:
             raise LogUnavailable(f"{folder} can not be read: {error}") from None
 
     def close(self) -> None:
-        """Let go of it."""
         self._env.close()
 
     def own_extent(self) -> tuple[Mark, Mark]:
-        """Of the log's own events: behind which mark they are there, and up to which."""
+        """Return the mark after which the log's own events begin, and the one up to which they
+        extend."""
         with self._reading() as txn:
             since = self._tables.origins.begins_after(txn).get(self.origin, (0, 0))
             return since, self._tables.origins.covered(txn).get(self.origin, (0, 0))
 
     def history_chain(self) -> HistoryChain:
-        """The log's histories and losses."""
+        """Return the log's histories and losses."""
         with self._reading() as txn:
             return self._tables.histories.read_chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        """Own events behind `after`: at most so many, of about so many bytes.
+        """Return own events after `after`, up to the limits.
 
-        They end before damage. Raises `DamageFound` where they would begin with it.
+        The result ends before damage. Raises `DamageFound` if it would begin with damage.
         """
         found: list[ChunkColumns] = []
         with self._reading() as txn:
@@ -111,24 +111,24 @@ class ExternalReader:
         return found
 
     def covered(self) -> Mapping[str, Mark]:
-        """By origin the place up to which the log covers it."""
+        """Return the covered mark of each origin."""
         with self._reading() as txn:
             return self._tables.origins.covered(txn)
 
     def replica_spans(self) -> Mapping[str, ReplicaSpan]:
-        """What is kept of other origins."""
+        """Return the ranges of the replicas, by origin."""
         with self._reading() as txn:
             return self._tables.replicas.spans(txn)
 
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """The same as `read`, of what is kept of another origin."""
+        """Return events of the replica of an origin, as `read` does."""
         with self._reading() as txn:
             return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def durables(self) -> dict[tuple[str, str], bytes]:
-        """What is stored of durable subscriptions, by client and name."""
+        """Return stored durable subscriptions, by client and name."""
         found: dict[tuple[str, str], bytes] = {}
         with self._reading() as txn:
             for key, value in self._tables.durables.items(txn):
@@ -138,7 +138,7 @@ class ExternalReader:
         return found
 
     def change_number(self) -> int:
-        """A number that is another one whenever something was committed."""
+        """Return a number that changes with each commit."""
         return int(self._env.info()["last_txnid"])
 
     def _reading(self) -> lmdb.Transaction:
@@ -147,7 +147,7 @@ class ExternalReader:
             try:
                 return self._env.begin(buffers=True)
             except lmdb.MapResizedError:
-                # Its writer was started again with more room.
+                # The writer was restarted with a larger map.
                 self._env.set_mapsize(_MAP_SIZE_OF_WRITER)
                 return self._env.begin(buffers=True)
         except lmdb.Error as error:
@@ -155,11 +155,11 @@ class ExternalReader:
 
 
 def check_length(folder: Path) -> None:
-    """Raise `LogCorrupt` where pages of a log that a node writes lie behind the file's end."""
+    """Raise `LogCorrupt` if pages of a log that a node writes lie beyond the file's end."""
     with pin_commit(folder) as (verification, meta):
         file = verification.file
         if file.size < (meta.last_page + 1) * file.page_size:
-            # Pages at the end may never have been written, for they were free again at once.
+            # Pages at the end may never have been written, since they were free again at once.
             check_pages(file, meta)
             if file.problems:
                 raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {REPAIR_ADVICE}")

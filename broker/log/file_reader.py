@@ -34,9 +34,10 @@ class FileReader:
         return self._env.begin(buffers=True)
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        """Up to `max_events` events from the serial `start` on, about `max_bytes` at the most.
+        """Return up to `max_events` events from the serial `start` on, with about `max_bytes` at
+        most.
 
-        Begins later than `start` where retention has taken events.
+        The page begins later than `start` if retention has removed events.
         """
         with self._guard, self._reading() as txn:
             return self._tables.chunks.read_page(txn, start, max_events, max_bytes)
@@ -44,7 +45,7 @@ class FileReader:
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """The same of the events of one origin that lie behind `after`."""
+        """Return events of one origin after `after`, with the same limits."""
         found: list[LoggedEvent] = []
         with self._guard, self._reading() as txn:
             try:
@@ -62,20 +63,21 @@ class FileReader:
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """The same of those that are kept for their origin."""
+        """Return events of the replica of an origin, with the same limits."""
         with self._guard, self._reading() as txn:
             return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """The serial of the first event of an origin behind `mark`; one past the last if none."""
+        """Return the serial of the first event of an origin after `mark`; the next serial if there
+        is none."""
         with self._guard, self._reading() as txn:
             found = self._tables.origins.first_serial_after(txn, origin, mark)
             return self._first_and_last(txn)[1] + 1 if found is None else found
 
     def first_at(self, arrival: int) -> int:
-        """The serial of the first event logged at or after `arrival` (ms since 1970).
+        """Return the serial of the first event logged at or after `arrival` (ms since 1970).
 
-        Arrival times rise with serials, so halving finds it.
+        Arrival times rise with serials, so a binary search finds it.
         """
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
@@ -92,35 +94,37 @@ class FileReader:
             return low
 
     def arrival_at(self, serial: int) -> int:
-        """When the event at `serial`, or the next one, was logged; 0 if there is none."""
+        """Return the time when the event at `serial`, or the next one, was logged; 0 if there
+        is none."""
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
             chunk = chunks.chunk_holding(txn, cursor, serial)
             return 0 if chunk is None else chunk.arrival_at(max(serial, chunk.first)) % NEVER_OLD
 
     def position_before(self, serial: int) -> dict[str, Mark]:
-        """For each origin the place of its last event before `serial` that is kept."""
+        """Return for each origin the place of its last stored event before `serial`."""
         with self._guard, self._reading() as txn:
             return self._tables.origins.position_before(txn, serial)
 
     def stored_window(self, publisher: Publisher) -> bytes | None:
-        """The stored de-duplication window of a publisher. Raises `ValueDamaged`."""
+        """Return the stored de-duplication window of a publisher. Raises `ValueDamaged`."""
         with self._guard, self._reading() as txn:
             return self._tables.marks.get(txn, publisher_key(publisher))
 
     def newest_incarnation(self, client_id: str) -> bytes | None:
-        """What was stored with `Commit.clients` for a client; None too where it is lost."""
+        """Return the value stored with `Commit.clients` for a client; None too if it is damaged."""
         with self._guard, self._reading() as txn:
             return self._tables.clients.get_or_none(txn, client_id.encode())
 
     def durables(self) -> list[tuple[bytes, bytes]]:
-        """All stored durable subscriptions; of lost ones see `damaged_durables`."""
+        """Return all stored durable subscriptions, without damaged ones (see
+        `damaged_durables`)."""
         with self._guard, self._reading() as txn:
             items = self._tables.durables.items(txn)
             return [(key, value) for key, value in items if value is not None]
 
     def damaged_durables(self) -> list[bytes]:
-        """The keys of durable subscriptions that are lost to damage."""
+        """Return the keys of damaged durable subscriptions."""
         with self._guard, self._reading() as txn:
             return [key for key, value in self._tables.durables.items(txn) if value is None]
 
@@ -132,18 +136,18 @@ class FileReader:
                 try:
                     stored = self._tables.meta.get(txn, b"last")
                 except ValueDamaged:
-                    # Serials are of this log alone: a later one does no harm.
+                    # Serials are local to this log: a jump does no harm.
                     return 2**62 + 1, 2**62
                 last = 0 if stored is None else decode_key(stored)
                 return last + 1, last
             return oldest.first, newest.last
 
     def _event_bytes(self, txn: lmdb.Transaction) -> int:
-        """Bytes of the pages that hold events: what `max_bytes` bounds."""
+        """Return the bytes of the pages with events, which `max_bytes` bounds."""
         return table_bytes(txn, self._tables.events)
 
 
 def publisher_key(publisher: Publisher) -> bytes:
-    """The key of a publisher's window."""
+    """Return the key of a publisher's window."""
     client_id, incarnation = publisher
     return client_id.encode() + b"\0" + incarnation.to_bytes(8, "big")

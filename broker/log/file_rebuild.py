@@ -1,8 +1,8 @@
-"""A log's file written anew from what can be read of a damaged one.
+"""Rebuilding a log's file from the readable parts of a damaged one.
 
-Damaged chunks are copied as they are: the node that opens the log asks others for their events.
-Chunks that no readable page leads to are looked for in all pages: their checksums prove that they
-are whole. The damaged file stays beside the new one.
+Damaged chunks are copied unchanged: the node that opens the log asks others for their events.
+Chunks that no readable page refers to are searched in all pages: their checksums prove that they
+are whole. The damaged file is kept beside the new one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from broker.log.page_file import FILE, NO_TREE, PageFile
 from broker.log.stored_chunk import MAGIC, HeadDamaged, StoredChunk
 from broker.log.tables import MAX_TABLES
 
-#: Puts in one transaction.
 _BATCH = 1_000
 _NEW, _OLD = "salvaged", FILE + ".damaged"
 _EVENTS = EVENTS.encode()
 
 
 def rebuild_file(folder: Path) -> Path:
-    """Replace the file of a claimed log, which is not open; where the damaged one is kept. Raises
-    `LogCorrupt` where none of its tables can be read."""
+    """Replace the file of a locked log that is not open; return the path of the damaged file.
+    Raises `LogCorrupt` if none of its tables can be read."""
     new = folder / _NEW
     shutil.rmtree(new, ignore_errors=True)
     verification = Verification(folder)
@@ -54,7 +53,7 @@ def rebuild_file(folder: Path) -> Path:
                 _copy(env, name, file.items(name, tables.get(name, NO_TREE)))
                 for each in before:
                     if file.problems or name not in tables:
-                        # What the last transaction deleted may come back, and does no harm.
+                        # Entries deleted by the last transaction may reappear, which does no harm.
                         items = file.items(name, each.get(name, NO_TREE))
                         _copy(env, name, items, overwrite=False)
             serials = _SerialIndex()
@@ -65,7 +64,7 @@ def rebuild_file(folder: Path) -> Path:
     finally:
         verification.close()
     old = _free_name(folder)
-    # A kill at any moment leaves the damaged file in its place, or the new one.
+    # A crash at any moment leaves the damaged file in its place, or the new one.
     os.link(folder / FILE, old)
     os.replace(new / FILE, folder / FILE)
     (folder / "lock.mdb").unlink(missing_ok=True)
@@ -74,14 +73,14 @@ def rebuild_file(folder: Path) -> Path:
 
 
 class _SerialIndex:
-    """The serials of the chunks that were copied."""
+    """The serials of the copied chunks."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._last: dict[int, int] = {}
 
     def record_items(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """The items, which are entered on their way."""
+        """Yield the items and add their serials."""
         for key, value in items:
             chunk = _chunk(key, value)
             if chunk is not None:
@@ -91,26 +90,26 @@ class _SerialIndex:
             yield key, value
 
     def add(self, first: int, last: int) -> None:
-        """There is a chunk with these serials."""
+        """Add a chunk with these serials."""
         insort(self._firsts, first)
         self._last[first] = last
 
     def has_room(self, chunk: StoredChunk) -> bool:
-        """Whether the log has no chunk where this one belongs, and begins before it."""
+        """Return True if no copied chunk overlaps this one, and one lies before it."""
         follows = bisect_right(self._firsts, chunk.last)
         return follows > 0 and self._last[self._firsts[follows - 1]] < chunk.first
 
 
 def _find_orphaned_chunks(file: PageFile, serials: _SerialIndex) -> Iterator[tuple[bytes, bytes]]:
-    """Whole chunks in pages that nothing leads to. Older pages hold what retention took, or what
-    was written again since."""
+    """Yield whole chunks in pages that no table refers to. Older pages contain chunks that
+    retention removed, or that were written again since."""
     found: list[tuple[StoredChunk, bytes]] = []
     for key, value in file.leaves():
         if value.startswith(MAGIC):
             chunk = _chunk(key, value)
             if chunk is not None and serials.has_room(chunk):
                 found.append((chunk, value))
-    # Where serials were given again the newer places count.
+    # If serials were given again, the newer places count.
     for chunk, value in sorted(found, key=lambda each: each[0].mark_at(each[0].last), reverse=True):
         if serials.has_room(chunk):
             serials.add(chunk.first, chunk.last)

@@ -11,16 +11,16 @@ from broker.log.page_file import FILE
 
 
 class FileSize:
-    """Notices that a file was cut short while it is open: LMDB maps it, and a process that reads
-    behind its end is killed by the kernel (SIGBUS)."""
+    """Detects that an open file was truncated: LMDB maps it, and the kernel kills a process that
+    reads beyond its end (SIGBUS)."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / FILE)
         self._least = os.stat(self._path).st_size
 
     def check(self) -> None:
-        """To be called before each transaction. Raises `LogCorrupt`."""
-        # In this order: another thread may write meanwhile.
+        """Call before each transaction. Raises `LogCorrupt`."""
+        # In this order, since another thread may write meanwhile.
         least = self._least
         size = os.stat(self._path).st_size
         if size < least:

@@ -1,4 +1,4 @@
-"""A folder belongs to one process at a time."""
+"""A lock that gives a folder to one process at a time."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from broker.errors import LogUnavailable
 
 
 def lock_folder(folder: Path) -> int:
-    """A lock for the life of the descriptor that is returned, or of its process.
+    """Return a descriptor with a lock, which lasts until the descriptor or its process closes.
 
-    Two writers would give one offset to two events; LMDB would let them, one transaction after
-    another. Raises `LogUnavailable` where the folder is in use, or can not be made.
+    Two writers would give one offset to two events, and LMDB would allow that. Raises
+    `LogUnavailable` if the folder is in use or can not be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,24 +33,24 @@ def lock_folder(folder: Path) -> int:
 
 
 def open_error(folder: Path, error: Exception) -> LogUnavailable:
-    """Why there is no log."""
+    """Return the error for a log that can not be opened."""
     return LogUnavailable(f"the event log {folder} can not be opened: {error}")
 
 
 def has_been_used(claim: int) -> bool:
-    """Whether a log was opened in the folder before."""
+    """Return True if a log was opened in the folder before."""
     return bool(os.pread(claim, 1, 0))
 
 
 def mark_used(claim: int) -> None:
-    """A log was opened."""
+    """Record that a log was opened."""
     if not has_been_used(claim):
         os.pwrite(claim, b"1", 0)
         os.fsync(claim)
 
 
 def is_disk_full(folder: Path) -> bool:
-    """Whether less than a mebibyte is free where a folder lies."""
+    """Return True if the folder's disk has less than a mebibyte free."""
     try:
         return shutil.disk_usage(folder).free < 1 << 20
     except OSError:

@@ -1,20 +1,20 @@
 """Histories of a log: one for each start, and the losses that other nodes have shown.
 
 A copy of a log that is started again forks the log's history. Each start takes an epoch, and
-records where it branches off. So a mark of another branch is recognised: it lies behind the place
-where the next known history branches off. Two copies may take one epoch; then the ids of their
-histories differ.
+records the place where it branches off. A mark of another branch is recognised because it lies
+after the branch place of the next known history. Two copies may take one epoch; then the ids of
+their histories differ.
 
-One table of checked values (see `values`), integers big-endian:
+The table has checked values (see `checked_table`), with big-endian integers:
 
 - `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
 - `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `BranchLoss`, then
   its runs, each (first u64, last u64);
-- `n` origin -> the newest histories of another origin that frames have named, each epoch u32, id
-  u64, branch epoch u32, branch offset u64;
+- `n` origin -> the newest histories of another origin named in frames, each epoch u32, id u64,
+  branch epoch u32, branch offset u64;
 - `r` -> this log is marked as restored;
-- `x` -> it is disowned: epoch u32, offset u64 before the first event of the process that was;
-- `a` -> epoch u32, offset u64, former name: see `HistoryTable.leave`.
+- `x` -> it is disowned: epoch u32, offset u64 before the first event of the disowned process;
+- `a` -> epoch u32, offset u64, previous name: see `HistoryTable.end_disowned`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import lmdb
 from broker.event.place import Mark, NamedHistory
 from broker.log.checked_table import CheckedTable
 
-#: Histories, and losses, that a log remembers; older ones are dropped.
+#: Most stored histories, and losses; older ones are dropped.
 MAX_HISTORIES = 256
 MAX_LOSSES = 64
-#: Runs of lost places that are told apart.
+#: Most runs of lost places of one loss.
 MAX_RUNS = 64
 #: Epochs count quarters of a second since the year 2020, until 2054. Copies of a log that are
 #: started within one quarter give the same places.
@@ -48,41 +48,41 @@ _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
-#: Places that a log of which nobody knows how far it had got leaves out.
+#: Offsets skipped by a restored log, since its previous end is unknown.
 _UNKNOWN_LOSS = 1 << 32
 
 
 @attrs.frozen
 class History:
-    """The events that one process, up to its first failed commit, has logged as their origin."""
+    """The own events that one process logged, up to its first failed commit."""
 
     epoch: int
     id: int
     parent: int
-    """The epoch of the history that it goes on; 0 for the first."""
+    """Epoch of the history that it continues; 0 for the first."""
     branch: Mark
-    """The newest own place when it began, in its parent's epoch."""
+    """The newest own place at its beginning, in its parent's epoch."""
 
 
 @attrs.frozen
 class BranchLoss:
-    """Own events that this log had on another branch, and that nobody could give back.
+    """Own events that this log had on another branch, and that could not be recovered.
 
-    Their number is told as a gap at the end of the log: the places in (after, last] hold nothing.
-    There are none where all was given back; then the record says so.
+    They are reported as a gap at the end of the log: the places in (after, last] are empty. If all
+    events were recovered there are none; the record then states that.
     """
 
     after: Mark
     last: Mark
     branch: Mark
-    """Where the other branch began."""
+    """Beginning of the other branch."""
     upto: Mark
     """The newest place of the other branch that a node has shown."""
     runs: tuple[tuple[int, int], ...] = ()
-    """The first and last offsets that are lost of the other branch."""
+    """First and last offset of each lost run of the other branch."""
 
     def gaps(self, began: Mark) -> Iterator[tuple[Mark, Mark]]:
-        """First and last lost places for a reader that was at a place of the other branch, or
+        """Yield first and last lost places for a reader with a position on the other branch, or
         before it."""
         on_branch = began[1] if self.branch < began < self.after else 0
         for first, last in self.runs:
@@ -91,23 +91,23 @@ class BranchLoss:
                 yield (epoch, max(first, on_branch + 1)), (epoch, last)
 
     def is_before(self, mark: Mark) -> bool:
-        """Whether a mark lies before the end of the other branch, and of an earlier epoch than the
-        loss was recorded in."""
+        """Return True if a mark lies before the end of the other branch, in an epoch before that of
+        the loss."""
         return bool(self.count) and mark < self.upto and mark[0] < self.after[0]
 
     @property
     def count(self) -> int:
-        """The number of places."""
+        """Number of lost places."""
         return self.last[1] - self.after[1]
 
     @property
     def next_offset(self) -> int:
-        """The offset of the next event: above those of the other branch."""
+        """Offset of the next event: above those of the other branch."""
         return max(self.last[1], self.upto[1] + 1) + 1
 
 
 class HistoryChain:
-    """The histories of the present branch, and the losses that are known of others."""
+    """Histories of the present branch, and known losses of others."""
 
     def __init__(
         self, histories: Iterable[History] = (), losses: Iterable[BranchLoss] = ()
@@ -117,11 +117,12 @@ class HistoryChain:
         self._epochs = [each.epoch for each in self.histories]
 
     def find_fork(self, mark: Mark, newest: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
-        """The place where the branch of a mark leaves this one; None if it is on this branch.
+        """Return the place where the branch of a mark leaves this one; None if it is on this
+        branch.
 
-        `newest` is the newest own place, `path` the histories that led to the mark, rising, as far
-        as they are known. A mark of an epoch before all known ones is taken as one of this branch,
-        unless it lies behind the place where the first known history began.
+        `newest` is the newest own place. `path` are the histories that led to the mark, ascending,
+        as far as they are known. A mark in an epoch before all known ones counts as one of this
+        branch, unless it lies after the beginning of the first known history.
         """
         at = mark
         ids = {history.epoch: history.id for history in self.histories}
@@ -136,9 +137,9 @@ class HistoryChain:
         return None if at == mark else at
 
     def next_after(self, mark: Mark) -> Mark:
-        """The place behind which this branch has events for a reader that has come to a mark.
+        """Return the place after which this branch continues for a reader at a mark.
 
-        It is another one than the mark on another branch, and in front of a recorded loss.
+        It differs from the mark on another branch, and before a recorded loss.
         """
         index = bisect_right(self._epochs, mark[0])
         if index < len(self.histories) and mark > self.histories[index].branch:
@@ -147,18 +148,18 @@ class HistoryChain:
 
     @property
     def empty_ranges(self) -> tuple[tuple[Mark, Mark], ...]:
-        """Intervals of places of this branch that stand for losses, and hold nothing."""
+        """Ranges of places of this branch that stand for losses and are empty."""
         return tuple((loss.after, loss.last) for loss in self.losses if loss.count)
 
     def newest_of_branch(self, branch: Mark) -> Mark:
-        """The newest place that is known of the branch that began there."""
+        """Return the newest known place of the branch that began at `branch`."""
         found = [loss.upto for loss in self.losses if loss.branch == branch]
         return max(found, default=branch)
 
 
 def missing_runs(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The runs of numbers from `first` to `last` that were not found; at most `MOST_RUNS`, the last
-    of which then holds what was found between."""
+    """Return the runs of numbers from `first` to `last` that are not in `found`. At most
+    `MAX_RUNS`: then the last run covers all the rest."""
     runs: list[tuple[int, int]] = []
     for each in [*sorted(n for n in set(found) if first <= n <= last), last + 1]:
         if first < each:
@@ -178,9 +179,9 @@ class HistoryTable:
     def start_process(
         self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
     ) -> tuple[int, int]:
-        """Begin the history of a new process; its epoch, and the newest offset that is used.
+        """Add the history of a new process; return its epoch, and the newest used offset.
 
-        In a log that is marked as restored a loss of unknown size comes first.
+        In a log that is marked as restored, a loss of unknown size is recorded first.
         """
         epoch = next_epoch(previous, now_ms)
         self.add_history(txn, previous, epoch, offset)
@@ -193,7 +194,7 @@ class HistoryTable:
         return epoch, loss.next_offset - 1
 
     def add_history(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
-        """Begin a history behind the newest own place of its parent."""
+        """Add a history after the newest own place of its parent."""
         # 63 bits, and not 0.
         id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
         record = _RECORD.pack(id, parent, parent, offset)
@@ -208,7 +209,7 @@ class HistoryTable:
         self.table.put(txn, _NAMED_KEY + origin.encode(), value)
 
     def foreign_histories(self, txn: lmdb.Transaction) -> dict[str, tuple[NamedHistory, ...]]:
-        """The newest histories of other origins."""
+        """Return the newest histories of other origins."""
         return {
             key[1:].decode(): tuple(
                 [(epoch, id, (at, offset)) for epoch, id, at, offset in _NAMED.iter_unpack(value)]
@@ -223,24 +224,23 @@ class HistoryTable:
         return found
 
     def add_loss(self, txn: lmdb.Transaction, loss: BranchLoss) -> None:
-        """Record a loss."""
         record = _LOSS.pack(*loss.after, *loss.last, *loss.branch, *loss.upto)
         record += b"".join([_RUN.pack(*run) for run in loss.runs])
         self.table.put(txn, _LOSS_KEY + _OFFSET.pack(loss.after[1]), record)
         self._drop_oldest(txn, _LOSS_KEY, MAX_LOSSES)
 
     def disown(self, txn: lmdb.Transaction, began: Mark) -> None:
-        """Another process goes on as this log: the next start gives it another name. This process
-        began behind a place."""
+        """Record that another process continues this log: the next start gives this one another
+        name. `began` is the newest place when this process began."""
         self.table.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
     def mark_restored(self, txn: lmdb.Transaction) -> None:
-        """This log is an older copy, and nobody may know what it lacks."""
+        """Record that this log is an older copy with unknown losses."""
         self.table.put(txn, _RESTORED_KEY, b"1")
 
     def end_disowned(self, txn: lmdb.Transaction, origin: str) -> bool:
-        """End the histories of a log that is disowned; whether it is. What its last process has
-        logged may have come to nobody else: it is noted for `adopting`."""
+        """End the histories of a disowned log; False if it is not disowned. The last process may
+        have logged events that no other node has: they are recorded for `pending_adoption`."""
         after = self.table.get_or_none(txn, _DISOWNED_KEY)
         if after is None:
             return False
@@ -251,7 +251,8 @@ class HistoryTable:
         return True
 
     def pending_adoption(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
-        """The former name of this log, and behind which place its events are to be logged again."""
+        """Return the previous name of this log, and the mark after which its events must be logged
+        again."""
         value = self.table.get_or_none(txn, _ADOPTION_KEY)
         if value is None:
             return None
@@ -259,11 +260,11 @@ class HistoryTable:
         return value[_MARK.size :].decode(), (epoch, offset)
 
     def finish_adoption(self, txn: lmdb.Transaction) -> None:
-        """They have been logged again."""
+        """Record that they have been logged again."""
         self.table.delete(txn, _ADOPTION_KEY)
 
     def read_chain(self, txn: lmdb.Transaction) -> HistoryChain:
-        """All that is recorded."""
+        """Return all histories and losses."""
         histories = [
             _decode_history(_EPOCH.unpack(key[1:])[0], value)
             for key, value in self._rows(txn, _HISTORY_KEY)
@@ -282,7 +283,7 @@ class HistoryTable:
 
 
 def next_epoch(previous: int, now_ms: int) -> int:
-    """An epoch above the previous one, and above those of copies that were started before now."""
+    """Return an epoch above `previous`, and above those of copies started before now."""
     return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
 
 

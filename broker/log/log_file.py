@@ -1,12 +1,12 @@
 """The event log on disk: one LMDB environment, synchronous, one writer (DESIGN 8).
 
-Tables: `events` (serial -> chunk of events), `origins` (where each origin's events lie), `kept`
+Tables: `events` (serial -> chunk of events), `origins` (positions of each origin's chunks), `kept`
 (replicas), `marks` (publisher -> de-duplication window), `durables` (client and name -> durable
-subscription), `clients` (newest incarnations), `meta`, and `copies` of all small values.
-Everything that one commit brings is one transaction, so an event never lies here without its mark.
+subscription), `clients` (newest incarnations), `histories`, `meta`, and `copies` of all small
+values. One commit is one transaction, so an event is never stored without its mark.
 
-Readers copy and end their transaction at once: a reader held open would keep freed pages from
-being used again. So another process may read the same file while it stays bounded.
+Readers copy and end their transaction at once, since an open reader keeps freed pages from being
+used again. So another process may read the file while its size stays bounded.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
 from broker.transport.clock import wall_clock_ms
 
-#: Most chunks that one commit deletes, so that catching up with retention never stalls it.
+#: Most chunks that one commit deletes, so that retention never delays it for long.
 MAX_TRIMMED = 2_000
 
 
 class LogFile(FileReader):
-    """An open log. One thread writes (`commit`, `forget_old`, `reopen`, `close`); any may read."""
+    """An open log. One thread writes (`commit`, `drop_old`, `reopen`, `close`); any thread may
+    read."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class LogFile(FileReader):
         max_events_bytes: int = 0,
         wall_clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        """`wall_clock` gives ms since 1970, for the name of a log that begins."""
+        """`wall_clock` gives ms since 1970, for the name of a new log."""
         self._folder = folder
         self._retention = retention
         self._sync = sync
@@ -75,24 +76,25 @@ class LogFile(FileReader):
         self._guard = threading.RLock()
         self._arrival = 0
         self._oldest = (0, 0)
-        """First serial of the oldest chunk, and the arrival time of its newest event; (0, 0) where
-        the table must be asked."""
+        """First serial of the oldest chunk, and arrival time of its newest event; (0, 0) if the
+        table must be read."""
         self.startup_repairs = StartupRepairs()
-        """Damage that was found when the log was opened."""
+        """Damage found when the log was opened."""
         self.origin = ""
         self.covered: dict[str, Mark] = {}
-        """Up to where the log had all that it wants of each origin, when it was opened."""
+        """By origin: the mark up to which the log was complete when it was opened."""
         self.begins_after: Mapping[str, Mark] = {}
-        """Behind which mark it begins, of origins of which it has not all: as committed last."""
+        """By origin with missing older events: the mark after which the log begins, as last
+        committed."""
         self.replica_spans: Mapping[str, ReplicaSpan] = {}
-        """What is kept for other nodes, beside the log: as committed last."""
+        """Ranges of the replicas of other nodes' logs, as last committed."""
         self.history_chain = HistoryChain()
         self.start_mark: Mark = (0, 0)
         """The newest own place when the log was opened."""
         self.foreign_histories: Mapping[str, tuple[NamedHistory, ...]] = {}
-        """Histories of other origins, as noted when the log was opened."""
+        """Histories of other origins, as stored when the log was opened."""
         self.pending_adoption: tuple[str, Mark] | None = None
-        """The name that this log had, and behind which of its places a clone may lack events."""
+        """Previous name of this log, and the own mark after which the clone may lack events."""
         self._lock = lock_folder(folder)
         try:
             check_file(folder, was_used=has_been_used(self._lock))
@@ -129,7 +131,7 @@ class LogFile(FileReader):
             raise open_error(self._folder, error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
-        """Read where the log stands, and begin a history: this folder may be an older copy."""
+        """Read the state of the log, and begin a history: this folder may be an older copy."""
         tables, meta, histories = self._tables, self._tables.meta, self._tables.histories
         if check_format(txn, tables, self._folder):
             meta.put(txn, b"origin", new_origin(self._wall_clock()).encode())
@@ -162,7 +164,7 @@ class LogFile(FileReader):
         self._bounds = Bounds(epoch, first, last, self._event_bytes(txn), offset)
 
     def change_history(self, change: Callable[[HistoryTable, lmdb.Transaction], object]) -> None:
-        """Write a change to what is recorded of this log's histories."""
+        """Write a change to the stored histories."""
         with self._writing() as txn:
             change(self._tables.histories, txn)
             self.pending_adoption = self._tables.histories.pending_adoption(txn)
@@ -175,10 +177,10 @@ class LogFile(FileReader):
             self._open()
 
     def close(self, epoch: int = 0) -> None:
-        """Note a clean end, then close.
+        """Record a clean end, then close.
 
-        `epoch` is the present one, where it may be later than that of the last commit: failed
-        commits have given places, and none may be given again.
+        `epoch` is the present one. It may be later than that of the last commit: failed commits
+        have given places, which must not be given again.
         """
         with self._guard:
             try:
@@ -191,7 +193,7 @@ class LogFile(FileReader):
                 os.close(self._lock)
 
     def crash(self) -> None:
-        """Let go of the files and note nothing, as the end of the process would."""
+        """Release the files without a clean end, as a crash would."""
         with self._guard:
             self._env.close()
             os.close(self._lock)
@@ -203,12 +205,12 @@ class LogFile(FileReader):
             with self._env.begin(write=True, buffers=True) as txn:
                 yield txn
         except Exception as error:
-            # A transaction that failed may have deleted the oldest chunk in vain.
+            # A failed transaction may have deleted the oldest chunk in vain.
             self._oldest = (0, 0)
             if isinstance(error, lmdb.MapFullError):
                 raise LogUnavailable("the event log has reached its size limit") from None
             if isinstance(error, (OSError, lmdb.Error)):
-                # LMDB calls a write that did not fit an input/output error.
+                # LMDB reports a write without space as an input/output error.
                 reason = "its disk is full" if is_disk_full(self._folder) else str(error)
                 raise LogUnavailable(f"the event log can not be written: {reason}") from None
             raise
@@ -216,18 +218,18 @@ class LogFile(FileReader):
     # ------------------------------------------------------------------ writing
 
     def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
-        """Write everything of `commit` durably, or nothing; then trim what retention allows.
+        """Write all of `commit` durably, or nothing; then delete old chunks within the retention.
 
-        The events carry their places already. Raises `LogUnavailable`.
+        The events have their places already. Raises `LogUnavailable`.
         """
         with self._writing() as txn:
             tables = self._tables
             if epoch != self._bounds.epoch:
                 tables.meta.put(txn, b"epoch", b"%d" % epoch)
-                # Events that got their places before the epoch began are of the former history.
+                # Events with places from before the epoch belong to the previous history.
                 own = [each for each in commit.events if each.origin == self.origin]
-                former = [each.offset for each in own if each.epoch < epoch]
-                offset = max([self._bounds.offset, *former])
+                earlier = [each.offset for each in own if each.epoch < epoch]
+                offset = max([self._bounds.offset, *earlier])
                 tables.histories.add_history(txn, self._bounds.epoch, epoch, offset)
             for origin, named in commit.histories.items():
                 tables.histories.put_foreign(txn, origin, named)
@@ -272,8 +274,8 @@ class LogFile(FileReader):
         return bounds
 
     def _trim(self, txn: lmdb.Transaction, now_ms: int) -> tuple[dict[str, Mark], int]:
-        """Delete chunks that are too old or too many. Return behind which mark that leaves the
-        origins concerned, and how many bytes the table of events has."""
+        """Delete chunks that are too old or too many. Return the marks after which the affected
+        origins begin then, and the bytes of the table of events."""
         oldest_arrival = now_ms - self._retention.max_age_ms
         used = self._event_bytes(txn)
         over = used - self._retention.max_bytes
@@ -295,7 +297,7 @@ class LogFile(FileReader):
                 chunk = chunks.chunk_at(txn, cursor)
                 last = chunk.last
                 self._oldest = (chunk.first, chunk.arrival_at(last))
-                # It goes as a whole, with its newest event.
+                # A chunk is deleted as a whole, by the age of its newest event.
                 if over <= 0 and chunk.arrival_at(last) >= oldest_arrival:
                     return since
                 if chunk.origin == self.origin and self.archive_hold.holds_events(
@@ -305,12 +307,12 @@ class LogFile(FileReader):
                 ):
                     return since
                 since.update(self._tables.origins.remove_chunk(txn, chunk))
-                # Pages hold whole values, so the true saving is a little larger: the next
-                # commit measures again.
+                # Pages hold whole values, so the true saving is a little larger: the next commit
+                # measures again.
                 over -= len(cursor.value())
                 self._oldest = (0, 0)
                 if not cursor.delete() or not cursor.key():
-                    # The last serial must outlive its event, or it would be given twice.
+                    # The last serial must outlive its event; otherwise it would be given twice.
                     self._tables.meta.put(txn, b"last", encode_key(last))
                     return since
         return since
@@ -320,8 +322,8 @@ class LogFile(FileReader):
             return decode_key(cursor.key()) if cursor.first() else last + 1
 
     def drop_old(self, now_ms: int) -> int:
-        """Drop marks that nobody used for their age, and copies as old as events may be here.
-        Returns how many marks were dropped."""
+        """Drop windows beyond their maximum age, and replicas beyond the maximum age of events.
+        Return the number of dropped windows."""
         dropped = 0
         limit = now_ms - self._retention.marks_age_ms
         oldest = now_ms - self._retention.max_age_ms
@@ -339,8 +341,8 @@ class LogFile(FileReader):
         return dropped
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
-        """Write events of other sources in the place of damaged ones, in one transaction. Returns
-        the damage that is left; None if there is none."""
+        """Replace damaged events by those of other sources, in one transaction. Return the
+        remaining damage, or None."""
         with self._writing() as txn:
             left = repair_chunk(txn, self._tables, damage, events)
         self._oldest = (0, 0)
@@ -349,10 +351,10 @@ class LogFile(FileReader):
 
     @property
     def bounds(self) -> Bounds:
-        """What was committed last."""
+        """Extent after the last commit."""
         return self._bounds
 
     @property
     def last_arrival(self) -> int:
-        """The arrival time of the newest event when the log was opened; 0 if there was none."""
+        """Arrival time of the newest event when the log was opened; 0 if there was none."""
         return self._arrival

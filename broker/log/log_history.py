@@ -1,4 +1,4 @@
-"""The part of `EventLog` that deals with its histories (`broker.log.history`)."""
+"""The part of `EventLog` that handles its histories (`broker.log.history`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker.log.worker import Worker
 
 
 class LogHistory(LogReader):
-    """Forks, losses, and the end of a log that another process goes on."""
+    """Forks, losses, and the end of a log that another process continues."""
 
     _epoch: int
     _next_offset: int
@@ -27,15 +27,15 @@ class LogHistory(LogReader):
 
     @abstractmethod
     def check_available(self) -> None:
-        """Raise `LogUnavailable` where no place can be given."""
+        """Raise `LogUnavailable` while no place can be given."""
 
     @abstractmethod
     def _commit_soon(self) -> None:
-        """Commit what was gathered within `INTEREST_EXPIRY`."""
+        """Commit pending contents within `COMMIT_DELAY`."""
 
     @abstractmethod
     def _commit_now(self) -> None:
-        """Commit what was gathered, if no commit is under way."""
+        """Commit pending contents, unless a commit runs."""
 
     @property
     def newest_own(self) -> Mark:
@@ -44,7 +44,7 @@ class LogHistory(LogReader):
 
     @property
     def current_history(self) -> NamedHistory:
-        """The history in which events are committed now."""
+        """The history of the present commits."""
         newest = self.history_chain.histories[-1]
         return newest.epoch, newest.id, newest.branch
 
@@ -54,11 +54,11 @@ class LogHistory(LogReader):
         return self._file.start_mark
 
     def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
-        """The place where the branch of an own place leaves this log; None for one of this log.
-        `path` are the histories that led to the place, as far as they are known.
+        """Return the place where the branch of an own place leaves this log; None for one of this
+        log. `path` are the histories that led to the place, as far as they are known.
 
-        A place ahead of this log was given by another process, on a copy that is not newer than
-        what this one began with.
+        A place beyond this log was given by another process, on a copy that is not newer than the
+        one from which this process started.
         """
         fork = self.history_chain.find_fork(mark, self.newest_own, path)
         if fork is None or path or mark <= self.newest_own:
@@ -66,17 +66,17 @@ class LogHistory(LogReader):
         return min(fork, self.start_mark)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
-        """The newest histories of another origin that were noted, by an earlier process too."""
+        """Return the newest stored histories of another origin."""
         return self._file.foreign_histories.get(origin, ())
 
     def put_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
-        """Store the newest histories of another origin, with the events that are logged next."""
+        """Store the newest histories of another origin with the next commit."""
         self._file.foreign_histories = {**self._file.foreign_histories, origin: histories}
         self._pending.commit.histories[origin] = histories
         self._commit_soon()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Go on in this epoch, if it is a later one, as soon as that is written."""
+        """Continue in this epoch, if it is later, as soon as it is stored."""
         if epoch > self._epoch:
             self._epoch = epoch
             self._commit_now()
@@ -88,11 +88,11 @@ class LogHistory(LogReader):
         runs: tuple[tuple[int, int], ...],
         done: Callable[[BrokerError | None], None],
     ) -> None:
-        """Record that own events up to `upto` of another branch, those with offsets in these runs,
-        can be had of nobody.
+        """Record that own events up to `upto` of another branch, with the offsets in `runs`, are
+        lost.
 
-        The next so many places hold nothing. Offsets go on above those of the other branch, so
-        that they alone tell which of two marks is further.
+        The next places, one for each, are empty. Offsets continue above those of the other branch,
+        so the offset alone orders two marks.
         """
         self.check_available()
         after, count = self.newest_own, sum(last - first + 1 for first, last in runs)
@@ -124,5 +124,5 @@ class LogHistory(LogReader):
         return self._file.pending_adoption
 
     def finish_adoption(self) -> Deferred[None]:
-        """The events of `adopting` have places of this log."""
+        """Record that the events of `pending_adoption` have places of this log."""
         return self._write(self._file.change_history, HistoryTable.finish_adoption)

@@ -1,4 +1,4 @@
-"""What can be read of an event log, without a change to it."""
+"""Reads of an event log."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.event.place import Mark
@@ -17,9 +18,10 @@ from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.log.repair import Repairs
 from broker.log.replica_table import ReplicaSpan
+from broker.log.startup_repair import StartupRepairs
 from broker.log.worker import Worker
 
-#: A page of `scrub`.
+#: Limits of one page of `scrub`.
 SCRUB_EVENTS = 512
 SCRUB_BYTES = 512 << 10
 
@@ -27,65 +29,84 @@ SCRUB_BYTES = 512 << 10
 class LogReader:
     """The reading half of `EventLog`.
 
-    A page ends before damage. Where it would begin with damage the log is repaired first, and the
-    page follows; damage that was given up fails with `DamageFound`. A caller that does not `wait`
-    gets `DamageFound` at once, while the repair goes on.
+    A page ends before damage. If it would begin with damage, the log is repaired first, and the
+    page follows; given-up damage fails with `DamageFound`. A caller without `wait` gets
+    `DamageFound` at once, while the repair continues.
     """
 
+    log = Logger()
+
     def __init__(self, file: LogFile, read: Worker, repairs: Repairs) -> None:
-        """`read` is a thread of its own."""
+        """`read` is a separate thread."""
         self._file = file
         self._read = read
         self.repairs = repairs
         self._bounds = file.bounds
 
     @property
+    def startup_repairs(self) -> StartupRepairs:
+        """Damage found when the log was opened."""
+        return self._file.startup_repairs
+
+    def _log_startup_repairs(self) -> None:
+        found = self.startup_repairs
+        if found:
+            self.log.error(
+                "the event log was damaged: {healed} values were restored from copies, "
+                "{count} are lost: {lost}",
+                healed=found.healed,
+                count=len(found.lost),
+                lost=", ".join(found.lost[:20]),
+            )
+
+    @property
     def origin(self) -> str:
-        """The name under which this log's places are known."""
+        """Name of this log as an origin."""
         return self._file.origin
 
     @property
     def archive_hold(self) -> ArchiveHold:
-        """What retention leaves, as the archive lacks it."""
+        """Protection of unarchived events from retention."""
         return self._file.archive_hold
 
     @property
     def bounds(self) -> Bounds:
-        """What is durable, as far as those who appended it have been told.
+        """Durable extent, as far as the callbacks of commits have been called.
 
-        The file may be further on for a moment. If readers saw that, they would get events twice:
-        from the log, and with the commit that is yet to be told.
+        The file may be ahead for a moment. Readers must not see that: they would get events twice,
+        from the log, and with the commit's announcement.
         """
         return self._bounds
 
     @property
     def begins_after(self) -> Mapping[str, Mark]:
-        """Of origins of which the log has not all that was wanted: behind which mark it begins."""
+        """By origin with missing older events: the mark after which the log begins."""
         return self._file.begins_after
 
     @property
     def history_chain(self) -> HistoryChain:
-        """The histories of this log, and what it has lost."""
+        """Histories and losses of this log."""
         return self._file.history_chain
 
     def read(
         self, start: int, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""
+        """Return durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""
         page = self._read_page(wait, self._file.read, start, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Durable events of one origin behind `after`, within `bounds`: see `LogFile.read_of`."""
+        """Return durable events of one origin after `after`, within `bounds`: see
+        `LogFile.read_origin`."""
         page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
     async def read_past_damage(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """The same as `read_of`, without events that were given up."""
+        """Return the same as `read_origin`, but skip events that were given up."""
         while True:
             try:
                 return await self.read_origin(origin, after, max_events, max_bytes)
@@ -97,7 +118,7 @@ class LogReader:
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """The same of those that are kept for their origin (see `store.kept`)."""
+        """Return events of the replica of an origin (see `replica_table`)."""
         return self._read_page(wait, self._file.read_replica, origin, after, max_events, max_bytes)
 
     def _read_page(self, wait: bool, read: Callable[..., Any], *args: Any) -> Deferred[Any]:
@@ -118,35 +139,38 @@ class LogReader:
 
     @property
     def replica_spans(self) -> Mapping[str, ReplicaSpan]:
-        """What is kept for other origins."""
+        """Stored ranges of the replicas, by origin."""
         return self._file.replica_spans
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """The serial of the first durable event of an origin behind `mark`, or the next serial."""
+        """Return the serial of the first durable event of an origin after `mark`, or the next
+        serial."""
         return self._file.first_after(origin, mark)
 
     def arrival_at(self, serial: int) -> int:
-        """When (ms since 1970) the event at `serial`, or the next one, was logged; else 0."""
+        """Return the time (ms since 1970) when the event at `serial`, or the next one, was logged;
+        else 0."""
         return self._file.arrival_at(serial)
 
     def position_before(self, serial: int) -> dict[str, Mark]:
-        """For each origin the place of its last durable event before `serial`."""
+        """Return for each origin the place of its last durable event before `serial`."""
         return self._file.position_before(serial)
 
     def durables(self) -> list[tuple[bytes, bytes]]:
-        """All stored durable subscriptions, as they were when the log was opened."""
+        """Return all durable subscriptions, as stored when the log was opened."""
         return self._file.durables()
 
     def damaged_durables(self) -> list[bytes]:
-        """The keys of those that are lost to damage."""
+        """Return the keys of damaged ones."""
         return self._file.damaged_durables()
 
     def newest_incarnation(self, client_id: str) -> bytes | None:
-        """What was stored for a client with `put_client`."""
+        """Return the value stored for a client with `put_client`."""
         return self._file.newest_incarnation(client_id)
 
     async def scrub(self) -> None:
-        """Read everything once, so that damage is repaired while others have the events."""
+        """Read everything once, so that damage is repaired while other nodes still have the
+        events."""
         serial = self._bounds.first
         while serial <= self._bounds.last:
             try:

@@ -1,4 +1,4 @@
-"""All checksums and pages of a log's file, verified without LMDB; see `page_file`.
+"""Verification of all checksums and pages of a log's file, without LMDB; see `page_file`.
 
 While a node runs, a read transaction keeps the pages of one commit from being used again.
 """
@@ -21,9 +21,9 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 
-#: Told how many bytes were looked at, and of how many.
+#: Called with the number of verified bytes, and the total.
 Progress = Callable[[int, int], None]
-#: By table: its letter among the copies, and the beginnings of the keys of checked values.
+#: By table: its letter among the copies, and the prefixes of the keys of checked values.
 _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"origins": (b"o", (b"c", b"s")),
     b"marks": (b"d", (b"",)),
@@ -32,7 +32,7 @@ _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"histories": (b"h", (b"",)),
     b"meta": (b"m", (b"clean", b"epoch", b"last", b"made", b"origin")),
 }
-#: Tables with values that may have no checksum.
+#: Tables whose values may have no checksum.
 _UNCHECKED_ALLOWED = (b"marks", b"histories")
 
 
@@ -47,20 +47,20 @@ class Finding:
     text: str
     origin: str = ""
     first: str = ""
-    """The first place that is lost, as `epoch:offset`."""
+    """The first lost place, as `epoch:offset`."""
     last: str = ""
     serials: tuple[int, int] = (0, 0)
 
 
 @attrs.define
 class VerificationResult:
-    """What was looked at, and what is damaged."""
+    """Counts of verified items, and the damage found."""
 
     format: int = 0
     chunks: int = 0
     events: int = 0
     unchecked: int = 0
-    """Chunks of format 3, which have no checksum."""
+    """Chunks of format 3, without checksums."""
     values: int = 0
     bytes: int = 0
     findings: list[Finding] = attrs.field(factory=list)
@@ -70,7 +70,7 @@ class Verification:
     """One run over a log's file."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises `LogCorrupt` where there is no log."""
+        """Raises `LogCorrupt` if there is no log."""
         if not (folder / FILE).exists():
             raise LogCorrupt(f"{folder} holds no event log")
         self.file = PageFile(folder / FILE)
@@ -79,12 +79,11 @@ class Verification:
         self._read = 0
 
     def close(self) -> None:
-        """Let go of the file."""
         self.file.close()
 
     def rank_metas(self) -> list[Meta]:
-        """The meta pages of a file that nobody writes: the one to read, then the one before. Finds
-        damage in them."""
+        """Return the meta pages of a file without a writer: the one to read first. Adds findings
+        for damage in them."""
         ranks: dict[int, tuple[bool, int]] = {}
         for meta in self.file.metas:
             transaction = check_transaction(self.file, meta)

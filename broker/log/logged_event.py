@@ -1,7 +1,7 @@
 """An event with its place, and the record of its header.
 
-The record is the header as a msgpack array, made once at ingress: the log keeps and frames carry
-these same bytes, so nothing is encoded again per link.
+The record is the header as a msgpack array, made once when the event is published. The log and
+frames contain these bytes, so no link encodes them again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
-#: Bytes that an event takes beside its record and document, about.
+#: Approximate bytes of an event beside its record and document.
 EVENT_OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
@@ -27,14 +27,14 @@ _pack = msgpack.Packer().pack
 class LoggedEvent:
     """An event with its place, and its serial in this node's log. Immutable once it is committed.
 
-    Not frozen: one is made per event on the hot path, and a frozen class takes twice as long.
+    Not frozen: one is made for each event on the hot path, and a frozen class takes twice as long.
     """
 
     epoch: int
     offset: int
-    """With the origin: its place."""
+    """With epoch and origin: its place."""
     arrival: int
-    """When the node logged it, ms since 1970; never falls from event to event."""
+    """Time when the node logged it, ms since 1970; never falls from event to event."""
     level: int
     """Rank of its security level, 0 to 2."""
     record: bytes
@@ -43,7 +43,7 @@ class LoggedEvent:
     origin: str
     """The log that gave it its place: this node's own, or another's."""
     serial: int
-    """Its number in this node's log, whatever its origin: gapless, in the order of arrival."""
+    """Its number in this node's log, for any origin: gapless, in the order of arrival."""
 
     @property
     def mark(self) -> Mark:
@@ -52,17 +52,16 @@ class LoggedEvent:
 
     @property
     def place(self) -> Place:
-        """Where its origin put it."""
         return Place(self.origin, self.epoch, self.offset)
 
     @property
     def size(self) -> int:
-        """Bytes it takes in a queue or a frame, about."""
+        """Approximate bytes in a queue or a frame."""
         return len(self.record) + len(self.document) + EVENT_OVERHEAD
 
 
 def encode_header(header: Header) -> bytes:
-    """The record of a header: what travels in frames and lies in the log."""
+    """Return the record of a header."""
     event_id, stream, type_name, version, level, liveness = header
     client_id, timestamp, number, incarnation = event_id
     # `_value_` is the plain attribute behind `value`, which takes as long as all the rest.
@@ -83,13 +82,13 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode_fields(fields: tuple[Any, ...]) -> bytes:
-    """The record of a header of which the values are known as they stand in it, in that order."""
+    """Return the record of header values in the record's order."""
     record: bytes = _pack(fields)
     return record
 
 
 def header_from_fields(fields: Any) -> Header:
-    """The header of an unpacked record; ValueError, TypeError or KeyError if it is none."""
+    """Return the header of an unpacked record. Raises ValueError, TypeError or KeyError."""
     client_id, timestamp, number, incarnation, stream, name, version, level, liveness = fields
     return Header(
         EventId(client_id, timestamp, number, incarnation),

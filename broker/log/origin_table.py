@@ -1,13 +1,14 @@
-"""Where the events of each origin lie in the log, and up to which place the log covers an origin.
+"""The table of origins: the chunks of each origin, and the mark up to which the log covers an
+origin.
 
-One table with three kinds of entry, integers big-endian:
+It has three kinds of entry, with big-endian integers:
 
-- `c` origin -> `epoch u32, offset u64`: the log has all that it wanted of this origin up to there;
-- `s` origin -> `epoch u32, offset u64`: from behind there on, since older events were never wanted,
-  or had to go;
-- `p` origin NUL `epoch u32, offset u64`: the places of a chunk that begins so (see `places`).
+- `c` origin -> `epoch u32, offset u64`: the log is complete for this origin up to this mark;
+- `s` origin -> `epoch u32, offset u64`: from after this mark on; older events were not needed, or
+  were removed;
+- `p` origin NUL `epoch u32, offset u64`: the places of a chunk that begins so (see `chunk_places`).
 
-Entries of the first two kinds are checked and have a second copy (see `values`).
+Entries of the first two kinds are checked and have a second copy (see `checked_table`).
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class OriginTable:
     # ------------------------------------------------------------------ writing
 
     def add_chunk(self, txn: lmdb.Transaction, chunk: Sequence[LoggedEvent]) -> None:
-        """A chunk was written."""
+        """Add the entry of a new chunk."""
         first = chunk[0]
         key = places_key(first.origin, (first.epoch, first.offset))
         txn.put(key, encode_places(key, chunk), db=self._table)
 
     def remove_chunk(self, txn: lmdb.Transaction, chunk: AnyChunk) -> dict[str, Mark]:
-        """A chunk goes: of its origin the log now begins behind the mark that is returned. Of a
-        chunk without a known origin these are the marks of all candidates."""
+        """Remove the entry of a chunk; return the mark after which its origin begins then. For a
+        chunk with an unknown origin these are the marks of all candidates."""
         if chunk.origin:
             txn.delete(places_key(chunk.origin, chunk.mark_at(chunk.first)), db=self._table)
             begins = {chunk.origin: chunk.mark_at(chunk.last)}
@@ -71,27 +72,27 @@ class OriginTable:
         return begins
 
     def set_beginning(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
-        """The log has what it wants of an origin from behind `mark` on, if not from later on."""
+        """Record that the log of an origin begins after `mark`, unless it begins later."""
         key = _SINCE + origin.encode()
         known = self._checked_entries.get_or_none(txn, key)
         if known is None or _unpack(known) < mark:
             self._checked_entries.put(txn, key, _MARK.pack(*mark))
 
     def set_covered(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
-        """The log has all that it wants of an origin, up to `mark`."""
+        """Record that the log is complete for an origin up to `mark`."""
         self._checked_entries.put(txn, _COVERED + origin.encode(), _MARK.pack(*mark))
 
     # ------------------------------------------------------------------ reading
 
     def covered(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Up to where each origin is covered: at least up to its last event, also where that is
-        damaged, or was left by a write that was lost."""
+        """Return the covered mark of each origin: at least its last event, also if the entry is
+        damaged, or was left by a lost write."""
         marks = self._marks(txn, _COVERED, self.last_place)
         return {origin: max(mark, self.last_place(txn, origin)) for origin, mark in marks.items()}
 
     def begins_after(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Behind which mark the log begins, of origins of which it has not all. Where that is
-        damaged: behind the place before its first event."""
+        """Return the mark after which the log begins, by origin with missing older events. If the
+        entry is damaged, it is the place before the first event."""
         return self._marks(txn, _SINCE, self._before_first)
 
     def _marks(self, txn: lmdb.Transaction, kind: bytes, otherwise: Any) -> dict[str, Mark]:
@@ -105,7 +106,7 @@ class OriginTable:
         return found
 
     def last_place(self, txn: lmdb.Transaction, origin: str) -> Mark:
-        """The last place of an origin in the log."""
+        """Return the last place of an origin in the log."""
         with txn.cursor(db=self._table) as cursor:
             prefix = places_prefix(origin)
             more = cursor.set_range(prefix + b"\xff" * 13)
@@ -124,13 +125,13 @@ class OriginTable:
         return self.covered(txn).get(origin, (0, 0))
 
     def first_serial_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> int | None:
-        """The serial of the origin's first event behind `mark`; None if there is none."""
+        """Return the serial of the origin's first event after `mark`; None if there is none."""
         for chunk in self.chunks_after(txn, origin, mark):
             return chunk.first_after(mark)
         return None
 
     def chunks_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> Iterator[AnyChunk]:
-        """The chunks of an origin with events behind `mark`, in their order."""
+        """Yield the chunks of an origin with events after `mark`, in order."""
         prefix = places_prefix(origin)
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
             if not cursor.set_range(places_key(origin, (mark[0], mark[1] + 1))):
@@ -139,7 +140,7 @@ class OriginTable:
                 back = True
             else:
                 back = cursor.prev()
-            # The chunk that begins before the mark may end behind it.
+            # The chunk that begins before the mark may end after it.
             if back and bytes(cursor.key()).startswith(prefix):
                 chunk = self._chunk(txn, events, cursor)
                 if chunk.mark_at(chunk.last) > mark:
@@ -154,7 +155,7 @@ class OriginTable:
                     return
 
     def _chunk(self, txn: lmdb.Transaction, events: lmdb.Cursor, cursor: lmdb.Cursor) -> AnyChunk:
-        """The chunk of the entry at a cursor."""
+        """Return the chunk of the entry at a cursor."""
         key = bytes(cursor.key())
         try:
             serial = decode_places(key, cursor.value()).serial
@@ -163,7 +164,7 @@ class OriginTable:
         return self._chunks.chunk_from(txn, events, serial)
 
     def _serial_of(self, txn: lmdb.Transaction, key: bytes) -> int:
-        """The serial of the chunk that a damaged entry names: the one chunk without an entry."""
+        """Return the serial of the chunk of a damaged entry: the one chunk without an entry."""
         with self._chunks.cursor(txn) as events:
             more = events.first()
             while more:
@@ -174,10 +175,10 @@ class OriginTable:
         raise LogDamaged("an entry of the table of origins is damaged, and so is its chunk")
 
     def position_before(self, txn: lmdb.Transaction, serial: int) -> dict[str, Mark]:
-        """For each origin the place of its last event before `serial`, where there is one."""
+        """Return for each origin the place of its last event before `serial`."""
         found: dict[str, Mark] = {}
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
-            # Entries of other kinds may lie behind.
+            # Entries of other kinds may follow.
             more = cursor.prev() if cursor.set_range(b"q") else cursor.last()
             while more and bytes(cursor.key()).startswith(PLACES_PREFIX):
                 chunk = self._chunk(txn, events, cursor)
@@ -190,9 +191,9 @@ class OriginTable:
     # ------------------------------------------------------------------ care
 
     def repair(self, txn: lmdb.Transaction) -> tuple[int, list[ChunkPlaces]]:
-        """Write entries again that are damaged or missing, from the heads of their chunks, and drop
-        chunks under wrong keys, and keys of another length. Returns the number of entries and
-        chunks that were damaged, and the places of missing chunks."""
+        """Write damaged or missing entries again from the heads of their chunks, and drop chunks
+        under wrong keys, and keys of wrong length. Return the number of damaged entries and chunks,
+        and the places of missing chunks."""
         damaged: list[bytes] = []
         known: dict[int, ChunkPlaces] = {}
         for key, places in all_places(txn, self._table):
@@ -206,19 +207,19 @@ class OriginTable:
             if len(key) != KEY_BYTES:
                 txn.delete(key, db=self._chunks.table)
         serials = [decode_key(key) for key in keys if len(key) == KEY_BYTES]
-        lacking = [serial for serial in serials if serial not in known]
-        if lacking:
-            self._add_missing(txn, set(lacking))
+        missing_serials = [serial for serial in serials if serial not in known]
+        if missing_serials:
+            self._add_missing(txn, set(missing_serials))
         if damaged:
             self._drop_damaged(txn)
-        if damaged or lacking:
+        if damaged or missing_serials:
             self._chunks.clear_places()
         missing = [known[serial] for serial in sorted(known.keys() - set(serials))]
-        return max(len(damaged), len(lacking)), missing
+        return max(len(damaged), len(missing_serials)), missing
 
     def _drop_damaged(self, txn: lmdb.Transaction) -> None:
-        """Remove the entries that are damaged still. A search does not find a key that is damaged
-        itself, since it is out of order."""
+        """Remove entries that are still damaged. A search does not find a damaged key, since it is
+        out of order."""
         with txn.cursor(db=self._table) as cursor:
             more = cursor.first()
             while more:
@@ -230,23 +231,27 @@ class OriginTable:
                 except ValueDamaged:
                     more = cursor.delete() and bool(cursor.key())
 
-    def _add_missing(self, txn: lmdb.Transaction, lacking: set[int]) -> None:
+    def _add_missing(self, txn: lmdb.Transaction, missing_serials: set[int]) -> None:
         follows = None
-        # One after the other, since keys that are out of order mislead a search.
+        # By iteration, since keys out of order mislead a search.
         with self._chunks.cursor(txn) as cursor:
             more = cursor.first()
             while more:
                 chunk = self._chunks.chunk_at(txn, cursor)
-                if chunk.first in lacking and isinstance(chunk, StoredChunk):
+                if chunk.first in missing_serials and isinstance(chunk, StoredChunk):
                     self.add_chunk(txn, chunk.all_events())
-                elif chunk.first in lacking and follows is not None and chunk.first != follows:
+                elif (
+                    chunk.first in missing_serials
+                    and follows is not None
+                    and chunk.first != follows
+                ):
                     more = cursor.delete() and bool(cursor.key())
                     continue
                 follows = chunk.last + 1
                 more = cursor.next()
 
     def upgrade(self, txn: lmdb.Transaction) -> None:
-        """Add checksums and copies to the entries of format 3, but for the places of chunks."""
+        """Add checksums and copies to the entries of format 3, except the places of chunks."""
         self._checked_entries.upgrade(txn, _COVERED)
         self._checked_entries.upgrade(txn, _SINCE)
 

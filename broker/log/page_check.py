@@ -1,9 +1,9 @@
-"""Check that LMDB can read all pages of a log file as they were written.
+"""Checks that LMDB can read all pages of a log file as they were written.
 
-LMDB's pages have no checksums. But a tree says much twice: each page has its number, each branch
+LMDB's pages have no checksums, but a tree has redundant data: each page has its number, each branch
 the bounds of its keys, and the record of a table the number of its pages and entries. Each page is
-in one table, or free; and the newest entry of the table of free pages has the number of the
-transaction that wrote the meta page.
+in one table, or free. The newest entry of the table of free pages has the number of the transaction
+that wrote the meta page.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ REPAIR_ADVICE = (
 
 
 def check_pages(file: PageFile, meta: Meta) -> None:
-    """Look at all pages of a meta page, and at no value. Damage is among the problems of the
-    file."""
+    """Check all pages of a meta page, without values. Damage is added to the file's problems."""
     used = bytearray(file.pages)
     tables = file.tables(meta)
     _mark_used(file, used, "main")
@@ -37,7 +36,7 @@ def check_pages(file: PageFile, meta: Meta) -> None:
 
 
 def _mark_used(file: PageFile, used: bytearray, table: str) -> None:
-    """Enter the pages of the table that was read last."""
+    """Mark the pages of the last table that was read."""
     before, seen = (int.from_bytes(each, "little") for each in (used, file.seen or b""))
     if both := before & seen:
         number = (both & -both).bit_length() // 8
@@ -67,8 +66,8 @@ def _check_free(file: PageFile, meta: Meta, used: bytearray) -> None:
 
 
 def check_transaction(file: PageFile, meta: Meta) -> int:
-    """The transaction that wrote the tables of a meta page. If that is not the one that it names,
-    LMDB may use the older of two, which is damage. The first transactions free no page."""
+    """Return the transaction that wrote the tables of a meta page. If the page names another one,
+    which is damage, LMDB may use the older of two. The first transactions free no page."""
     keys = [key for key, _, _ in file.nodes(meta.free, "free", FREE_FLAGS, values=False)]
     found = int.from_bytes(keys[-1], "little") if keys else meta.transaction
     if found != meta.transaction:
@@ -77,9 +76,9 @@ def check_transaction(file: PageFile, meta: Meta) -> int:
 
 
 def check_file(folder: Path, *, was_used: bool) -> None:
-    """Look at all pages of a log's file that nobody writes. Raises `LogCorrupt`, with advice, where
-    LMDB could not open it, would crash, or would read something else. A file that is empty, but
-    `was_used`, is one that was cut."""
+    """Check all pages of a log's file without a writer. Raises `LogCorrupt`, with advice, if LMDB
+    could not open it, would crash, or would read other data. An empty file that `was_used` was
+    truncated."""
     path = folder / FILE
     if not path.exists():
         return
@@ -95,7 +94,7 @@ def check_file(folder: Path, *, was_used: bool) -> None:
         newest = file.newest
         wanted = (newest.last_page + 1) * file.page_size
         check_pages(file, newest)
-        # Pages at the end may never have been written, for they were free again at once.
+        # Pages at the end may never have been written, since they were free again at once.
         if file.problems and file.size < wanted:
             raise LogCorrupt(
                 f"{path} was cut short: it has {file.size} bytes, its header says {wanted}; "
@@ -114,7 +113,7 @@ def check_file(folder: Path, *, was_used: bool) -> None:
 
 
 def check_metas(folder: Path) -> None:
-    """Look at the meta pages alone, of a file that a node may write. Raises `LogCorrupt`."""
+    """Check only the meta pages, of a file that a node may write. Raises `LogCorrupt`."""
     file = PageFile(folder / FILE)
     file.close()
     if len(file.metas) < 2 or not all(meta.is_valid for meta in file.metas):

@@ -1,9 +1,8 @@
 """The pages of an LMDB file, read without LMDB, which trusts every page and crashes on a bad one.
 
-It reads the format of LMDB 0.9: two meta pages, then B-trees of branch, leaf and overflow pages.
-Everything is checked: page numbers, bounds, the order of keys, and what the record of a table says
-of it. A bad page hides what lies below it and no more. The file is read, not mapped: one that is
-cut short meanwhile is a problem like any other.
+The format is that of LMDB 0.9: two meta pages, then B-trees of branch, leaf and overflow pages.
+Page numbers, bounds, the order of keys and the records of tables are all checked. A bad page hides
+only the pages below it. The file is read, not mapped, so a truncation is a problem like any other.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ FILE = "data.mdb"
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
 _BIG_DATA, _TABLE = 0x01, 0x02
-#: Flags of the table of free pages, whose keys are numbers of this machine. Ours have none.
+#: Flags of the table of free pages, whose keys are numbers in native order. The log's tables have
+#: none.
 FREE_FLAGS = 0x08
 _PAGE = struct.Struct("<QHHHH")
 _OVERFLOW_PAGE = struct.Struct("<QHHI")
@@ -39,7 +39,7 @@ _MAX_PROBLEMS = 1_000
 
 @attrs.frozen
 class Tree:
-    """The root of a table, and what its record says of it."""
+    """The root of a table, and the contents of its record."""
 
     root: int = _NO_PAGE
     flags: int = 0
@@ -49,11 +49,11 @@ class Tree:
     overflow_pages: int = 0
     entries: int = 0
     pad: int = 0
-    """Of the table of free pages the size of a page."""
+    """For the table of free pages, the size of a page."""
 
     @classmethod
     def decode(cls, record: bytes, at: int = 0) -> Tree:
-        """The record of a table."""
+        """Decode the record of a table."""
         pad, flags, depth, branches, leaves, overflow, entries, root = _RECORD.unpack_from(
             record, at
         )
@@ -74,24 +74,24 @@ class Meta:
     last_page: int
     transaction: int
     is_valid: bool
-    """Whether magic and version are right."""
+    """True if magic and version are right."""
 
 
 class PageProblem(Exception):
-    """A page that is none, or not where it should be."""
+    """A page that is invalid, or not at its place."""
 
 
 class PageFile:
-    """A file of pages, as long as it is. `problems` are what reading it met."""
+    """A file of pages. `problems` are those found while reading."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `LogCorrupt` where no meta page can be read."""
+        """Raises `LogCorrupt` if no meta page can be read."""
         self.path = path
         self._file = open(path, "rb", buffering=0)
         self.size = os.fstat(self._file.fileno()).st_size
         self._problems: dict[str, None] = {}
         first = self._meta(0, 0)
-        # Where the first page does not tell the size of pages, that of this machine is likely.
+        # If the first page does not have the page size, that of this machine is likely.
         sizes = [first.page_size] if first and first.is_valid else [4096, 16_384, 65_536]
         seconds = (self._meta(1, size) for size in sizes)
         second = next((each for each in seconds if each is not None), None)
@@ -104,26 +104,24 @@ class PageFile:
             )
         self.page_size = next((m.page_size for m in self.metas if m.is_valid), 4096)
         self.seen: bytearray | None = None
-        """By number whether a page is of the table that is being read, or was read last."""
+        """By page number: true if the page belongs to the table read last."""
         self._page_counts = [0, 0, 0]
         self._depth = 0
 
     def close(self) -> None:
-        """Let go of the file."""
         self._file.close()
 
     @property
     def problems(self) -> list[str]:
-        """What is damaged, each once."""
+        """The damage found, each once."""
         return list(self._problems)
 
     def clear_problems(self) -> None:
-        """Begin anew to note damage."""
         self._problems.clear()
 
     @property
     def pages(self) -> int:
-        """Whole pages of the file."""
+        """Number of whole pages of the file."""
         return self.size // self.page_size
 
     def _read(self, at: int, size: int) -> bytes:
@@ -155,7 +153,7 @@ class PageFile:
     # ------------------------------------------------------------------ trees
 
     def tables(self, meta: Meta) -> dict[bytes, Tree]:
-        """All named tables."""
+        """Return all named tables."""
         found: dict[bytes, Tree] = {}
         for key, value, flags in list(self.nodes(meta.main, "main")):
             if flags & _TABLE and len(value) == _RECORD.size:
@@ -163,12 +161,12 @@ class PageFile:
         return found
 
     def items(self, name: bytes, tree: Tree) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of a table, as far as its pages can be read."""
+        """Yield keys and values of a table, as far as its pages can be read."""
         for key, value, _ in self.nodes(tree, name.decode(errors="replace")):
             yield key, value
 
     def leaves(self) -> Iterator[tuple[bytes, bytes]]:
-        """Keys and values of all leaf pages of the file, of whatever table and transaction."""
+        """Yield keys and values of all leaf pages of the file, of any table and transaction."""
         known = dict(self._problems)
         self.seen = None
         for number in range(2, self.pages):
@@ -184,7 +182,7 @@ class PageFile:
     def nodes(
         self, tree: Tree, table: str, flags: int = 0, *, values: bool = True
     ) -> Iterator[tuple[bytes, bytes, int]]:
-        """The entries of a table; empty values unless these are wanted."""
+        """Yield the entries of a table; values are empty without `values`."""
         self.seen = bytearray(self.pages)
         self._page_counts = [0, 0, 0]
         self._depth = 0
@@ -231,7 +229,7 @@ class PageFile:
                 yield key, value, node_flags
 
     def _page(self, number: int) -> tuple[bytes, int, int]:
-        """A branch or leaf, its flags, and the number of its nodes."""
+        """Return a branch or leaf page, its flags, and the number of its nodes."""
         page = self._read(number * self.page_size, self.page_size)
         self._mark_seen(number, 1)
         own, _, flags, lower, upper = _PAGE.unpack_from(page)
@@ -242,7 +240,7 @@ class PageFile:
         return page, flags, (lower - 16) // 2
 
     def _node_bytes(self, page: bytes, flags: int, count: int) -> int:
-        """Bytes of the nodes of a page; there is no room between them."""
+        """Return the bytes of the nodes of a page; there are no gaps between them."""
         room = 0
         for offset in struct.unpack_from(f"<{count}H", page, 16):
             low, high, node_flags, key_size = _NODE.unpack_from(page, offset)
@@ -306,11 +304,10 @@ class PageFile:
         return self._read(begins + 16, size) if values else b""
 
     def add_problem(self, table: str, text: str) -> None:
-        """Note damage."""
         if len(self._problems) < _MAX_PROBLEMS:
             self._problems[f"table {table}: {text}"] = None
 
 
 def _is_before(one: bytes, other: bytes, order: str) -> bool:
-    """Whether a key sorts before another: as bytes, or as a number of this machine."""
+    """Return True if a key sorts before another: as bytes, or as a number in native order."""
     return one < other if order == "big" else one[::-1] < other[::-1]

@@ -1,4 +1,4 @@
-"""What waits for the next commit of the log, and who is told of it."""
+"""The contents of the next commit, and the callbacks for its result."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from broker.event.place import Mark
 from broker.log.commit import Commit
 from broker.log.logged_event import LoggedEvent
 
-#: Told the events once they are durable, or why they are not.
+#: Called with the events once they are durable, or with the error.
 OnCommitted: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
 
 
 @attrs.frozen
 class RelayedEvents:
-    """Events that another node has given places, in the order of these.
+    """Events with places of another node, in their order.
 
-    They are all that this node wants of `origin` behind `after` and up to `covers`. What the log
-    has of this origin ends there, or later; or there is nothing yet.
+    They are all events of `origin` after `after` and up to `covered_upto` that this node needs. The
+    log's coverage of this origin ends at `after` or later, or it has none.
     """
 
     origin: str
@@ -30,28 +30,28 @@ class RelayedEvents:
     entries: list[tuple[Mark, bytes, int, bytes]]
     """(mark, record, rank of the security level, document)."""
     lost_upto: Mark | None = None
-    """Of what lies behind `after`, what lies up to here can be had of nobody any more."""
+    """Events after `after` and up to this mark can not be recovered."""
 
 
 @attrs.define
 class PendingCommit:
-    """The events and the state that make one commit."""
+    """Events and state of one commit."""
 
     commit: Commit = attrs.field(factory=Commit)
     callbacks: list[tuple[OnCommitted, list[LoggedEvent]]] = attrs.field(factory=list)
     state_callbacks: list[Callable[[], object]] = attrs.field(factory=list)
-    """Told when the durable subscriptions of this commit are."""
+    """Called when the durable subscriptions of this commit are stored."""
     document_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """True if there is nothing to write."""
         commit = self.commit
         state = commit.durables or commit.clients or commit.losses or commit.histories
         return not (commit.events or state or commit.covered or commit.replicas)
 
     def take_state(self, failed: PendingCommit) -> None:
-        """Take over what is no event from a commit that failed."""
+        """Take over everything but the events of a failed commit."""
         self.commit.durables += failed.commit.durables
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories
@@ -60,7 +60,7 @@ class PendingCommit:
     def add_events(
         self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: OnCommitted
     ) -> None:
-        """Further events, of one origin, which is covered up to a mark by them."""
+        """Append events of one origin, which they cover up to a mark."""
         self.commit.events += events
         for event in events:
             self.document_bytes += len(event.document)

@@ -1,8 +1,8 @@
-"""Repairs of the log: damage that readers met, what other sources have of it, and what is given up.
+"""Repairs of the log: damage found by readers, events of other sources, and given-up damage.
 
-A reader that meets damage begins a repair, or joins the one that is under way. `find` asks other
-sources; what they have is written in place. The rest is given up for `TRY_AGAIN` seconds: readers
-pass over it and report a gap. The next reader after that tries again.
+A reader that finds damage begins a repair, or joins the running one. `find_events` asks other
+sources; their events are written in place. The rest is given up for `RETRY_AFTER` seconds: readers
+skip it and report a gap. The next reader after that tries again.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.worker import Worker
 from broker.transport.clock import IClock
 
-#: Seconds until damage that was given up is looked for again.
+#: Seconds until given-up damage is repaired again.
 RETRY_AFTER = 600.0
-#: Of damage that was met.
+#: Outcomes of found damage.
 OUTCOMES = ("found", "repaired", "given_up", "failed")
 
-#: Asks other sources for events within the damage. Fails with a `BrokerError` where a source that
-#: may have them could not be asked.
+#: Asks other sources for events within the damage. Fails with a `BrokerError` if a source that may
+#: have them could not be asked.
 FindEvents: TypeAlias = Callable[[Damage], "Deferred[Sequence[LoggedEvent]]"]
 
 
@@ -38,7 +38,7 @@ class RepairableFile(Protocol):
 
 
 def find_no_events(_: Damage) -> Deferred[Sequence[LoggedEvent]]:
-    """No other source."""
+    """Return no events: the default without other sources."""
     return succeed([])
 
 
@@ -56,22 +56,22 @@ class Repairs:
         self._waiting: dict[tuple[str, bytes], list[Deferred[None]]] = {}
         self._given_up: dict[tuple[str, bytes], list[tuple[Damage, float]]] = {}
         self.counts: Counter[str] = Counter()
-        """Since the start, by outcome."""
+        """Counts since the start, by outcome."""
 
     @property
     def given_up(self) -> list[Damage]:
         """Damage that no source could repair."""
-        return [damage for found in self._given_up.values() for damage, _ in found]
+        return [damage for damages in self._given_up.values() for damage, _ in damages]
 
     def is_given_up(self, damage: Damage) -> bool:
-        """Whether readers are to pass over damage."""
+        """Return True if readers must skip the damage."""
         now = self._clock.seconds()
-        found = self._given_up.get((damage.table, damage.key), ())
-        return any(each.covers(damage) and now < until for each, until in found)
+        damages = self._given_up.get((damage.table, damage.key), ())
+        return any(each.covers(damage) and now < until for each, until in damages)
 
     def end_of_loss(self, table: str, origin: str, mark: Mark) -> Mark | None:
-        """The end of the damage that was given up and begins directly behind a place, or before
-        it; None if there is none."""
+        """Return the end of given-up damage that begins at or before a place and ends after it;
+        None if there is none."""
         ends = [
             span.upto
             for damage in self.given_up
@@ -82,8 +82,8 @@ class Repairs:
         return max(ends, default=None)
 
     def begin_repair(self, damage: Damage) -> Deferred[None]:
-        """Repair damage. Fires when that is done or given up; fails where a source that may have
-        the events could not be asked."""
+        """Repair damage. Fires when it is repaired or given up; fails if a source that may have the
+        events could not be asked."""
         waiter: Deferred[None] = Deferred()
         key = (damage.table, damage.key)
         if key in self._waiting:
@@ -91,7 +91,9 @@ class Repairs:
             return waiter
         self._waiting[key] = [waiter]
         self.counts["found"] += 1
-        self.log.error("the event log: {damage}; it is asked for elsewhere", damage=damage)
+        self.log.error(
+            "the event log has {damage}; other sources are asked for the events", damage=damage
+        )
         repair = Deferred.fromCoroutine(self._repair(damage))
         repair.addErrback(self._failed, damage).addBoth(self._settle, key)
         return waiter
@@ -107,7 +109,7 @@ class Repairs:
             self.log.info("the event log was repaired: {damage}", damage=damage)
         else:
             self.counts["given_up"] += 1
-            self.log.error("nobody has what the event log lost: {left}", left=left)
+            self.log.error("no source has the damaged events of the event log: {left}", left=left)
             known.append((left, now + RETRY_AFTER))
         if known:
             self._given_up[key] = known

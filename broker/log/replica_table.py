@@ -1,10 +1,11 @@
-"""Copies of other nodes' events, kept in case their disks are lost (`acknowledge = "neighbour"`).
+"""Replicas of other nodes' events, in case their disks are lost (`acknowledge = "neighbour"`).
 
-A table beside the log, for these are no events that anybody here wants. Its keys are the origin, a
-NUL and the place of the first event of a chunk (`epoch u32, offset u64`), its values chunks as in
-the log. What is kept of an origin is one span without a hole; it stands under the origin and a NUL
-alone: `epoch u32, offset u64` twice, behind which place it begins and up to which it goes, and the
-address of its node in UTF-8. Spans are checked and have a second copy (see `values`).
+They are in a table of their own, since no subscription of this node matches these events. Its keys
+are the origin, a NUL and the place of the first event of a chunk (`epoch u32, offset u64`); its
+values are chunks as in the log. The replica of an origin is one range without gaps. Its span is
+stored under the origin and a NUL alone: `epoch u32, offset u64` twice, the mark after which it
+begins and the mark up to which it extends, and the address of its node in UTF-8. Spans are checked
+and have a second copy (see `checked_table`).
 """
 
 from __future__ import annotations
@@ -30,25 +31,23 @@ _MARK = struct.Struct(">IQ")
 _SPAN = struct.Struct(">IQIQ")
 REPLICA_TABLE = "kept"
 _NEVER_OLD = 2**63
-#: No chunk has as many events.
+#: More events than any chunk has.
 _MAX_MARKS = 10_000
 
 
 class ReplicaSpan(NamedTuple):
-    """All events of an origin in (after, upto] are kept."""
+    """The replica has all events of an origin in (after, upto]."""
 
     after: Mark
     upto: Mark
     owner: str = ""
-    """The address of the origin's node; empty where that is not known."""
+    """Address of the origin's node; empty if it is unknown."""
 
     def encode(self) -> bytes:
-        """As it stands in the table."""
         return _SPAN.pack(*self.after, *self.upto) + self.owner.encode()
 
     @classmethod
     def decode(cls, value: bytes) -> ReplicaSpan:
-        """What `packed` wrote."""
         epoch, offset, last_epoch, last_offset = _SPAN.unpack_from(value)
         owner = value[_SPAN.size :].decode()
         return cls((epoch, offset), (last_epoch, last_offset), owner)
@@ -58,7 +57,7 @@ class _OldestChunk(NamedTuple):
     """The oldest chunk of an origin."""
 
     arrival: int
-    """When its last event was logged, in ms since 1970."""
+    """Time when its last event was logged, in ms since 1970."""
     last: Mark
 
 
@@ -77,14 +76,14 @@ class ReplicaTable:
         max_bytes: int,
         hold: ArchiveHold,
     ) -> dict[str, ReplicaSpan]:
-        """Keep copies beside these spans; the oldest that `hold` does not keep, of whatever origin,
-        make room where that is needed. The spans that are kept then."""
+        """Add batches to the replicas with these spans. If there is no room, drop the oldest chunks
+        of any origin, except those that `hold` protects. Return the spans then."""
         kept = dict(spans)
         for each in keeping:
             span = kept.get(each.origin)
             events: Sequence[LoggedEvent] = each.events
             if span is not None and span.after <= each.after <= span.upto:
-                # Its owner may not have known yet what was on its way to the disk.
+                # The owner may not have known of events on their way to the disk.
                 events = [event for event in events if event.mark > span.upto]
                 span = ReplicaSpan(span.after, max(span.upto, each.upto), each.owner)
             else:
@@ -93,8 +92,8 @@ class ReplicaTable:
                 span = ReplicaSpan(each.after, each.upto, each.owner)
             self._add(txn, span, each.origin, events)
             kept[each.origin] = span
-        while (used := table_bytes(txn, self.table)) > max_bytes:
-            oldest = self._origin_to_trim(txn, kept, hold, used)
+        while (used_bytes := table_bytes(txn, self.table)) > max_bytes:
+            oldest = self._origin_to_trim(txn, kept, hold, used_bytes)
             if oldest is None:
                 break
             kept[oldest] = self.drop_oldest_chunk(txn, oldest, kept[oldest])
@@ -109,11 +108,11 @@ class ReplicaTable:
         self.spans_table.put(txn, _prefix(origin), span.encode())
 
     def remove_origin(self, txn: lmdb.Transaction, origin: str) -> None:
-        """What was kept of an origin does not go on: it goes."""
+        """Delete the replica of an origin that is not continued."""
         self.delete_prefix(txn, _prefix(origin))
 
     def delete_prefix(self, txn: lmdb.Transaction, prefix: bytes) -> None:
-        """Delete all entries that begin so, with the span."""
+        """Delete all entries with a prefix, and the span."""
         self.spans_table.delete(txn, prefix)
         with txn.cursor(db=self.table) as cursor:
             more = cursor.set_range(prefix)
@@ -123,7 +122,7 @@ class ReplicaTable:
     def drop_oldest_chunk(
         self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan
     ) -> ReplicaSpan:
-        """Let the oldest chunk of an origin go; the span that is left."""
+        """Delete the oldest chunk of an origin; return the remaining span."""
         prefix = _prefix(origin)
         with txn.cursor(db=self.table) as cursor:
             if cursor.set_range(prefix + b"\0") and bytes(cursor.key()).startswith(prefix):
@@ -140,7 +139,7 @@ class ReplicaTable:
     def drop_older_chunks(
         self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan, before: int
     ) -> ReplicaSpan | None:
-        """Let chunks go that were logged `before` (ms since 1970); None if nothing is left."""
+        """Delete chunks logged before `before` (ms since 1970); return None if nothing is left."""
         while True:
             oldest = self._oldest_chunk(txn, origin, span)
             if oldest is None:
@@ -151,14 +150,18 @@ class ReplicaTable:
             span = self.drop_oldest_chunk(txn, origin, span)
 
     def _origin_to_trim(
-        self, txn: lmdb.Transaction, spans: Mapping[str, ReplicaSpan], hold: ArchiveHold, used: int
+        self,
+        txn: lmdb.Transaction,
+        spans: Mapping[str, ReplicaSpan],
+        hold: ArchiveHold,
+        used_bytes: int,
     ) -> str | None:
-        """The origin that has the oldest chunk, as its owner logged it, that may go."""
+        """Return the origin with the oldest chunk, by its owner's time, that may be deleted."""
         found = [
             (oldest.arrival, origin)
             for origin, span in spans.items()
             for oldest in [self._oldest_chunk(txn, origin, span)]
-            if oldest is not None and not hold.holds_replica(origin, oldest.last, used)
+            if oldest is not None and not hold.holds_replica(origin, oldest.last, used_bytes)
         ]
         return min(found)[1] if found else None
 
@@ -173,12 +176,12 @@ class ReplicaTable:
                 return None
             chunk = self._chunk(cursor)
             if chunk is None:
-                # It is repaired, or goes when something else has to.
+                # It is repaired, or deleted to make room.
                 return _OldestChunk(_NEVER_OLD, self._last_place(txn, cursor, span))
             return _OldestChunk(chunk.arrival_at(chunk.last), chunk.mark_at(chunk.last))
 
     def spans(self, txn: lmdb.Transaction) -> dict[str, ReplicaSpan]:
-        """What is kept of each origin."""
+        """Return the span of each origin."""
         found: dict[str, ReplicaSpan] = {}
         for prefix in self.prefixes(txn):
             try:
@@ -186,12 +189,12 @@ class ReplicaTable:
                 if value is not None:
                     found[prefix[:-1].decode()] = ReplicaSpan.decode(value)
             except (ValueDamaged, ValueError):
-                # Without its span a replica is of no use: its owner sends it again.
+                # A replica without a span is useless: its owner sends it again.
                 continue
         return found
 
     def prefixes(self, txn: lmdb.Transaction) -> Iterator[bytes]:
-        """The keys of all spans."""
+        """Yield the keys of all spans."""
         with txn.cursor(db=self.table) as cursor:
             more = cursor.first()
             while more:
@@ -202,11 +205,11 @@ class ReplicaTable:
     def read(
         self, txn: lmdb.Transaction, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Events behind `after`, as many as make a page."""
+        """Return events after `after`, up to the limits."""
         prefix = _prefix(origin)
         found: list[LoggedEvent] = []
         with txn.cursor(db=self.table) as cursor:
-            # The chunk that begins before may end behind the mark.
+            # The chunk that begins before the mark may end after it.
             more = cursor.set_range(prefix + _MARK.pack(after[0], after[1] + 1))
             more = cursor.prev() if more else cursor.last()
             try:
@@ -235,14 +238,14 @@ class ReplicaTable:
             yield from chunk.events_from(start)
 
     def _chunk(self, cursor: lmdb.Cursor) -> StoredChunk | None:
-        """The chunk at a cursor; None if its head is damaged."""
+        """Return the chunk at a cursor; None if its head is damaged."""
         try:
             return StoredChunk(REPLICA_TABLE, bytes(cursor.key()), 0, cursor.value())
         except HeadDamaged:
             return None
 
     def damage_at(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> Damage:
-        """The damage of a chunk whose head can not be read: a replica has no holes, so the chunk
+        """Return the damage of a chunk with an unreadable head. A replica has no gaps, so the chunk
         ends where the next one begins."""
         key = bytes(cursor.key())
         origin = key.partition(b"\0")[0].decode(errors="replace")
@@ -250,7 +253,7 @@ class ReplicaTable:
         span = self.spans(txn).get(origin)
         upto = self._last_place(txn, cursor, span)
         if upto[1] - first[1] >= _MAX_MARKS:
-            # Places that hold nothing lie in between.
+            # Empty places lie in between.
             epoch, offset = first
             spans = (Span(origin, (epoch, offset - 1), upto),)
             return Damage(REPLICA_TABLE, key, 0, _MAX_MARKS, DamageKind.HEAD, spans)
@@ -265,7 +268,7 @@ class ReplicaTable:
     def _last_place(
         self, txn: lmdb.Transaction, cursor: lmdb.Cursor, span: ReplicaSpan | None
     ) -> Mark:
-        """The last place of the chunk at a cursor, as the next chunk or the span tells."""
+        """Return the last place of the chunk at a cursor, from the next chunk or the span."""
         key = bytes(cursor.key())
         prefix = key[: key.index(b"\0") + 1]
         with txn.cursor(db=self.table) as other:
@@ -280,11 +283,11 @@ def _prefix(origin: str) -> bytes:
 
 
 def replica_key(origin: str, mark: Mark) -> bytes:
-    """The key of a chunk that begins with a place."""
+    """Return the key of a chunk that begins with a place."""
     return _prefix(origin) + _MARK.pack(*mark)
 
 
 def mark_from_key(key: bytes) -> Mark:
-    """The place in the key of a chunk."""
+    """Return the place in the key of a chunk."""
     epoch, offset = _MARK.unpack(key[-_MARK.size :])
     return (epoch, offset)

@@ -1,8 +1,8 @@
-"""Opening a log: formats, the upgrade from format 3, and what a start mends.
+"""Checks and repairs at the start: formats, the upgrade from format 3, and damaged values.
 
-The upgrade is one transaction, so a kill at any moment leaves the old format or the new one. It
-adds checksums and copies to small values. Chunks, their places, and de-duplication marks stay as
-they are and are unchecked; each gets its checksum when it is written next.
+The upgrade is one transaction, so a crash leaves the old format or the new one. It adds checksums
+and copies to small values. Chunks, their places, and de-duplication marks stay unchecked; each gets
+its checksum when it is written next.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from broker.log.checksum import Buffer, ValueDamaged
 from broker.log.chunk_repair import append_placeholders, write_placeholder
 from broker.log.tables import FORMAT, Tables, format_name, format_number
 
-#: Added to the newest epoch that is known when the stored epoch is lost: failed commits may have
-#: used up epochs without an event.
+#: Added to the newest known epoch when the stored epoch is lost: failed commits may have used
+#: epochs without an event.
 EPOCHS_AHEAD = 1_000
-#: More events are not taken to be lost at the end of a log: the place up to which it goes is wrong.
+#: With more lost events at the end the covered mark is considered wrong.
 MAX_LOST_TAIL = 1_000_000
-#: Bits that may be damaged in the name of a format.
+#: Most damaged bits in the name of a format.
 MAX_DAMAGED_BITS = 2
 
 
@@ -34,10 +34,10 @@ class LogTooNew(LogCorrupt):
 
 @attrs.frozen
 class StartupRepairs:
-    """Damage that was found when the log was opened."""
+    """Damage found when the log was opened."""
 
     healed: int = 0
-    """Values that were taken from their copies, and places written again."""
+    """Values restored from their copies, and places written again."""
     lost: tuple[str, ...] = ()
     """Values without an intact copy, as table and key."""
 
@@ -46,10 +46,10 @@ class StartupRepairs:
 
 
 def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
-    """Note the format of a new log, or upgrade one of format 3; whether the log is new. Raises
-    `LogCorrupt`, `LogTooNew`."""
+    """Store the format of a new log, or upgrade one of format 3. Return True if the log is new.
+    Raises `LogCorrupt`, `LogTooNew`."""
     stored = txn.get(b"format", db=tables.meta_table)
-    # The second place tells a damaged or lost number from another one.
+    # The second entry distinguishes a damaged or lost number from another one.
     made = tables.meta.get_or_none(txn, b"made")
     used = any(txn.stat(each)["entries"] for each in (tables.meta_table, tables.events))
     if stored is None and made is None and not used:
@@ -81,7 +81,7 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
 
 
 def _is_nearly(stored: Buffer, name: bytes) -> bool:
-    """Whether two names differ by a few bits of damage."""
+    """Return True if two names differ only by a few damaged bits."""
     differ = [(one ^ other).bit_count() for one, other in zip(bytes(stored), name, strict=False)]
     return len(stored) == len(name) and sum(differ) <= MAX_DAMAGED_BITS
 
@@ -103,7 +103,7 @@ def _upgrade(txn: lmdb.Transaction, tables: Tables) -> None:
 
 
 def read_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
-    """The newest epoch of the log. Where that is lost: one behind all that may have been."""
+    """Return the newest epoch of the log; if it is lost, one after all possible ones."""
     try:
         return int(tables.meta.get(txn, b"epoch") or b"0")
     except (ValueDamaged, ValueError):
@@ -116,7 +116,7 @@ def read_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
 
 
 def read_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
-    """The name of the log. Raises `LogCorrupt` where it is lost."""
+    """Return the name of the log. Raises `LogCorrupt` if it is lost."""
     try:
         return (tables.meta.get(txn, b"origin") or b"").decode()
     except (ValueDamaged, ValueError):
@@ -128,7 +128,7 @@ def read_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
 
 
 def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
-    """Write damaged values again that have an intact copy, and places from their chunks."""
+    """Restore damaged values from intact copies, and places from their chunks."""
     healed, missing = tables.origins.repair(txn)
     for places in missing:
         write_placeholder(txn, tables, places)
@@ -143,7 +143,7 @@ def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
             # The format has no checksum.
             prefixes = [b"origin", b"made"]
         elif name == "marks":
-            # They may be many, and are verified when they are read.
+            # There may be many; they are verified when they are read.
             continue
         before = values.damaged["healed"]
         for prefix in prefixes:
@@ -156,8 +156,11 @@ def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
 
 
 def append_lost_tail(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
-    """Of its own events a log has all up to where it covers itself, but for recorded losses. Where
-    the last of them are gone with their pages, stand-ins are written; returns their number."""
+    """Append placeholders for lost own events at the end; return their number.
+
+    A log has all its own events up to its own covered mark, except recorded losses. Events in
+    between have been lost with their pages.
+    """
     covered = tables.origins.covered(txn).get(origin, (0, 0))
     known = [
         tables.origins.begins_after(txn).get(origin, (0, 0)),
@@ -172,7 +175,7 @@ def append_lost_tail(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
 
 
 def _heal_span(txn: lmdb.Transaction, tables: Tables, prefix: bytes) -> list[str]:
-    """A replica whose span is lost goes: its owner sends it again."""
+    """Restore the span of a replica, or delete a replica without one: its owner sends it again."""
     values = tables.replicas.spans_table
     try:
         value = values.get(txn, prefix)

@@ -1,4 +1,4 @@
-"""How much room a table of LMDB takes."""
+"""The size of an LMDB table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import lmdb
 
 
 def table_bytes(txn: lmdb.Transaction, table: Any) -> int:
-    """Bytes of the pages that hold it."""
+    """Return the bytes of its pages."""
     stat = txn.stat(table)
     pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
     return int(pages * stat["psize"])

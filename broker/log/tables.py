@@ -1,4 +1,4 @@
-"""The tables of a log's LMDB environment, as its writer and its readers open them."""
+"""The tables of a log's LMDB environment, for its writer and its readers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from broker.log.origin_table import OriginTable
 from broker.log.replica_table import ReplicaTable
 
 FORMAT = 4
-#: As it is stored.
 FORMAT_NAME = b"xmlbroker-log-4"
-#: Of the environment; tables of later versions need room too.
+#: Limit of the environment, with room for tables of later versions.
 MAX_TABLES = 16
 _FORMAT = b"xmlbroker-log-"
 
 
 class Tables:
-    """Handles of all tables; they hold for the life of the environment."""
+    """Handles of all tables, valid for the life of the environment."""
 
     def __init__(self, env: lmdb.Environment, *, create: bool = True) -> None:
-        """Without `create` raises `lmdb.NotFoundError` where a table is missing."""
+        """Without `create`, raises `lmdb.NotFoundError` if a table is missing."""
 
         def opened(name: bytes) -> Any:
             return env.open_db(name, create=create)
@@ -59,11 +58,11 @@ class Tables:
 
 
 def format_name(number: int) -> bytes:
-    """The entry `format` of the table `meta`."""
+    """Return the entry `format` of the table `meta`."""
     return _FORMAT + b"%d" % number
 
 
 def format_number(name: bytes) -> int | None:
-    """The number in an entry `format`; None if it is none of ours."""
+    """Return the number in an entry `format`; None if it is not one of this program."""
     number = name.removeprefix(_FORMAT)
     return int(number) if name.startswith(_FORMAT) and number.isdigit() else None

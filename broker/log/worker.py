@@ -1,4 +1,4 @@
-"""A thread for the log's file, as the log sees it."""
+"""The interface of a thread for the log's file."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from twisted.internet.defer import Deferred
 
 
 class Worker(Protocol):
-    """Runs a call on another thread, one at a time and in order; the result comes as a Deferred."""
+    """Runs calls on another thread, one at a time and in order; the result is a Deferred."""
 
     def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]: ...

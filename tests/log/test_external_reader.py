@@ -38,7 +38,7 @@ print("open", flush=True)
 sys.stdin.readline()
 def offsets(after):
     return [int(n) for chunk in log.read(after, 99, 1 << 30) for n in chunk.offsets]
-print(log.extent(), offsets((1, 18)), len(offsets((0, 0))))
+print(log.own_extent(), offsets((1, 18)), len(offsets((0, 0))))
 """
 
     def __init__(self, folder: Path) -> None:

@@ -41,11 +41,6 @@ class Fragmenter:
         self._packets += packets
         self.queued_bytes += sum(map(len, packets)) + _LENGTH.size * len(packets)
 
-    def clear(self) -> None:
-        self._packets.clear()
-        self._remainder = memoryview(b"")
-        self.queued_bytes = 0
-
     def next_fragment(self) -> tuple[int, int, list[bytes]]:
         """Return the next fragment in parts: offset of the first packet that begins in it, number
         of that packet (from 0), and the bytes. Only while the queue is not empty."""

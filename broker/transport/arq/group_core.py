@@ -72,8 +72,7 @@ class GroupCounts:
 
 
 class GroupCore:
-    """The sans-I/O core of one member. `session` is random for each start; `draw` returns 0 to
-    1."""
+    """The sans-I/O core of one member. `session` is new for each start; `draw` returns 0 to 1."""
 
     def __init__(
         self,
@@ -100,8 +99,7 @@ class GroupCore:
         self._session_by_name: dict[str, int] = {}
         self._ended_sessions: dict[int, None] = {}
         self._polled_at: dict[int, float] = {}
-        """By session of a sender: time of the last POLL, which asks for its name and confirms
-        reception."""
+        """By session of a sender: time of the last POLL (name request and confirmation)."""
         self._confirmed_at: dict[int, float] = {}
         """By session of a member: time of its last confirmation that it receives this sender."""
         self._stream_starts: dict[int, int] = {}
@@ -111,13 +109,10 @@ class GroupCore:
     # ----------------------------------------------------------------- from above
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Queue packets for the group. Raises `Overloaded`, or ValueError for an empty packet, and
-        then queues none."""
+        """Queue packets, or none. Raises `Overloaded`, or ValueError for an empty packet."""
         waiting = self.sender.queued_bytes
         if waiting and waiting + sum(map(len, packets)) > self._settings.send_buffer_bytes:
-            raise Overloaded(
-                "packets are submitted faster than the group's rate: wait and send again"
-            )
+            raise Overloaded("packets exceed the group's rate: wait and send again")
         self.sender.submit(packets)
         if self._is_writable and self._buffer_fill() > 1 / 2:
             self._is_writable = False
