@@ -108,6 +108,6 @@ class Budget:
 
 def _budget_exceeded(worst_cost: WorstCost) -> QueryTooExpensive:
     return QueryTooExpensive(
-        "the queries of this client take too much time together, and this is one of the "
-        f"dearest: it may visit {worst_cost.deep:.3g} nodes"
+        "the queries of this client take too much time in total, and this is one of the most "
+        f"expensive: it may visit {worst_cost.deep:.3g} nodes"
     )

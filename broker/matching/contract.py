@@ -160,7 +160,7 @@ class IMatcher(Interface):
         """
 
     def statistics() -> dict[str, int | float]:
-        """Return counters since the start, and present sizes."""
+        """Return counters since the start, and present sizes. Refusals are counted by code."""
 
     def type_counters() -> tuple[TypeCounters, ...]:
         """Return the counters of each event type met, sorted by name and version."""

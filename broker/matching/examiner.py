@@ -25,7 +25,7 @@ from broker.matching.whitespace import mark_mixed_runs
 from broker.matching.xpath_evaluation import ParsedEvent
 
 _NO_NAMES: frozenset[str] = frozenset()
-_GUARDING = "too many unknown names were seen, so they are looked for before a document is read"
+_GUARDING = "names are checked before the parse, after too many undeclared names"
 
 
 class Examiner:

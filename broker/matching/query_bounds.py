@@ -172,7 +172,7 @@ class BoundedEvaluation:
             return self._exact.matches(query.compiled.query)
         except NotEvaluated as error:
             raise QueryTooExpensive(
-                f"the query would visit about {worst_cost.deep:.3g} nodes at worst of an event with "
-                f"{self._nodes}, at most {self._max_worst_visits:.3g} are allowed, and without libxml2: "
-                f"{error}"
+                f"the query would visit about {worst_cost.deep:.3g} nodes in the worst case, more "
+                f"than the limit of {self._max_worst_visits:.3g} for an event with {self._nodes}; "
+                f"exact evaluation failed too: {error}"
             ) from None

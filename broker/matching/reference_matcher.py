@@ -138,7 +138,6 @@ class ReferenceMatcher:
         return suspended
 
     def statistics(self) -> dict[str, int | float]:
-        """See `IMatcher`. Refusals are counted by error code."""
         return {
             "accepted": self._accepted,
             "type_missing": self._counts["type_missing"],

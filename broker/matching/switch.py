@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from functools import partial
 from math import inf
-from typing import cast
+from typing import TypeAlias, cast
 
 from zope.interface import implementer
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope, InvalidEvent, QueryTooExpensive
-from broker.event.envelope import Header, Liveness
+from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
 from broker.matching.client_time_share import (
@@ -69,6 +69,8 @@ from broker.matching.xpath_evaluation import ParsedEvent
 
 _DOCUMENT_LIMITS = DocumentLimits()
 _QUERY_LIMITS = QueryLimits()
+#: Matching members, and queries to evaluate.
+_Candidates: TypeAlias = tuple[Sequence[Member], Sequence[DistinctQuery]]
 
 
 @implementer(IMatcher)
@@ -98,20 +100,14 @@ class Switch:
         self._selector = LoggedEventSelector(
             self._registry, self._shapes, self._plans, self._evaluator, self._examiner, clock
         )
-        self._portion_size = PortionSize()
+        self._portions = PortionSize()
         self._variants: Variants = NO_VARIANTS
         self._counts: Counter[str] = Counter()
         self._clock = clock
         self._type_counters = CountersByType()
         self._lone_matcher = LoneDocumentMatcher(
-            *(
-                self._shapes,
-                self._plans,
-                self._registry.stream_patterns,
-                self._type_counters,
-                self._counts,
-            ),
-            clock,
+            *(self._shapes, self._plans, self._registry.stream_patterns),
+            *(self._type_counters, self._counts, clock),
         )
         index = IndexExplainer(dtds, self._shapes, self._registry, self._plans, clock)
         bounds = QueryBounds(query_limits, clock, max_run_time)
@@ -130,7 +126,6 @@ class Switch:
         return self._evaluator.take_suspended()
 
     def statistics(self) -> dict[str, int | float]:
-        """See `IMatcher`. Refusals are counted by error code."""
         counts = self._counts
         return {
             "accepted": counts["recognised"] + counts["parsed"],
@@ -165,8 +160,6 @@ class Switch:
     ) -> Explanation:
         return self._explainer.explain(query, document, undescribed, shapes=shapes)
 
-    # ---------------------------------------------------------------- a batch
-
     def match(
         self,
         documents: Sequence[bytes],
@@ -185,12 +178,10 @@ class Switch:
         now = self._clock()
         deadline = now + seconds
         done = 0
-        while portion := self._portion_size.next_portion(
-            done, len(documents), deadline - now, seconds
-        ):
+        while portion := self._portions.next_portion(done, len(documents), deadline - now, seconds):
             done = self._match_portion(portion, documents, undescribed, verdicts, deadline)
             started, now = now, self._clock()
-            self._portion_size.record_time(done - portion.start, now - started)
+            self._portions.record_time(done - portion.start, now - started)
             if done < portion.stop:
                 break
         del verdicts[done:]
@@ -205,7 +196,7 @@ class Switch:
         verdicts: list[Verdict | None],
         deadline: float,
     ) -> int:
-        """Match the documents at `portion` until the deadline; return the index after the last one."""
+        """Match documents until the deadline; return the index after the last one."""
         # Remaining work by index: undecided queries, or None for a parse.
         remaining: dict[int, UndecidedDocument | None] = {}
         # Shapes are valid for the types' own DTDs only.
@@ -238,8 +229,7 @@ class Switch:
     def _uncount_unanswered(
         self, groups: Iterable[RecognisedGroup], index: int, verdicts: Sequence[Verdict | None]
     ) -> None:
-        """Correct the counters for recognised documents without verdict, which will be matched
-        again."""
+        """Correct the counters for recognised documents that will be matched again."""
         for group in groups:
             unanswered = group.places[bisect_left(group.places, index) :]
             answered = sum(isinstance(verdicts[each], Accepted) for each in unanswered)
@@ -254,12 +244,12 @@ class Switch:
         verdicts: list[Verdict | None],
         remaining: dict[int, UndecidedDocument | None],
     ) -> list[RecognisedGroup]:
-        """Match documents of known shapes. Others, and undecided ones, are added to `remaining`."""
-        figures, clock = self._type_counters, self._clock
+        """Match documents of known shapes. Others, and undecided ones, go to `remaining`."""
+        counters, clock = self._type_counters, self._clock
         started = clock()
         groups, parsed = recognise_documents(self._shapes, documents, indexes)
         recognised_at = clock()
-        figures.recognition_seconds += recognised_at - started
+        counters.recognition_seconds += recognised_at - started
         remaining.update(dict.fromkeys(parsed))
         prepared: list[tuple[RecognisedGroup, ShapePlan, BatchMatch]] = []
         for group in groups:
@@ -268,17 +258,16 @@ class Switch:
                 remaining.update(dict.fromkeys(group.places))
             else:
                 prepared.append((group, plan, BatchMatch(plan.bindings, ShapeBatch(group.values))))
-        match_batches([batch_match for _, _, batch_match in prepared])
+        match_batches([each for _, _, each in prepared])
         finished = clock()
-        seconds_each = (finished - recognised_at) / max(
-            1, sum(batch_match.batch.size for _, _, batch_match in prepared)
-        )
+        rows = sum(each.batch.size for _, _, each in prepared)
+        seconds_each = (finished - recognised_at) / max(1, rows)
         for group, plan, batch_match in prepared:
             recognised_at = finished
             answered = self._match_recognised(group, plan, batch_match, verdicts, remaining)
             finished = clock()
             seconds = finished - recognised_at + seconds_each * batch_match.batch.size
-            figures.count_recognised(group.shape.reference, answered, seconds)
+            counters.count_recognised(group.shape.reference, answered, seconds)
         return groups
 
     def _match_recognised(
@@ -289,19 +278,16 @@ class Switch:
         verdicts: list[Verdict | None],
         remaining: dict[int, UndecidedDocument | None],
     ) -> int:
-        """Match documents of one shape; return their number. Undecided ones are added to
-        `remaining`."""
+        """Match documents of one shape; return their number. Undecided ones go to `remaining`."""
         members_by_row, undecided, bad_envelopes = batch_match.matching, batch_match.undecided, 0
         header_of, view_of = group.shape.read_header, self._registry.stream_patterns.get_view
         view, stream, kind = None, "", group.shape.verdict_class
-        # Equals the named tuple's constructor, with one call less.
-        new = tuple.__new__
+        new = tuple.__new__  # The named tuple's constructor, with one call less.
         for index, values, members in zip(group.places, group.values, members_by_row, strict=True):
             try:
                 header = header_of(values)
             except BadEnvelope:
-                # The parser will report the line.
-                bad_envelopes += 1
+                bad_envelopes += 1  # The parser will report the line.
                 remaining[index] = None
                 continue
             if view is None or header.stream != stream:
@@ -319,14 +305,12 @@ class Switch:
 
     def _match_parsed(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         started = self._clock()
-        verdict = self._examine_and_match(index, document, undescribed)
+        verdict = self._match_event(index, document, undescribed)
         known_type = partial(self._examiner.find_known_type, document)
         self._type_counters.count_parsed(verdict, known_type, self._clock() - started)
         return verdict
 
-    def _examine_and_match(
-        self, index: int, document: bytes, undescribed: Set[DtdReference]
-    ) -> Verdict:
+    def _match_event(self, index: int, document: bytes, undescribed: Set[DtdReference]) -> Verdict:
         try:
             examined = self._examiner.examine(document, undescribed, self._variants)
         except InvalidEvent as error:
@@ -341,29 +325,19 @@ class Switch:
         view = self._registry.stream_patterns.get_view(header.stream)
         if not self._registry.distinct_queries:
             return kind(header, view.unfiltered)
-        members, candidates = self._match_by_shape(shape, document) or self._match_by_structure(
-            examined
-        )
-        matching_queries = self._evaluator.evaluate(
-            candidates, examined, index, document, FREE_SECONDS_WITHOUT_INDEX
-        )
-        return kind(
-            header, view.merge_subscriptions(view.subscriptions_of(members), matching_queries)
-        )
+        members, candidates = self._match_by_shape(shape, document) or self._match_by_tree(examined)
+        free = FREE_SECONDS_WITHOUT_INDEX
+        queries = self._evaluator.evaluate(candidates, examined, index, document, free)
+        return kind(header, view.merge_subscriptions(view.subscriptions_of(members), queries))
 
-    def _match_by_structure(
-        self, event: ParsedEvent
-    ) -> tuple[Sequence[Member], Sequence[DistinctQuery]]:
-        """Return matching members and undecided queries for a parsed event."""
-        matching = ParsedEventMatcher(event)
+    def _match_by_tree(self, event: ParsedEvent) -> _Candidates:
+        matcher = ParsedEventMatcher(event)
         structure = self._registry.structure_index.match_event(event)
-        matching.match_families(structure.possible, structure.certain)
-        return matching.matching, matching.undecided
+        matcher.match_families(structure.possible, structure.certain)
+        return matcher.matching, matcher.undecided
 
-    def _match_by_shape(
-        self, shape: Shape | None, document: bytes
-    ) -> tuple[Sequence[Member], Sequence[DistinctQuery]] | None:
-        """The same by the event's new shape; None if its plan is not ready."""
+    def _match_by_shape(self, shape: Shape | None, document: bytes) -> _Candidates | None:
+        """Match by the event's new shape. Returns None if its plan is not ready."""
         plan = None if shape is None else self._plans.get(shape)
         if shape is None or plan is None or plan.pending:
             return None
@@ -377,16 +351,13 @@ class Switch:
     def _learn_shape(self, document: bytes, examined: ParsedEvent) -> Shape | None:
         if self._variants:
             return None
-        header: Header = examined.header
-        reference = DtdReference(header.type_name, header.version)
+        reference = DtdReference(examined.header.type_name, examined.header.version)
         dtd = self._dtds.get(reference)
         if dtd is None:
             return None
         shape = self._shapes.learn(document, examined.envelope, reference, dtd)
         self._counts["learnt"] += shape is not None
         return shape
-
-    # ---------------------------------------------------------------- events of a log
 
     def select(
         self,
@@ -398,8 +369,6 @@ class Switch:
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
         return self._selector.select(number, documents, liveness, undescribed, seconds, variants)
-
-    # ---------------------------------------------------------------- single queries
 
     def _evaluate_undecided(
         self, index: int, document: bytes, undecided: UndecidedDocument
@@ -418,11 +387,10 @@ class Switch:
         candidates = list(dict.fromkeys([*queries, *matcher.undecided]))
         self._counts["undecided"] += len(candidates)
         free = FREE_SECONDS_WITHOUT_INDEX if plan.pending else FREE_SECONDS
-        matching_queries = self._evaluator.evaluate(candidates, event, index, document, free)
+        more = self._evaluator.evaluate(candidates, event, index, document, free)
         view = self._registry.stream_patterns.get_view(header.stream)
-        subscriptions = view.merge_subscriptions(
-            decided.subscriptions, [*iterate_queries(matcher.matching), *matching_queries]
-        )
+        matching = [*iterate_queries(matcher.matching), *more]
+        subscriptions = view.merge_subscriptions(decided.subscriptions, matching)
         self._type_counters.count_undecided(header, len(candidates), self._clock() - started)
         return type(decided)(header, subscriptions)
 

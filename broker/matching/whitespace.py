@@ -1,10 +1,10 @@
 """Marking of white space before the parse, to bound libxml2's memory (T27).
 
-Like names, libxml2 stores each distinct run of fewer than 60 blanks between two tags for ever, in
-80 bytes. Indented documents have few distinct runs, but a *valid* document may have very many. With
-an empty CDATA section after the run libxml2 treats it as ordinary text, and the tree remains the
-same. A run before a processing instruction stays unmarked, since CDATA is illegal after the root
-element. `name_watch` counts those.
+libxml2 stores each distinct run of fewer than 60 blanks between two tags for ever, in 80 bytes.
+Indented documents have few distinct runs, but a *valid* document may have very many. With an empty
+CDATA section after the run libxml2 treats it as ordinary text, and the tree remains the same. A run
+before a processing instruction stays unmarked, since CDATA is illegal after the root element.
+`name_watch` counts those.
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ def _mark(match: re.Match[bytes]) -> bytes:
 
 
 def _is_plain(run: bytes) -> bool:
-    """Return True for line breaks followed by blanks of one kind, of which few runs are distinct."""
+    """Return True for line breaks and then blanks of one kind. Few such runs are distinct."""
     indentation = run.lstrip(b"\r\n")
     return not indentation.strip(b" ") or not indentation.strip(b"\t")
