@@ -35,7 +35,6 @@ class Count:
 @click.option("--share", default=None, type=float, help="Try this fraction of all mutants.")
 @click.argument("names", nargs=-1)
 def main(share: float | None, names: tuple[str, ...]) -> None:
-    """Try one group after the other."""
     counts: dict[str, Count] = {}
     if not names or "named" in names:
         counts["named"] = _try_named()

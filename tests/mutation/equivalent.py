@@ -18,11 +18,9 @@ class Equivalents:
 
     @classmethod
     def read(cls) -> Equivalents:
-        """Return the list of this checkout."""
         return cls(frozenset(_entries(_LIST.read_text())))
 
     def has(self, path: str, key: str) -> bool:
-        """True if the mutant is listed."""
         return (path, key) in self._listed
 
     def unknown(self, path: str, keys: Iterable[str]) -> list[str]:

@@ -27,11 +27,9 @@ class Group:
     """A regular expression; only mutants of matching lines are tried."""
 
     def has(self, mutant: Mutant) -> bool:
-        """True if the mutant belongs to the group."""
         return re.search(self.lines, mutant.before) is not None
 
     def paths(self) -> list[Path]:
-        """Return the files of its modules."""
         return [
             ROOT / folder.strip() / f"{name}.py"
             for line in self.modules.strip().splitlines()

@@ -36,7 +36,6 @@ class DeleteStatement(Operator):  # type: ignore[misc]
     """Replace a call, an assignment to an attribute or item, or a `raise` by `pass`."""
 
     def mutation_positions(self, node: Any) -> Iterator[Any]:
-        """Yield the range of the statement."""
         if node.type == "simple_stmt" and _has_effect(node.children[0]):
             yield node.children[0].start_pos, node.children[0].end_pos
 
@@ -57,12 +56,10 @@ class NegateIn(Operator):  # type: ignore[misc]
     """Replace `in` by `not in`, and the reverse."""
 
     def mutation_positions(self, node: Any) -> Iterator[Any]:
-        """Yield the range of the operator."""
         if node.type == "comparison" and _words(node.children[1]) in ("in", "not in"):
             yield node.children[1].start_pos, node.children[1].end_pos
 
     def mutate(self, node: Any, _index: int) -> Any:
-        """Return the comparison with the other operator."""
         other = "not in" if _words(node.children[1]) == "in" else "in"
         node.children[1] = parso.parse(" " + other)
         return node

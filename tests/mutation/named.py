@@ -98,7 +98,6 @@ def module_of(name: str) -> Path:
 
 
 def named_mutants() -> Iterator[tuple[Mutant, str]]:
-    """Yield the mutants with their tests."""
     for name, test, changes in NAMED:
         path = module_of(name)
         source = path.read_text()

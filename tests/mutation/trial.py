@@ -125,7 +125,6 @@ class Trial:
         self._functions = _functions_of(paths)
 
     def close(self) -> None:
-        """Remove the files of the tests."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def survives(self, mutant: Mutant, tests: list[str]) -> bool | None:
@@ -233,7 +232,6 @@ def _functions_of(paths: list[Path]) -> dict[tuple[str, str], list[FunctionType]
 
 
 def _differing(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
-    """Yield the outermost functions that differ."""
     if old == new:
         return
     if old.co_flags & _CO_OPTIMIZED:

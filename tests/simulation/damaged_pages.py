@@ -55,7 +55,6 @@ class LogDamage:
         flip(data, random.randrange(2 * PAGE, len(data)), random)
 
     def bits(self, data: bytearray, random: Random) -> None:
-        """Flip two bits."""
         self.bit(data, random)
         self.bit(data, random)
 
@@ -81,16 +80,13 @@ class LogDamage:
         flip(data, begins + within, random)
 
     def meta(self, data: bytearray, random: Random) -> None:
-        """Flip a bit of a meta page."""
         flip(data, random.randrange(2) * PAGE + random.randrange(META), random)
 
     def zeros(self, data: bytearray, random: Random) -> None:
-        """Fill a page with zeros."""
         at = random.randrange(2, self._pages) * PAGE
         data[at : at + PAGE] = bytes(PAGE)
 
     def moved(self, data: bytearray, random: Random) -> None:
-        """Overwrite a page with another one."""
         to, of = (random.randrange(2, self._pages) * PAGE for _ in range(2))
         data[to : to + PAGE] = self._data[of : of + PAGE]
 

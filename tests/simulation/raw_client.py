@@ -98,7 +98,6 @@ class RawSession:
 
     @property
     def control_messages(self) -> list[Message]:
-        """Received messages without deliveries."""
         return [messages.decode(data) for data in self.received if data[0] != messages.DELIVER]
 
     @property

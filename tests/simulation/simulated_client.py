@@ -70,8 +70,6 @@ INTERESTS = (
 
 @attrs.frozen
 class LogEntry:
-    """One event as the log holds it."""
-
     mark: Mark
     header: Header
     altitude: int
@@ -84,7 +82,6 @@ class LogEntry:
 
 
 def read_log(world: World) -> list[LogEntry]:
-    """Return all events of the log."""
     events = world.wait(world.node.event_log.read(1, 1 << 40, 1 << 60))
     return [LogEntry.of(event) for event in events]
 
@@ -122,7 +119,6 @@ class Publisher:
 
     @property
     def receipts(self) -> list[Receipt]:
-        """Receipts of acknowledged events."""
         return [result for _, result in self.results if isinstance(result, Receipt)]
 
 

@@ -64,7 +64,6 @@ class Greedy:
         self.refused: list[BaseException] = []
 
     def ask(self, first: int, last: int) -> None:
-        """Subscribe with distinct queries of a few templates."""
         for number in range(first, last):
             query = (
                 f"/flight/flightleg/altitude = {number}",

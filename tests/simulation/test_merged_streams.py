@@ -62,8 +62,6 @@ class Reader:
 
 
 class FlightFeeds:
-    """Publishers of flight plans and of radar tracks."""
-
     def __init__(self, world: World, random: Random) -> None:
         self._world = world
         self._random = random
@@ -83,7 +81,6 @@ class FlightFeeds:
 
     @property
     def ids(self) -> set[str]:
-        """EventIds of everything published."""
         return {str(receipt.event_id) for receipt in self._receipts}
 
 

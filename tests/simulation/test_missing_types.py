@@ -50,7 +50,6 @@ class LateSource:
         waiting.callback(text.replace(b"flight", name.encode()))
 
     def fail(self) -> None:
-        """Fail the oldest request."""
         _, waiting = self.asked.pop(0)
         waiting.errback(UnknownType("has no such DTD"))
 

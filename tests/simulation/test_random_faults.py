@@ -28,7 +28,6 @@ SEEDS = seeds(7, 40)
 
 
 def small_settings() -> Settings:
-    """Return settings with queues that fill quickly."""
     settings = Settings()
     return attrs.evolve(
         settings,

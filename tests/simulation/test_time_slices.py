@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client.received import ALL
-from broker.sessions import session
-from broker.sessions import time_slices
+from broker.sessions import session, time_slices
 from broker.sessions.time_slices import MAX_SLICE_SECONDS
 from broker.testing.simulation import World
 from tests.simulation.simulated_client import Publisher, Reader, check_publishers, read_log
@@ -86,7 +85,6 @@ DOCUMENTS = 300
 
 @pytest.fixture
 def slow_world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A node that matches slowly."""
     with World(1) as made:
         slow_down(made, monkeypatch)
         yield made

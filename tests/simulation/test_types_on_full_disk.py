@@ -24,8 +24,6 @@ from tests.simulation.network.test_type_distribution import (
 
 
 class Disk:
-    """A disk that may be full."""
-
     full = True
 
     def write(self, *of: Any, **named: Any) -> None:

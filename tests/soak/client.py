@@ -62,7 +62,6 @@ class Publisher:
         self._version += 1
 
     async def run(self) -> None:
-        """Publish until stopped, then wait for all receipts."""
         waiting: set[asyncio.Task[None]] = set()
         while not self.stopped.is_set():
             # Limits the unacknowledged events during a long outage.
@@ -101,7 +100,6 @@ class Publisher:
 
 
 async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
-    """Run a publisher."""
     publisher = Publisher(client, notes, said)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, publisher.stopped.set)
@@ -149,7 +147,6 @@ def trace_positions(notes: Notebook) -> None:
 
 
 async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook) -> None:
-    """Run a subscriber."""
     trace_positions(notes)
     interest = ALL_INTERESTS[said["interest"]]
     durable = "" if interest.kind in (Kind.TRANSIENT, Kind.FROM_ALL) else "d"
@@ -204,7 +201,6 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
 
 
 async def main(said: dict[str, Any]) -> None:
-    """Connect, then run a subscriber or a publisher."""
     state = Path(said["state"]) if said["state"] else None
     account = said["client"].split("-")[0]
     notes = Notebook(Path(said["notes"]))

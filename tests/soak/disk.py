@@ -36,7 +36,6 @@ class Disk:
                 return
 
     def free(self, pid: int) -> None:
-        """Free the space again."""
         if self.mounted:
             (self.folder / "ballast").unlink(missing_ok=True)
         else:

@@ -33,12 +33,10 @@ class Interest:
 
     @property
     def clearance(self) -> int:
-        """Rank of the account's clearance."""
         return LEVELS.index(self.account)
 
     @property
     def has_state_folder(self) -> bool:
-        """True if the client has a state folder."""
         return self.kind in (Kind.POSITIONS, Kind.WORKING)
 
 

@@ -48,7 +48,6 @@ class Layout:
     secret_hash: str = attrs.field(factory=lambda: hash_secret(SECRET))
 
     def endpoint(self, name: str) -> str:
-        """Return the address of a node for clients."""
         return f"tcp:127.0.0.1:{self.ports[name].clients}"
 
     def data(self, name: str) -> Path:
@@ -57,7 +56,6 @@ class Layout:
 
     @property
     def archive(self) -> Path:
-        """The archive that all nodes share."""
         return self.folder / "archive"
 
     def settings(self, name: str, faults: str = "") -> str:

@@ -44,7 +44,6 @@ class SoakNode:
 
     @property
     def pid(self) -> int:
-        """Process id; 0 without a process."""
         return self.process.pid if self.process is not None and self.process.is_running else 0
 
     def send(self, number: signal.Signals) -> None:
@@ -67,19 +66,15 @@ class SoakNode:
             self.process.kill_all()
 
     def archivers(self) -> list[int]:
-        """Return the process ids of its archiver."""
         return children_of(self.pid, "broker.archiver") if self.pid else []
 
     def read_log(self) -> str:
-        """Return the log of all its processes."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @property
     def origins(self) -> set[str]:
-        """Origins of the event logs that it has had."""
         return set(_READY.findall(self.read_log()))
 
     @property
     def starts(self) -> int:
-        """Number of times that it became ready."""
         return len(_READY.findall(self.read_log()))

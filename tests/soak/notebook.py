@@ -27,12 +27,10 @@ class Notebook:
         os.write(self._file, line.encode() + b"\n")
 
     def note_receipt(self, receipt: Receipt) -> None:
-        """Note an acknowledged publication."""
         place = None if receipt.place is None else place_fields(receipt.place)
         self.note("receipt", key=key_fields(receipt.event_id), place=place)
 
     def note_delivery(self, event: ReceivedEvent) -> None:
-        """Note an event that the process has handled."""
         header = event.header
         self.note(
             "delivered",
@@ -46,7 +44,6 @@ class Notebook:
         )
 
     def note_gap(self, gap: Gap) -> None:
-        """Note a gap that the process received."""
         self.note(
             "gap",
             first=place_fields(gap.first),

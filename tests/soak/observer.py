@@ -52,7 +52,6 @@ class Observer:
         self.recorded = RecordedPlaces()
 
     def read_notebooks(self, clients: Iterable[SoakClient]) -> Observations:
-        """Record all notes since the last call."""
         for client in clients:
             for number, process in enumerate(client.processes, 1):
                 pages = self._pages.setdefault(

@@ -49,12 +49,10 @@ class SoakProcess:
         return self._process.poll()
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal unless the process has ended."""
         if self.is_running:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill this process alone with SIGKILL."""
         self._process.kill()
         self._process.wait()
 

@@ -51,7 +51,6 @@ class Relays:
         self._servers.append(await asyncio.start_server(accept, "127.0.0.1", port))
 
     async def stop(self) -> None:
-        """Close all ports and connections."""
         for server in self._servers:
             server.close()
         for task in list(self._tasks):

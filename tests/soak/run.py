@@ -16,8 +16,16 @@ from typing import Final
 import attrs
 
 from broker.event.place import Place
-from broker.testing.guarantees import Allowances, EventKey, Observations, ReportedGap, Violation, check, is_complete
-from broker.testing.guarantees import report
+from broker.testing.guarantees import (
+    Allowances,
+    EventKey,
+    Observations,
+    ReportedGap,
+    Violation,
+    check,
+    is_complete,
+    report,
+)
 from tests.soak.faults import FAULTS
 from tests.soak.interests import ALL_INTERESTS, INTERESTS, LATE_READERS, PUBLISHERS
 from tests.soak.observer import Observer
@@ -41,8 +49,6 @@ _UNEXPECTED: Final = re.compile(r"Traceback|Unhandled|unexpected error")
 
 @attrs.frozen
 class Verdict:
-    """Result of one run."""
-
     seed: int
     events: int
     of_new_types: int
@@ -55,8 +61,6 @@ class Verdict:
 
 @attrs.frozen
 class Plan:
-    """Parameters of one run."""
-
     seed: int
     seconds: float
     """Duration of the faults."""
@@ -66,7 +70,6 @@ class Plan:
 
 
 async def run(plan: Plan, folder: Path, dtd_port: int) -> Verdict:
-    """Make one run in a folder."""
     layout = make_layout(folder, dtd_port)
     most_damaged = 1 + plan.seed % 2
     world = World(plan.seed, layout, rate=plan.rate, most_damaged=most_damaged)
@@ -107,7 +110,6 @@ async def _start_clients(world: World, observer: Observer) -> None:
 
 
 async def _inject_faults(world: World, plan: Plan) -> None:
-    """Inject faults, several at a time."""
     end = time.monotonic() + plan.seconds
     # Separate from the faults' own random numbers, whose count depends on timing.
     random = Random(f"plan {plan.seed}")
@@ -132,7 +134,6 @@ async def _inject_faults(world: World, plan: Plan) -> None:
 
 
 async def _restart_dead_nodes(world: World) -> None:
-    """Start nodes that ended unexpectedly."""
     for node in world.nodes.values():
         if not node.is_running and not node.is_claimed:
             _record_death(world, node.name)

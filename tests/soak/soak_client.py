@@ -49,12 +49,10 @@ class SoakClient:
         self._random.shuffle(self._nodes)
 
     def notebook_of(self, number: int) -> Path:
-        """Return the notebook of a process."""
         return self._folder / f"{self.name}.{number}.jsonl"
 
     @property
     def is_running(self) -> bool:
-        """True while a process runs."""
         return bool(self.processes) and self.processes[-1].is_running
 
     def start_process(self) -> None:
@@ -86,7 +84,6 @@ class SoakClient:
         self.processes.append(SoakProcess(_RUN, (json.dumps(arguments),), self._folder, log))
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL."""
         if self.is_running:
             self.processes[-1].kill()
 
@@ -108,6 +105,5 @@ class SoakClient:
 
 
 def make_clients(layout: Layout, random: Random, rate: float) -> dict[str, SoakClient]:
-    """Return all clients by name."""
     names = (*INTERESTS, *PUBLISHERS, *LATE_READERS)
     return {name: SoakClient(name, layout, random, rate) for name in names}

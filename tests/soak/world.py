@@ -68,7 +68,6 @@ class World:
         return [*inside, *GATEWAYS.items()]
 
     def note(self, line: str) -> None:
-        """Record a fault with its time."""
         self.fault_notes.append(
             f"{time.monotonic():.3f} (+{time.monotonic() - self.started_at:.1f} s) {line}"
         )

@@ -73,7 +73,6 @@ def ids_of(receipts: Sequence[Receipt]) -> list[EventId]:
 
 
 def recovered_ids(events: Sequence[ReceivedEvent]) -> list[EventId]:
-    """Return the EventIds of recovery events."""
     return [each.event_id for each in events if each.liveness is Liveness.RECOVERY]
 
 

@@ -15,8 +15,6 @@ from cryptography.x509.oid import NameOID
 
 @attrs.frozen
 class Certificate:
-    """A certificate with its key, in files."""
-
     key: Path
     certificate: Path
 

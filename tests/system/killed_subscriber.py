@@ -15,12 +15,10 @@ from broker.client.received import ReceivedEvent
 
 
 async def handle(event: ReceivedEvent) -> None:
-    """Write the event's number."""
     os.write(1, b"%d\n" % event.event_id.sequence_number)
 
 
 async def main(endpoint: str, kind: str, state: str) -> None:
-    """Subscribe as that kind until the process is killed."""
     folder = None if kind == "durable" else Path(state)
     async with connect(endpoint, client_id=kind, state=folder) as client:
         if kind == "working":

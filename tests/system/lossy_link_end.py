@@ -98,7 +98,6 @@ class StopAtEndOfInput(Protocol):
 
 
 def listen(address: str, count: str) -> Callable[[], object]:
-    """Accept a connection over UDP."""
     port = UdpPort(reactor, address, UDP_PORT, UdpEnd(int(count), dials=False).start_sending)
     port.start()
     report("listening")
@@ -106,7 +105,6 @@ def listen(address: str, count: str) -> Callable[[], object]:
 
 
 def dial(address: str, peer: str, count: str) -> Callable[[], object]:
-    """Connect over UDP."""
     port = UdpPort(reactor, address, 0, lambda _: None)
     port.start()
     end = UdpEnd(int(count), dials=True)
@@ -122,7 +120,6 @@ def dial(address: str, peer: str, count: str) -> Callable[[], object]:
 
 
 def group(name: str, address: str, interface: str, count: str) -> Callable[[], object]:
-    """Join a group of two."""
     packets = [packet(number) for number in range(int(count))]
     state = {"sent": 0, "told": False}
 
@@ -145,7 +142,6 @@ def group(name: str, address: str, interface: str, count: str) -> Callable[[], o
 
 
 def main(kind: str, *arguments: str) -> None:
-    """Run one end."""
     parts: dict[str, Callable[..., Callable[[], object]]] = {
         "listen": listen,
         "dial": dial,

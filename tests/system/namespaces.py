@@ -22,8 +22,6 @@ _HOSTS = (1, 2)
 
 @attrs.frozen
 class Host:
-    """One namespace with its interface."""
-
     namespace: str
     interface: str
     address: str
@@ -124,7 +122,6 @@ class TwoHosts(Hosts):
 
 
 def need_namespaces() -> None:
-    """Skip the test where namespaces are not possible."""
     need("namespaces", "packet-filter")
 
 

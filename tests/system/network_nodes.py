@@ -70,7 +70,6 @@ class LogTail:
         self._seen = len(node.log().splitlines())
 
     async def wait_for(self, pattern: str) -> str:
-        """Wait for the first line with the pattern."""
         return await asyncio.to_thread(self._node.await_log, pattern, self._seen)
 
 

@@ -114,18 +114,15 @@ class NodeProcess:
         self.await_log(r"node \S+ is ready", seen)
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL, if it runs."""
         if self._process is not None:
             self._process.kill()
             self.wait()
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
-        """Send a signal and wait for the end."""
         self.process.send_signal(by)
         self.wait()
 
     def wait(self) -> int:
-        """Wait for the end and return the exit status."""
         status = self.process.wait(PATIENCE)
         assert self._reader is not None
         self._reader.join(PATIENCE)
@@ -133,7 +130,6 @@ class NodeProcess:
 
     @property
     def process(self) -> subprocess.Popen[str]:
-        """The last started process."""
         assert self._process is not None
         return self._process
 

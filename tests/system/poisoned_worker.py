@@ -17,8 +17,6 @@ from broker.client.worker import Working
 
 
 async def main(endpoint: str, state: str, deadly: str) -> None:
-    """Work until the process dies."""
-
     async def handle(event: ReceivedEvent) -> None:
         number = (event.payload or b"").partition(b"UAL")[2].partition(b"<")[0].decode()
         if number == deadly:

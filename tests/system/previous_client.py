@@ -50,14 +50,12 @@ class PreviousClient:
         return [text for each, text in self._lines if each == kind]
 
     async def publish(self, first: int, last: int) -> None:
-        """Publish flights with these numbers."""
         done = len(self.ids("done"))
         assert self._process.stdin is not None
         self._process.stdin.write(b"%d %d\n" % (first, last))
         await self._wait_for("done", done + 1)
 
     async def until_received(self, expected: set[str]) -> None:
-        """Wait until each of these events has come."""
         async with asyncio.timeout(PATIENCE):
             while not expected <= set(self.ids("received")):
                 await self._wait_for_line()
@@ -89,12 +87,10 @@ class PreviousClient:
 
 
 def write_line(kind: str, text: object = "") -> None:
-    """Write one output line."""
     print(json.dumps([kind, str(text)]), flush=True)
 
 
 async def read(subscription: Subscription) -> None:
-    """Write the EventId of each event."""
     async for event in subscription:
         write_line("received", event.event_id)
 
@@ -110,7 +106,6 @@ async def publish_on_request(client: AsyncioClient) -> None:
 
 
 async def main(endpoint: str, name: str) -> None:
-    """Run until the input ends."""
     assert Path(broker.__path__[0]).parent == Path.cwd()
     async with connect(endpoint, client_id=name) as client:
         await client.when_connected(PATIENCE)

@@ -27,7 +27,6 @@ class Proxy:
         self._thread = threading.Thread(target=self._run)
 
     def cut(self) -> None:
-        """Cut all connections."""
         self._loop.call_soon_threadsafe(self._cut_all)
 
     def cut_after(self, *sizes: int) -> None:

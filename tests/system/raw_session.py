@@ -80,7 +80,6 @@ class RawSession:
         return session
 
     def close(self) -> None:
-        """Abort the connection."""
         self._writer.transport.abort()
 
     async def send(self, message: bytes) -> None:
@@ -90,7 +89,6 @@ class RawSession:
         await self.send_packet(packet)
 
     async def send_packet(self, packet: bytes) -> None:
-        """Send one packet of the stack."""
         self._writer.write(frame(packet))
         await self._writer.drain()
 

@@ -45,7 +45,6 @@ class Segment(Hosts):
                 host.run("iptables", "-I", "INPUT", "-s", sender.address, "-j", "DROP")
 
     def heal(self, one: Host, other: Host) -> None:
-        """End a cut."""
         for host, sender in ((one, other), (other, one)):
             if shutil.which("nft"):
                 host.run("nft", "delete", "element", *_TABLE, "cut", f"{{ {sender.address} }}")
@@ -53,7 +52,6 @@ class Segment(Hosts):
                 host.run("iptables", "-D", "INPUT", "-s", sender.address, "-j", "DROP")
 
     def isolate(self, host: Host) -> None:
-        """Cut a host off from all others."""
         for other in self.hosts:
             if other is not host:
                 self.cut(host, other)

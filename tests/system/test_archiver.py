@@ -39,7 +39,6 @@ def wait_until_archiver_ended(folder: Path) -> None:
 
 
 def archiver_of(node: NodeProcess) -> int:
-    """Return the process id of a node's archiver."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             status = Path(f"/proc/{pid}/stat").read_text()

@@ -170,7 +170,6 @@ def test_second_process_of_a_client_takes_over_or_is_refused(shared_node: NodePr
 
 @pytest.fixture(scope="module")
 def guarded_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node with accounts."""
     configuration = f"""
 [accounts.feed]
 secret = "{hash_secret("feed's secret")}"

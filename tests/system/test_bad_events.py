@@ -49,7 +49,6 @@ def event(client: AsyncioClient, number: int, payload: bytes, kind: EventType = 
 
 
 def with_subset(document: bytes, subset: bytes) -> bytes:
-    """Return the document with an internal subset."""
     assert DOCTYPE_END in document
     return document.replace(DOCTYPE_END, b'" [' + subset + b"]>\n<Mspaces:Event")
 

@@ -24,7 +24,6 @@ VOEVENTS = 300
 
 
 def start_command(node: NodeProcess, *arguments: str, **pipes: Any) -> subprocess.Popen[str]:
-    """Start `xmlbroker ARGUMENTS`."""
     return subprocess.Popen(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,

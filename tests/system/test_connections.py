@@ -15,9 +15,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
-from broker.client import asyncio_face
-
-from broker.client import twisted_face
+from broker.client import asyncio_face, twisted_face
 from broker.client.client import Client
 from broker.client.received import ReceivedEvent
 from broker.client.subscription import Subscription
@@ -38,7 +36,6 @@ EVENTS = 400
 
 
 async def take_events(subscription: Subscription, count: int) -> list[ReceivedEvent]:
-    """Return the next `count` events."""
     events = []
     async for event in subscription:
         events.append(event)

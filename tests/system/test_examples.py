@@ -22,7 +22,6 @@ pytestmark = pytest.mark.system
 
 
 def example(name: str, node: NodeProcess) -> subprocess.Popen[str]:
-    """Start an example as a client of the node."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / "examples" / name), node.endpoint],
         cwd=node.folder,
@@ -93,7 +92,6 @@ def test_queries_of_table_1_find_their_flights(shared_node: NodeProcess) -> None
 
 
 def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
-    """Return a flight of one leg."""
     return (
         f"<flight><id>{flight_id}</id><flightleg><altitude>{altitude}</altitude><coordinate>"
         f"<lat>{latitude}</lat><lon>12003W</lon></coordinate></flightleg></flight>"
@@ -128,7 +126,6 @@ def processes_in(folder: Path) -> list[str]:
 
 
 def engine() -> str:
-    """Return the engine that searches archives on this machine."""
     try:
         check_java()
     except EngineUnavailable:

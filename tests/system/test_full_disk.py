@@ -37,7 +37,6 @@ def http_request(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 
 
 async def until_page(port: int, path: str, status: int) -> str:
-    """Poll the page until it has that status."""
     async with asyncio.timeout(PATIENCE):
         while True:
             code, text = await asyncio.to_thread(http_request, port, path)

@@ -51,7 +51,6 @@ def alerts() -> list[bytes]:
 
 
 async def network_status(nodes: Sequence[NodeProcess]) -> list[dict[str, Any]]:
-    """Return the network part of each node's status."""
     return [(await ask_status(node.endpoint))["network"] for node in nodes]
 
 

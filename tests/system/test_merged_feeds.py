@@ -12,9 +12,7 @@ import pytest
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from broker.client import asyncio_face
-
-from broker.client import twisted_face
+from broker.client import asyncio_face, twisted_face
 from broker.client.client import Client
 from broker.client.merged import MergedSubscription, Merging
 from broker.event.envelope import Bundle, EventLinkage, Order

@@ -34,7 +34,6 @@ def two_clusters(folder: Path) -> list[NodeProcess]:
 
 
 def restore(node: NodeProcess, copy: Path) -> None:
-    """Kill a node and start it on the copy."""
     node.kill()
     shutil.rmtree(node.data)
     shutil.copytree(copy, node.data)

@@ -39,7 +39,6 @@ def first_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of the previous release."""
     return previous_tree(tmp_path_factory.mktemp("release"), PREVIOUS)
 
 
@@ -211,7 +210,6 @@ def test_log_with_an_old_origin_name_continues_after_the_upgrade(
 
 
 def rename_log(data: Path, name: str) -> None:
-    """Rename a log without events."""
     for folder in [path.parent for path in data.rglob("data.mdb")]:
         with lmdb.open(str(folder), max_dbs=16) as env:
             meta = env.open_db(b"meta", create=False)

@@ -43,13 +43,10 @@ reactor = cast(Any, the_reactor)
 
 
 def port_number(port: IListeningPort) -> int:
-    """Return the port's TCP number."""
     return int(cast(Any, port.getHost()).port)
 
 
 class TcpChannelTests(WaitingTestCase, SocketChannelContract):
-    """The contract over TCP."""
-
     server = "tcp:0:interface=127.0.0.1"
 
     def client(self, port: IListeningPort) -> str:
@@ -86,8 +83,6 @@ class TcpChannelTests(WaitingTestCase, SocketChannelContract):
 
 
 class UnixChannelTests(TcpChannelTests):
-    """The contract over UNIX sockets."""
-
     def setUp(self) -> None:
         super().setUp()
         folder = tempfile.TemporaryDirectory()
@@ -99,7 +94,6 @@ class UnixChannelTests(TcpChannelTests):
 
 
 def self_signed() -> PrivateCertificate:
-    """Return a new key with a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
@@ -123,8 +117,6 @@ def self_signed() -> PrivateCertificate:
 # Twisted 26.10 uses an API that pyOpenSSL 26 deprecates.
 @pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")
 class TlsChannelTests(TcpChannelTests):
-    """The contract over TLS."""
-
     certificate: PrivateCertificate
 
     @classmethod

@@ -11,9 +11,7 @@ import pytest
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from broker.client import asyncio_face
-
-from broker.client import twisted_face
+from broker.client import asyncio_face, twisted_face
 from broker.client.client import Client
 from broker.errors import ConfigurationError, GaveUp, NotConnected
 from tests.system.certificates import Certificate, make_certificate

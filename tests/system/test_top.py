@@ -19,7 +19,6 @@ pytestmark = pytest.mark.system
 
 
 def top(*endpoints: str) -> subprocess.Popen[str]:
-    """Start `xmlbroker top` with JSON lines."""
     nodes = [each for endpoint in endpoints for each in ("--node", endpoint)]
     return subprocess.Popen(
         [sys.executable, "-m", "broker.cli", "top", "--json", "--interval", "0.1", *nodes],

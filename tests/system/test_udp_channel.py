@@ -24,8 +24,6 @@ reactor = cast(Any, the_reactor)
 
 
 class UdpChannelTests(WaitingTestCase, SocketChannelContract):
-    """The contract over UDP."""
-
     interface = "127.0.0.1"
 
     async def make_pair(self) -> tuple[ISocketChannel, ISocketChannel]:
@@ -50,14 +48,10 @@ class UdpChannelTests(WaitingTestCase, SocketChannelContract):
 
 
 class Udp6ChannelTests(UdpChannelTests):
-    """The contract over UDP on IPv6."""
-
     interface = "::1"
 
 
 class UdpPortTests(WaitingTestCase):
-    """Errors of a port."""
-
     def test_used_port_can_not_be_bound(self) -> None:
         first = UdpPort(reactor, "127.0.0.1", 0, lambda _: None)
         first.start()

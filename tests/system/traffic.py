@@ -72,11 +72,9 @@ class Inbox:
 
     @property
     def ids(self) -> list[EventId]:
-        """EventIds in the order of arrival."""
         return [event.event_id for event in self.events]
 
     def counts(self) -> Counter[EventId]:
-        """Return how often each event arrived."""
         return Counter(self.ids)
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
@@ -96,7 +94,6 @@ class Inbox:
 
     @property
     def is_over(self) -> bool:
-        """True if the subscription has ended."""
         return self._task.done()
 
     async def wait_for_end(self) -> None:
@@ -104,7 +101,6 @@ class Inbox:
         await self._task
 
     async def close(self) -> None:
-        """Stop reading."""
         if self.is_over:
             return
         self._task.cancel()
@@ -160,7 +156,6 @@ async def checked_bystander(endpoint: str, **identity: str) -> AsyncIterator[Bys
 
 
 async def ask_status(endpoint: str, **identity: str) -> dict[str, Any]:
-    """Return the node's status."""
     async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
         await client.when_connected(PATIENCE)
         answer: dict[str, Any] = await client.ask("status")

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from broker.client.client import Client
-from broker.testing.guarantees import Allowances, Guarantee, Violation, check
-from broker.testing.guarantees import report
+from broker.testing.guarantees import Allowances, Guarantee, Violation, check, report
 from broker.testing.guarantees.allowances import NONE
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.broken.variants import (
@@ -43,7 +42,6 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int, name: str = "
 
 
 def killed_node(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A node is killed while it commits."""
     with variant, NetworkWorld(1, thread_delay=0.5) as world:
         world.add("a", "one")
         world.run(1.0)
@@ -80,7 +78,6 @@ def late_reader(variant: AbstractContextManager[None], _: Path) -> list[Violatio
 
 
 def restarted_node(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A node stops and starts again between publications."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])

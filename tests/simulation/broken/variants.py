@@ -66,7 +66,6 @@ def places_reused(count: int = 3) -> Iterator[None]:
 
 @contextmanager
 def no_deduplication() -> Iterator[None]:
-    """Accept and deliver duplicates at node and client."""
     with (
         patch.object(Deduplication, "record", lambda *_: Freshness.NEW),
         patch.object(DuplicateFilter, "drop_duplicates", lambda self, events: events),

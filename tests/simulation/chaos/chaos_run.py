@@ -14,8 +14,7 @@ from unittest.mock import patch
 
 from broker.client.client import Client
 from broker.event.place import Place
-from broker.testing.guarantees import check
-from broker.testing.guarantees import report
+from broker.testing.guarantees import check, report
 from broker.testing.simulated_network import NetworkWorld
 from tests.simulation.chaos.fault_options import ArchiveFaults, FaultOptions
 from tests.simulation.network.simulated_client import (
@@ -111,8 +110,6 @@ class Subscriber:
 
 
 class ChaosRun:
-    """One chaos run."""
-
     def __init__(self, seed: int, dangers: FaultOptions) -> None:
         self._dangers = dangers
         self._world = NetworkWorld(seed, archived=dangers.archived, settings=dangers.settings)

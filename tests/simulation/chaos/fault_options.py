@@ -49,7 +49,6 @@ class FaultOptions:
 
     @property
     def settings(self) -> Settings:
-        """Settings of each node."""
         settings = Settings()
         if self.guarded:
             everything = StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")
@@ -111,7 +110,6 @@ class ArchiveFaults:
     FOLDERS = ("manifests", "manifests", "events", "events", "durables", "")
 
     def restore_delayed(self, *, at_once: bool = False) -> None:
-        """Put delayed objects back when their time has come."""
         due = [each for each in self._hidden if at_once or each[0] <= self.now()]
         self._hidden = [each for each in self._hidden if each not in due]
         for _, path, data in due:

@@ -33,7 +33,6 @@ class Roaming:
         assert self.readers[0].is_flowing
 
     def start_process(self, *nodes: str) -> Reader:
-        """Start a new process of the client."""
         self.incarnation += 1
         client = self.world.client("rover", *nodes, incarnation=self.incarnation)
         self.readers.append(Reader(self.world, client, INTERESTS[1], durable="d"))

@@ -205,5 +205,4 @@ def check_results(publishers: Iterable[Publisher], logs: LogEntries, seed: int) 
 
 
 def headers_of(events: Iterable[Any]) -> list[Any]:
-    """Return the headers of logged events."""
     return [header_from_fields(msgpack.unpackb(event.record)) for event in events]

@@ -45,7 +45,6 @@ def counted_reads(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def without_times(answer: Any) -> Any:
-    """Return the answer without measured times."""
     explanation = answer["explanation"] and {**answer["explanation"], "measured": None}
     return {**answer, "explanation": explanation}
 

@@ -61,7 +61,6 @@ def test_events_leave_by_the_cheaper_gateway(settings: dict[str, Any], used: str
 
 
 def transit(world: NetworkWorld, name: str) -> int:
-    """Return the number of frames that a node forwarded."""
     traffic = world.network_of(name).traffic
     assert traffic is not None
     return traffic.counts.transit

@@ -9,7 +9,6 @@ from tests.seeds import seeds
 
 
 def reconnections(world: NetworkWorld) -> list[int]:
-    """Return the number of reconnections of each link."""
     return [
         neighbour.reconnections
         for name in world.names

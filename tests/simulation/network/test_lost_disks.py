@@ -15,7 +15,6 @@ MIB = 1 << 20
 
 
 def guarded_and_short() -> Settings:
-    """Return settings with replicas and a short log."""
     settings = Settings(
         streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),)
     )

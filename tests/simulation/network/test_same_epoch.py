@@ -55,7 +55,6 @@ def test_clones_started_at_the_same_moment(seed: int) -> None:
 
 
 def _find_stopped(world: NetworkWorld, *names: str) -> str:
-    """Return the one node that accepts no more events."""
     stopped = []
     for name in names:
         try:

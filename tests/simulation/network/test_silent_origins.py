@@ -53,13 +53,11 @@ class LateNode:
         self.world.run_until(lambda: not self.publisher.client.unacknowledged)
 
     def heal(self) -> None:
-        """Restore all links between the running nodes."""
         self.world.heal("b", "c")
         self.world.heal("a", "c")
         self.world.run_until(lambda: self.world.are_linked("b", "c"))
 
     def start_without_disk(self) -> None:
-        """Start the origin's node again with a new log."""
         self.world.lose_disk("a")
         self.world.start("a")
 

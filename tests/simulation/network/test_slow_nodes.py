@@ -17,8 +17,6 @@ Fault = Callable[[NetworkWorld, str], None]
 
 
 class LateClock:
-    """A clock whose timers fire a second late."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
@@ -35,7 +33,6 @@ def fill_buffer(world: NetworkWorld, name: str) -> None:
 
 
 def delay_timers(world: NetworkWorld, name: str) -> None:
-    """Let timers fire late, as on a busy machine."""
     network = world.network_of(name)
     network.timer_lag._clock = LateClock(world.clock)
     world.run(10.0)

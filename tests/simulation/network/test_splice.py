@@ -28,8 +28,6 @@ HOUR = 3_600_000
 
 
 class MovingSubscription:
-    """A durable subscription whose client moves between nodes."""
-
     def __init__(self, world: NetworkWorld, name: str, interest: int) -> None:
         self.world = world
         self.name = name

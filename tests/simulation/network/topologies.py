@@ -38,7 +38,6 @@ def line(world: NetworkWorld, nodes: int) -> list[Edge]:
 
 
 def two_gateways(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """Add two clusters with two links."""
     half = max(nodes // 2, 2)
     left = [f"n{number}" for number in range(half)]
     right = [f"n{number}" for number in range(half, max(nodes, 2 * half))]

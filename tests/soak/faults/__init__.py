@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
-from tests.soak.faults import archive
-
-from tests.soak.faults import clients
-
-from tests.soak.faults import disks
-
-from tests.soak.faults import links
-
-from tests.soak.faults import processes
+from tests.soak.faults import archive, clients, disks, links, processes
 from tests.soak.world import World
 
 #: Causes the fault, waits, and repairs damage that an operator would not see.

@@ -21,7 +21,6 @@ async def cut_root(world: World) -> None:
 
 
 async def cut_object(world: World) -> None:
-    """Truncate one other object of the archive."""
     path = _object(world)
     if path is not None:
         _cut(world, path)
@@ -38,7 +37,6 @@ def _cut(world: World, path: Path) -> None:
 
 
 async def delete_object(world: World) -> None:
-    """Delete one object of the archive."""
     path = _object(world)
     if path is not None:
         world.note(f"archive-delete: {_name(world, path)}")
@@ -46,7 +44,6 @@ async def delete_object(world: World) -> None:
 
 
 async def move_away(world: World) -> None:
-    """Move the archive away for some seconds."""
     archive = world.layout.archive
     moved = archive.with_name("archive-moved")
     if not archive.exists() or moved.exists():
@@ -64,7 +61,6 @@ async def move_away(world: World) -> None:
 
 
 async def pause_archivers(world: World) -> None:
-    """Pause all archivers for some seconds."""
     pids = [pid for node in world.nodes.values() for pid in node.archivers()]
     seconds = world.random.uniform(2.0, 10.0)
     world.note(f"archive-slow: {len(pids)} archivers for {seconds:.1f} s")
@@ -76,7 +72,6 @@ async def pause_archivers(world: World) -> None:
 
 
 async def kill_archiver(world: World) -> None:
-    """Kill the archiver of one node."""
     node = world.random.choice(list(world.nodes.values()))
     world.note(f"archiver-kill: {node.name}")
     _send(node.archivers(), signal.SIGKILL)

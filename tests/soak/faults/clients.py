@@ -9,12 +9,10 @@ from tests.soak.world import World
 
 
 async def kill(world: World) -> None:
-    """Kill a client and start it again."""
     await _end(world, kill=True)
 
 
 async def close(world: World) -> None:
-    """Close a client and start it again."""
     await _end(world, kill=False)
 
 

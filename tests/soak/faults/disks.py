@@ -16,7 +16,6 @@ from tests.soak.world import World
 
 
 async def fill(world: World) -> None:
-    """Fill a node's disk for some seconds."""
     with world.claim_node() as node:
         if node is None:
             return
@@ -31,17 +30,14 @@ async def fill(world: World) -> None:
 
 
 async def flip(world: World) -> None:
-    """Flip bits in the log of a stopped node."""
     await _damage(world, "flip", _flip_bits, lasting=True)
 
 
 async def cut_log(world: World) -> None:
-    """Truncate the log file of a stopped node."""
     await _damage(world, "log-cut", _cut_end, lasting=True)
 
 
 async def wipe(world: World) -> None:
-    """Restart a node with an empty disk."""
     world.has_emptied_disk = True
     await _damage(world, "wipe", lambda node, random: _empty(node))
 

@@ -8,14 +8,12 @@ from tests.soak.world import World
 
 
 async def cut(world: World) -> None:
-    """Reset the connections between two nodes."""
     one, other = world.random.choice(world.edges)
     world.note(f"cut {one}-{other}")
     world.relays.cut(one, other)
 
 
 async def partition(world: World) -> None:
-    """Separate two parts of the network for some seconds."""
     names = list(world.nodes)
     world.random.shuffle(names)
     some = set(names[: world.random.randint(1, len(names) // 2)])

@@ -18,7 +18,6 @@ async def kill(world: World) -> None:
 
 
 async def kill_many(world: World) -> None:
-    """Kill two or three nodes with SIGKILL at once."""
     with ExitStack() as stack:
         nodes = [
             stack.enter_context(world.claim_node()) for _ in range(world.random.choice((2, 3)))
@@ -38,7 +37,6 @@ async def _kill(world: World, nodes: list[SoakNode]) -> None:
 
 
 async def stop(world: World) -> None:
-    """Stop a node with SIGTERM and start it again."""
     with world.claim_node() as node:
         if node is not None:
             world.note(f"stop {node.name}")
@@ -49,7 +47,6 @@ async def stop(world: World) -> None:
 
 
 async def freeze(world: World) -> None:
-    """Pause a node for some seconds."""
     with world.claim_node() as node:
         if node is not None:
             seconds = world.random.uniform(1.0, 12.0)
