@@ -1,1 +1,1 @@
-"""Delivery: logged events to the sessions whose subscriptions match (DCP D21)."""
+"""Delivery: logged events to sessions with matching subscriptions (DCP D21)."""

@@ -37,7 +37,6 @@ class Backlog:
         """True if a subscriber has not been told of dropped events."""
 
     def __len__(self) -> int:
-        """Number of queued events."""
         return len(self._queue)
 
     @property
@@ -47,16 +46,13 @@ class Backlog:
         return bool(self._queue) or self.has_unreported_drops
 
     def count_for(self, feed: Feed) -> int:
-        """Return the number of queued events for a subscription."""
         return sum(feed in queued.feeds for queued in self._queue)
 
     def add_event(self, event: LoggedEvent, feeds: Sequence[Feed]) -> None:
-        """Queue an event for at least one subscription."""
         self._queue.append(QueuedEvent(event, list(feeds)))
         self.bytes += event.size
 
     def enforce_limits(self) -> None:
-        """Drop the oldest events beyond the limits."""
         while len(self._queue) > self._limits.events or self.bytes > self._limits.bytes:
             self._drop_oldest()
 
@@ -68,7 +64,6 @@ class Backlog:
         return [self._queue.popleft() for _ in range(end)]
 
     def drop_events_for(self, feed: Feed) -> None:
-        """Drop the events of a subscription that ends."""
         remaining = []
         for queued in self._queue:
             if feed in queued.feeds:
@@ -91,7 +86,6 @@ class Backlog:
         return taken
 
     def drop_all_events(self) -> None:
-        """Drop all events of a session that ends."""
         while self._queue:
             self._drop_oldest()
 

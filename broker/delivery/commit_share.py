@@ -63,7 +63,6 @@ class SharedEncodings:
         self._selections: dict[tuple[int, ...], EncodedEvents] = {}
 
     def split_portions(self, max_bytes: int, events: list[LoggedEvent]) -> list[Portion]:
-        """Split events into deliveries of about `max_bytes` each."""
         key = (id(events), max_bytes)
         found = self._portions.get(key)
         if found is None:
@@ -76,7 +75,6 @@ class SharedEncodings:
         return found[1]
 
     def encode_portion(self, portion: Portion) -> EncodedEvents:
-        """Return the encoding of all events of a portion."""
         if portion.encoded is None:
             portion.encoded = encode_events(portion.events)
         return portion.encoded

@@ -1,4 +1,4 @@
-"""Split of a commit among the sessions whose subscriptions match (DCP D21).
+"""Split of a commit among sessions with matching subscriptions (DCP D21).
 
 The cost depends on the number of distinct sets of matches, not on the number of events. Events with
 the same matches are handled together, and sessions with the same events share one list.

@@ -137,7 +137,6 @@ class Feed:
         self.cursor = serial
 
     def record_drop(self, event: LoggedEvent) -> None:
-        """Record that the queue has dropped an event of this subscription."""
         self.outcomes.dropped += 1
         dropped = self.dropped_ranges.setdefault(
             event.origin, DroppedRange(event.mark, event.mark, 0)

@@ -1,4 +1,4 @@
-"""The output component: from a commit to the sessions whose subscriptions match (DCP D21)."""
+"""The output component: from a commit to the sessions with matching subscriptions (DCP D21)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ class Output:
 
     @property
     def session_deliveries(self) -> Iterable[SessionDelivery]:
-        """The deliveries of all sessions, in order of their start."""
         return self._session_deliveries
 
     def add_session(self, delivery: SessionDelivery) -> None:
@@ -36,7 +35,6 @@ class Output:
         delivery.on_wait = self._add_waiting
 
     def remove_session(self, delivery: SessionDelivery) -> None:
-        """Remove a session and its subscriptions."""
         delivery.close()
         for number in [n for n, (owner, _) in self._feeds.items() if owner is delivery]:
             self.remove_feed(number)
@@ -47,18 +45,15 @@ class Output:
         self._waiting_for_commit[delivery] = None
 
     def add_feed(self, delivery: SessionDelivery, feed: Feed) -> None:
-        """Add a subscription of a session."""
         self._feeds[feed.matcher_number] = (delivery, feed)
         delivery.add_feed(feed)
 
     def remove_feed(self, matcher_number: int) -> None:
-        """Remove a subscription."""
         delivery, feed = self._feeds.pop(matcher_number)
         delivery.remove_feed(feed.number)
         self.ended_outcomes.add(feed.outcomes)
 
     def find_feed(self, matcher_number: int) -> tuple[SessionDelivery, Feed] | None:
-        """Return the session delivery and the feed of a subscription of the matcher."""
         return self._feeds.get(matcher_number)
 
     def deliver_commit(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
@@ -102,5 +97,4 @@ class Output:
 
     @property
     def needs_stream_times(self) -> bool:
-        """True if a subscription requested stream times."""
         return any(feed.wants_stream_times for _, feed in self._feeds.values())

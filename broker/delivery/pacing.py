@@ -34,6 +34,5 @@ class Pacing:
         return max(0.0, due - now)
 
     def record_sent(self, now: float) -> None:
-        """Record that an event was sent."""
         if self.rate:
             self._next_due = max(self._next_due, now) + 1 / self.rate

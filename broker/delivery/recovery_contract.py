@@ -50,7 +50,7 @@ class HandoverResult:
     """Lower bound of the client's position; None: unknown, as nodes that may know it did not
     answer."""
     address: str = ""
-    """Address of the node that handed it over, whose log has the missed events; empty: none."""
+    """Address of the previous node; its log has the missed events. Empty: none."""
     warning: str = ""
     """For the user."""
 
@@ -70,7 +70,7 @@ class RecoveryRequest:
     all_origins: bool = False
     """True if origins that are not in `ranges` are requested too, in full."""
     is_open_ended: bool = False
-    """True if the ends of ranges are only what this node knows. Later events may be recovered
+    """True if the ends of ranges are only those known here. Later events may be recovered
     too: the log continues behind them."""
     from_ms: int = 0
     until_ms: int = 0
@@ -84,7 +84,7 @@ class RecoveryRequest:
     durable_name: str = ""
     """Name of a durable subscription."""
     previous_address: str = ""
-    """Address of a node whose log has all missed events."""
+    """Address of a node with all missed events in its log."""
     position: Mapping[str, Mark] = attrs.field(factory=dict)
     """Marks up to which the client has each origin. A range begins earlier if the mark lies on a
     branch that the origin has lost."""

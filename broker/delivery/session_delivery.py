@@ -179,7 +179,6 @@ class SessionDelivery:
             self._catch_up.start_feed(feed)
 
     def remove_feed(self, number: int) -> Feed | None:
-        """Remove a subscription, and drop its queued events."""
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.count_filtered(self._log.bounds.last + 1)
@@ -192,7 +191,6 @@ class SessionDelivery:
         return self._feeds.get(number)
 
     def close(self) -> None:
-        """Remove all subscriptions of a session that has ended."""
         self.is_closed = True
         self._recovered_feeds.wake_waiting()
         self._backlog.drop_all_events()
@@ -324,7 +322,6 @@ class SessionDelivery:
         self._gap_recovery.recover_or_report(origin, after, last, reason)
 
     def resume_after_commit(self) -> None:
-        """Continue subscriptions that waited for a commit at the log's end."""
         for feed in list(self._feeds.values()):
             if feed.awaits_commit:
                 feed.awaits_commit = False
@@ -390,6 +387,5 @@ def _gets_stream_times(feed: Feed) -> bool:
 
 
 def _count_denied(feeds: Sequence[Feed]) -> None:
-    """Count an event that matched without clearance."""
     for feed in feeds:
         feed.outcomes.denied += 1

@@ -12,7 +12,7 @@ from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
 
-#: Streams whose permission is cached per publisher.
+#: Cached permissions for streams, per publisher.
 _MAX_CACHED_STREAMS = 1_000
 
 

@@ -170,7 +170,7 @@ class Input:
             if isinstance(verdict, AcceptedWithLatestVersion):
                 self._latest_versions.look_up_named(document, verdict.header)
 
-    # ------------------------------------------------------------------ what is not taken
+    # ------------------------------------------------------------------ batches to send again
 
     def _is_out_of_order(self, publisher: Publisher, submission: Submission) -> bool:
         if publisher.resend_from is None:
@@ -234,7 +234,7 @@ class Input:
         ).addCallback(release)
 
     def _unsaved_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
-        """Return the types of these events whose DTDs are not on disk."""
+        """Return the types of these events without a DTD on disk."""
         named = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }

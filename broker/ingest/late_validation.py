@@ -32,7 +32,7 @@ from broker.matching.contract import (
 )
 from broker.matching.query.query import Query
 
-#: Gap code for an event whose DTD no node has.
+#: Gap code for an event without a DTD at any node.
 UNKNOWN_TYPE: Final = "unknown-type"
 #: A query that may select attributes. A DTD supplies defaults for attributes only.
 _ATTRIBUTE_SYNTAX: Final = re.compile(r"@|\battribute\s*::|\bid\s*\(|\blang\s*\(|\bnamespace\s*::")
@@ -76,7 +76,6 @@ class LateValidator:
         self.pending_dtds = pending_dtds
 
     def split_runs(self, events: list[LoggedEvent]) -> Iterator[EventRun]:
-        """Split events into runs, in order."""
         run: list[LoggedEvent] = []
         run_variants = NO_VARIANTS
         for event in events:
@@ -121,7 +120,7 @@ class LateValidator:
         needed: TypeMissing,
         liveness: Liveness,
     ) -> bool:
-        """Return whether a subscription may match a run's first event, whose DTD is unknown.
+        """Return whether a subscription may match a run's first event, without its DTD.
 
         A DTD adds attributes, but no elements. A query without attributes is decided without it.
         """
@@ -144,7 +143,6 @@ class LateValidator:
         return found
 
     def find_first_of_type(self, run: EventRun, needed: TypeMissing) -> int:
-        """Return the index of the first event that needs a DTD."""
         for index, event in enumerate(run.events):
             _, name, version = decode_stream_and_type(event)
             reference = DtdReference(name, version)
@@ -167,7 +165,6 @@ def matches_stream(subscription: SubscriptionQuery, event: LoggedEvent) -> bool:
 
 
 def decode_stream_and_type(event: LoggedEvent) -> tuple[str, str, str]:
-    """Return stream, type and version from an event's record."""
     header = header_from_fields(msgpack.unpackb(event.record, use_list=False))
     return header.stream, header.type_name, header.version
 

@@ -45,5 +45,4 @@ class LatestVersions:
             self._dtds.lookup(latest, FetchHint()).addErrback(lambda _: self._allow_retry(latest))
 
     def _allow_retry(self, latest: DtdReference) -> None:
-        """Allow another look-up after a failure."""
         self._looked_up.discard(latest)

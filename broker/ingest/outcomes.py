@@ -40,7 +40,7 @@ class DeliveryOutcomes:
     """Places that retention removed before they were read; not in `seen`."""
     elsewhere: int = 0
     """Places of other origins that this node's log does not have; not in `seen`. Their events
-    were filtered, denied on a link or rejected before, or have another place."""
+    were filtered, denied between nodes or rejected before, or have another place."""
 
     def add(self, other: DeliveryOutcomes) -> None:
         """Add the counts of a subscription that has ended."""

@@ -43,7 +43,7 @@ class PendingDtds:
         self._pending: OrderedDict[DtdReference, _PendingDtd] = OrderedDict()
         self._stopped = False
         self.given_up = 0
-        """Types whose timeout has expired."""
+        """Expired timeouts."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -52,12 +52,10 @@ class PendingDtds:
         return reference in self._pending
 
     def stop(self) -> None:
-        """Stop all look-ups."""
         self._stopped = True
         self._pending.clear()
 
     def request(self, reference: DtdReference, hint: FetchHint) -> None:
-        """Look up a DTD, with retries."""
         known = self._pending.get(reference)
         if known is not None:
             if hint.link is not None:

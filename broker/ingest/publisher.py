@@ -37,7 +37,7 @@ class Publisher:
     allowed_streams: dict[tuple[str, SecurityLevel], int] = attrs.field(factory=dict)
     """Permitted streams and security levels, with the rank of the level."""
     missing_types: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Types of the waiting batches whose look-up failed."""
+    """Failed look-ups of types of the waiting batches."""
 
     @property
     def is_ready(self) -> bool:
@@ -45,7 +45,6 @@ class Publisher:
         return bool(self.waiting) and not self.awaits_dtd
 
     def add_batch(self, batch: Batch) -> None:
-        """Queue a batch."""
         if not self.waiting:
             # Look-ups that failed for earlier batches may succeed now.
             self.missing_types.clear()

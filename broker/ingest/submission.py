@@ -40,11 +40,9 @@ class Submission:
 
     @property
     def remaining(self) -> int:
-        """Documents that are not appended yet."""
         return len(self.batch.documents) - self.appended
 
     def record_appended(self, authorised: AuthorisedPart) -> None:
-        """Record that the next part is appended."""
         self.appended = authorised.part.stop
         self._duplicates += authorised.duplicates
         for index, error in authorised.refused:
@@ -67,7 +65,6 @@ class Submission:
         self._next_mark = (first.epoch, first.offset + count)
 
     def build_answer(self, origin: str) -> Published:
-        """Return the answer to a durable batch."""
         return Published(
             batch=self.batch.number,
             first=() if self._first_mark is None else ((origin, *self._first_mark),),

@@ -55,7 +55,6 @@ class UnvalidatedEvents:
         self.is_file_damaged = False
 
     def may_contain(self, origin: str, mark: Mark) -> bool:
-        """Return whether the event at a place may be unvalidated."""
         found = self._ranges.get(origin)
         return found is not None and found[0] <= mark <= found[1]
 

@@ -85,7 +85,6 @@ def build_explanation_answers(
 
 
 def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, Answerer]:
-    """Return the answerers by question."""
     recoveries = RecoveryInspection(
         *(node.recovery, node.event_log, node.durables, parse_query),
         lambda client_id: [
@@ -106,11 +105,11 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         identity.check_administer()
         return build_status(node)
 
-    def everybody() -> Iterator[Subscriber]:
-        wants = None if node.network is None else node.network.remote_interest
-        return find_subscribers(node.acceptor.sessions, node.durables, wants, parse_query)
+    def list_subscribers() -> Iterator[Subscriber]:
+        queries = None if node.network is None else node.network.remote_interest
+        return find_subscribers(node.acceptor.sessions, node.durables, queries, parse_query)
 
-    types = node.types.build_answers(everybody)
+    types = node.types.build_answers(list_subscribers)
     return {
         "status": answer_status,
         "dtd-list": types.answer_list,

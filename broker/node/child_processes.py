@@ -115,6 +115,5 @@ class ChildProcesses:
 
 
 def build_child_processes(settings: Settings, reactor: Any) -> ChildProcesses | None:
-    """Build the child processes; None without an archive."""
     uri = settings.archive.uri(settings.node.data)
     return ChildProcesses(settings, reactor, uri) if uri else None

@@ -102,7 +102,6 @@ class EventTypes:
         return network
 
     def announce(self, reference: DtdReference) -> None:
-        """Announce a type whose events may be published here."""
         if self.network is not None:
             content_hash = self.dtds.known_hash(reference)
             if content_hash is not None:
@@ -173,7 +172,6 @@ class EventTypes:
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)
 
     def stop(self) -> None:
-        """Stop look-ups."""
         self.pending_dtds.stop()
 
     def snapshot(self) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield count
     for figure, text in (
         ("events", "Events of the log that a durable subscription has not processed."),
-        ("bytes", "What these take in the log, about."),
+        ("bytes", "Estimated size of these in the log."),
         ("seconds", "Since the oldest of them was logged."),
         ("before_log", "Places behind its position that the log no longer holds."),
     ):

@@ -120,7 +120,7 @@ class Node:
             page_matcher=PageMatcher(self._select_events, self._late_validator, reactor),
             parse_query=self._parse_query,
             network=self.network,
-            supersede=lambda *who: self.acceptor.supersede_client(*who),
+            supersede=lambda *client: self.acceptor.supersede_client(*client),
             archive=archive,
             settings=settings,
             clock=reactor,
@@ -346,7 +346,6 @@ class Node:
             self._threads.stop()
 
     def _deliver_own(self, events: Any, matches: Any) -> None:
-        """Deliver durable events of this node."""
         self.output.deliver_commit(events, matches)
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
@@ -354,13 +353,12 @@ class Node:
             self.network.send_committed(events, matches)
 
     def _deliver_relayed(self, events: Any, matches: Any) -> None:
-        """Deliver durable events of another node."""
         self.output.deliver_commit(events, matches)
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
 
     def _end_suspended(self, suspended: list[tuple[int, QueryTooExpensive]]) -> None:
-        """End the subscriptions whose queries exceeded their budget."""
+        """End subscriptions with queries beyond their budget."""
         sessions = {session.delivery: session for session in self.acceptor.sessions}
         for number, error in suspended:
             if self.network is not None and self.network.remote_interest.widen_suspended(number):
@@ -372,7 +370,7 @@ class Node:
     # ------------------------------------------------------------------ for the archive
 
     def dead_origins(self) -> Sequence[str]:
-        """Return origins of replicas whose nodes are dead."""
+        """Return origins of replicas of dead nodes."""
         network = self.network
         if network is None or network.state is None:
             return ()

@@ -87,7 +87,7 @@ class NodeService(Service):
         use_monotonic_time(self._reactor)
         Deferred.fromCoroutine(self._start()).addErrback(self._fail_start)
         if self._has_failed:
-            raise StartupError("the log says why")
+            raise StartupError("see the log")
 
     async def _start(self) -> None:
         dialler = build_dialler(self._settings, self._reactor)

@@ -29,8 +29,6 @@ from broker.transport.view import LinkState
 
 
 class HasSnapshot(Protocol):
-    """A part with a snapshot."""
-
     def snapshot(self) -> dict[str, Any]: ...
 
 
@@ -111,14 +109,12 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
 
 
 def build_network_status(node: InspectedNode) -> dict[str, Any] | None:
-    """Return the status of the network; None for a standalone node."""
     return (
         None if node.network is None else network_snapshot(node.settings.network.name, node.network)
     )
 
 
 def build_recovery_status(node: InspectedNode) -> dict[str, Any]:
-    """Return the status of recoveries and of the archive."""
     return recovery_snapshot(node.recovery, node.event_log)
 
 
@@ -131,9 +127,9 @@ def sum_delivery_outcomes(node: InspectedNode) -> DeliveryOutcomes:
     """Return the outcomes of events over all subscriptions, including ended ones."""
     total = DeliveryOutcomes()
     total.add(node.output.ended_outcomes)
-    for link in node.output.session_deliveries:
-        link.update_outcomes()
-        for feed in link.feeds:
+    for delivery in node.output.session_deliveries:
+        delivery.update_outcomes()
+        for feed in delivery.feeds:
             total.add(feed.outcomes)
     return total
 

@@ -56,7 +56,6 @@ class WorkerThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Run all queued calls, and end the thread."""
         self._calls.put(None)
         if self._thread.ident is not None:
             self._thread.join()
@@ -77,7 +76,7 @@ class WorkerThread:
 
 
 class ReactorThreads:
-    """Real threads, whose results return to a reactor."""
+    """Real threads; results return to the reactor."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -95,6 +94,5 @@ class ReactorThreads:
             each.start()
 
     def stop(self) -> None:
-        """Wait for running calls, and end the threads."""
         for each in (self._writer, self._reader, self._pool):
             each.stop()

@@ -59,7 +59,6 @@ def find_subscribers(
     others: RemoteQueries | None,
     parse_query: Callable[[str, Mapping[str, str]], Query],
 ) -> Iterator[Subscriber]:
-    """Yield all subscriptions with queries that this node knows."""
     for session in sessions:
         for feed in session.delivery.feeds:
             if feed.query is not None and not feed.is_durable:
@@ -83,12 +82,10 @@ class TypeAnswers:
     unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS
 
     def answer_list(self, _: Identity, __: Ask) -> Any:
-        """Return types and versions."""
         named = {(each.type, each.version): None for each in self.dtds.references()}
         return list(named)
 
     def answer_show(self, _: Identity, ask: Ask) -> Any:
-        """Return the text of a DTD."""
         dtd = self.dtds.lookup(_asked_reference(ask), FetchHint(""))
         return dtd.addCallback(lambda found: found.text.decode())
 
@@ -181,10 +178,10 @@ class TypeAnswers:
         return None if older is None else self.known_types.get_dtd(older)
 
     def _find_version(self, reference: DtdReference, version: str) -> IDtd:
-        wanted = DtdReference(reference.type, version)
-        found = self.known_types.get_dtd(wanted)
+        named = DtdReference(reference.type, version)
+        found = self.known_types.get_dtd(named)
         if found is None:
-            raise UnknownType(f"no DTD is known here for {wanted}")
+            raise UnknownType(f"no DTD is known here for {named}")
         return found
 
     def _yield_to_reactor(self) -> Deferred[None]:

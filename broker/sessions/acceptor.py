@@ -45,7 +45,7 @@ from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcom
 #: Bounds the memory for a connection before its handshake.
 MAX_HANDSHAKE_BYTES = 4096
 TOKEN_BYTES = 16
-#: Clients whose newest incarnation is cached in memory; the log has those of all.
+#: Clients with a cached newest incarnation; the log has it for all clients.
 _MAX_CACHED_CLIENTS = 10_000
 _NEWEST_STRUCT = struct.Struct(">Q16s")
 
@@ -134,7 +134,6 @@ class SessionAcceptor:
         self._handshakes.add(_Handshake(self, channel, self._clock))
 
     def refuse_connection(self, channel: ISocketChannel, error: BrokerError) -> None:
-        """Send the reason, and close the connection."""
         self.count_refused(channel, error)
         channel.send([messages.encode(Refuse(error.to_wire()))])
         channel.close()
@@ -146,7 +145,7 @@ class SessionAcceptor:
         host = peer.rpartition(":")[0]
         self._refusal_log.report(host, error.code, f"connection from {peer} refused: {error}")
 
-    # ------------------------------------------------------------------ the greeting
+    # ------------------------------------------------------------------ the handshake
 
     def open_session(self, handshake: _Handshake, hello: Hello) -> Deferred[None]:
         """Check a client's Hello, and attach its connection to a session."""
@@ -269,7 +268,6 @@ class SessionAcceptor:
                 raise TooManySessions(f"account {identity.account} has {count} sessions, its limit")
 
     def remove_handshake(self, handshake: _Handshake) -> None:
-        """Remove a handshake that has succeeded or failed."""
         self._handshakes.discard(handshake)
 
     # ------------------------------------------------------------------ leases and the end
@@ -290,7 +288,6 @@ class SessionAcceptor:
         session.end(PeerSilent("the session's lease has expired"))
 
     def remove_session(self, session: Session) -> None:
-        """Remove a session that has ended."""
         if session.end_reason is not None:
             self.ended_sessions[session.end_reason.code] += 1
         lease = self._leases.pop(session, None)

@@ -108,7 +108,7 @@ class Session:
         )
         driver.receiver = self
 
-    # ------------------------------------------------------------------ what the link writes to
+    # ------------------------------------------------------------------ written by the delivery
 
     @property
     def writable(self) -> bool:
@@ -188,7 +188,6 @@ class Session:
         self.end(ProtocolError("the node could not process a message"))
 
     def view_changed(self, view: View) -> None:
-        """Update the state after a connection came or was lost."""
         self.state = view.state
         self.connection_error = view.error
         if isinstance(view.error, PeerError):
@@ -211,12 +210,10 @@ class Session:
         self.on_connection_changed(self)
 
     def writable_changed(self, writable: bool) -> None:
-        """Send waiting deliveries if the stack accepts more."""
         if writable and not self.has_ended:
             self.delivery.send_waiting()
 
     def find_durable_number(self, name: str) -> int | None:
-        """Return the client's number of a durable subscription; None if this session has it not."""
         numbers = (n for n, durable in self._profile.durable_names.items() if durable == name)
         return next(numbers, None)
 

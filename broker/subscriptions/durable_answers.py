@@ -70,7 +70,6 @@ class DurableAnswers:
             )
 
     def answerers(self) -> Mapping[str, Any]:
-        """Return the answerers by question."""
         return {
             "durable-positions": self.answer_positions,
             "durable-list": self.answer_list,
@@ -234,7 +233,6 @@ class DurableAnswers:
         return sorted(had), sorted(found.silent)
 
     async def _delete_for_node(self, asked: bytes) -> tuple[bytes, int] | None:
-        """Delete a subscription at this node for another node."""
         try:
             client, name = _DELETION.decode(asked)
         except ProtocolError:
@@ -302,7 +300,7 @@ def _lag_row(durable: DurableSubscription, lags: LagSnapshot) -> Mapping[str, An
 def _check_access(identity: Identity, client: str) -> None:
     if not (identity.administer or identity.owns_client_id(client)):
         raise NotAllowed(
-            f"account {identity.account!r} may not see or change what client {client!r} has"
+            f"account {identity.account!r} may not see or change subscriptions of {client!r}"
         )
 
 

@@ -92,7 +92,6 @@ class DurableSubscriptions:
         return self._stored.get(_key(client_id, name))
 
     def is_damaged(self, client_id: str, name: str) -> bool:
-        """Return whether its stored state was lost to damage."""
         return _key(client_id, name) in self._damaged
 
     def all(self) -> Iterator[tuple[str, str, DurableSubscription]]:
@@ -102,7 +101,6 @@ class DurableSubscriptions:
             yield client.decode(), name.decode(), durable
 
     def of_client(self, client_id: str) -> dict[str, DurableSubscription]:
-        """Return a client's subscriptions by name."""
         prefix = _key(client_id, "")
         return {
             key[len(prefix) :].decode(): durable
@@ -111,7 +109,6 @@ class DurableSubscriptions:
         }
 
     def is_in_use(self, client_id: str, name: str) -> bool:
-        """Return whether a session uses it."""
         return _key(client_id, name) in self._in_use
 
     def state(self, client_id: str, name: str) -> str:
@@ -124,11 +121,9 @@ class DurableSubscriptions:
         return "in-use" if self.is_in_use(client_id, name) else "away"
 
     def lag_snapshot(self) -> LagSnapshot:
-        """Return the lags of this moment."""
         return LagSnapshot(self._log, self._wall_clock)
 
     def count_of_client(self, client_id: str) -> int:
-        """Return the number of a client's subscriptions."""
         return self._counts[client_id.encode()]
 
     def store(
@@ -185,14 +180,12 @@ class DurableSubscriptions:
         return "" if durable is None or not durable.has_caught_up else durable.previous_address
 
     def clear_previous_address(self, client_id: str, name: str, previous_address: str) -> None:
-        """Clear the address of a previous node that has released the subscription."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None and durable.previous_address == previous_address:
             self._update(key, attrs.evolve(durable, previous_address=""))
 
     def set_paused(self, client_id: str, name: str, paused: bool) -> None:
-        """Pause or resume a subscription."""
         key = _key(client_id, name)
         durable = attrs.evolve(self._stored[key], is_paused=paused, used_ms=self._wall_clock())
         self._update(key, durable)

@@ -200,8 +200,8 @@ class SubscriptionLifecycle:
             return
         position = Position(self._start.position)
         if message.start == "position":
-            # The client resumes behind what it has received. If it dies now, events that it has not
-            # acknowledged must be sent again.
+            # The client resumes behind its last received event. If it dies now, events without an
+            # acknowledgement must be sent again.
             if self._stored_position is not None:
                 position = common_position(self._stored_position, position)
             if message.processed is not None:

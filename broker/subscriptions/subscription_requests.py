@@ -63,8 +63,7 @@ class SubscriptionRequests:
         durables.on_removed = self._withdraw_durable
 
     def announce_stored(self) -> None:
-        """Announce the interest of stored subscriptions, whose clients are away. Call it at the
-        start."""
+        """Announce the interest of stored subscriptions. Call it at the start."""
         for client_id, name, durable in self._context.durables.all():
             try:
                 pattern = StreamPattern.parse(durable.pattern)
@@ -82,8 +81,8 @@ class SubscriptionRequests:
         durable = self._context.durables.get(client_id, name)
         if durable is not None and durable.active_from is None:
             log = self._context.log
-            flows_from = find_active_from(log, log.own_end, marks)
-            self._context.durables.set_active_from(client_id, name, Position(flows_from))
+            active_from = find_active_from(log, log.own_end, marks)
+            self._context.durables.set_active_from(client_id, name, Position(active_from))
 
     def subscribe(
         self, profile: Profile, request: Subscribe, callbacks: SubscriptionCallbacks
@@ -194,7 +193,7 @@ class SubscriptionRequests:
             self._context.durables.release(profile.identity.client_id, name)
         self._output.remove_session(profile.delivery)
 
-    # ------------------------------------------------------------------ what can be had
+    # ------------------------------------------------------------------ checks of a request
 
     def _check_bounds(self, request: Subscribe) -> None:
         if request.start == "last" and not request.last:

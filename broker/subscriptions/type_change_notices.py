@@ -1,4 +1,4 @@
-"""Notices to subscribers whose queries a newer version of an event type affects (M16).
+"""Notices to subscribers about newer versions that affect their queries (M16).
 
 Effects are computed in time slices, once for each distinct query. A durable subscription is checked
 when its client returns. A notice is sent when the session has room. Up to `MAX_WAITING` notices
@@ -143,7 +143,6 @@ class TypeChangeNotices:
                 self._waiting.pop(session, None)
 
     def stop(self) -> None:
-        """Stop all comparisons."""
         self._comparisons.clear()
         if self._next_slice is not None:
             self._next_slice.cancel()

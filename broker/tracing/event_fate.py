@@ -21,7 +21,7 @@ from broker.matching.explain.explanation import EventExplanation
 from broker.tracing.node_trace import TRACE_QUESTION, EventPlace, NodeTrace, TraceQuestion
 from broker.wire.codec import Count, Schema, WireMark
 
-#: Verdicts of a node whose log has the event.
+#: Verdicts of a node that has the event in its log.
 LOGGED_VERDICTS: Final = frozenset({"origin", "logged"})
 #: Verdicts of a subscription that matches the event.
 _DELIVERABLE_VERDICTS: Final = frozenset(
@@ -161,7 +161,6 @@ def _can_read(identity: Identity, stream: str, level: SecurityLevel) -> bool:
 
 
 def _decode_answers(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
-    """Decode answers of other nodes; malformed ones are ignored."""
     found = {}
     for node, data in answers.items():
         try:
@@ -181,7 +180,7 @@ def _merge_answers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 class _Destinations:
     """Destinations of the event, from the nodes that have it."""
 
-    wanted: tuple[str, ...]
+    interested: tuple[str, ...]
     denied: tuple[str, ...]
     """Nodes without a cleared route; units end with a slash."""
 
@@ -202,15 +201,15 @@ def _is_destination(node: str, to: str) -> bool:
 def _find_verdict(node: str, answer: Mapping[str, Any], mark: Mark, onward: _Destinations) -> str:
     if answer.get("place"):
         return "origin" if answer.get("is_origin") else "logged"
-    wanted = answer.get("wanted_here")
-    if wanted is False:
+    has_match = answer.get("wanted_here")
+    if has_match is False:
         return "filtered"
     if any(_is_destination(node, to) for to in onward.denied):
         return "denied"
-    if wanted is None:
+    if has_match is None:
         # The node did not get the document.
-        asked_for = any(_is_destination(node, to) for to in onward.wanted)
-        return "unknown" if asked_for else "filtered"
+        is_destination = any(_is_destination(node, to) for to in onward.interested)
+        return "unknown" if is_destination else "filtered"
     reached = tuple(answer.get("covered") or (0, 0))
     return "missing" if reached < mark else "passed-over"
 

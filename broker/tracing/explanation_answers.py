@@ -254,7 +254,6 @@ def _apply_network_verdicts(content: dict[str, Any], identity: Identity) -> None
 def _check_access(
     identity: Identity, pattern: StreamPattern, explanation: Explanation
 ) -> dict[str, Any]:
-    """Return whether the client's rights and clearance cover the event."""
     allowed = identity.rights.may_subscribe(pattern)
     result: dict[str, Any] = {"pattern": pattern.text, "allowed": allowed}
     event = explanation.event

@@ -103,7 +103,6 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
         )
 
     def with_document(self, document: bytes, place: EventPlace) -> TraceQuestion:
-        """Return the second part."""
         sent = document if len(document) <= MAX_DOCUMENT_BYTES else b""
         return msgspec.structs.replace(self, document=sent, place=place)
 
@@ -121,8 +120,8 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
     def is_about(self, event: LoggedEvent) -> bool:
         """Return whether EventId and digest are those of a logged event."""
         client_id, timestamp, number, incarnation, *_ = msgpack.unpackb(event.record)
-        wanted = (self.client_id, self.timestamp, self.number, self.incarnation)
-        return (client_id, timestamp, number, incarnation) == wanted and hashlib.sha256(
+        asked = (self.client_id, self.timestamp, self.number, self.incarnation)
+        return (client_id, timestamp, number, incarnation) == asked and hashlib.sha256(
             event.document
         ).digest() == self.digest
 
@@ -204,7 +203,6 @@ class NodeTrace:
         return None, partly
 
     async def _read_at(self, place: EventPlace, question: TraceQuestion) -> LoggedEvent | None:
-        """Return the event if the log has it at a place."""
         origin, epoch, offset = place
         try:
             events = await self._log.read_origin(

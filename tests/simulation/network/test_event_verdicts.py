@@ -317,7 +317,7 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
         return await search(self, question)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tracing.NodeTrace, "_find", at_origin)
+        patched.setattr(tracing.NodeTrace, "_search_log", at_origin)
         answer = nodes.explain("b", document, "r")
     assert verdicts(answer) == {"one/a": "origin", "one/b": "filtered", "two/c": "logged"}
     assert subscription_verdicts(answer) == {"two/c": ["delivered"]}
