@@ -14,10 +14,9 @@ from broker.cluster.replicas.service import Replicas
 from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
-from broker.log.commit import ReplicaBatch as ToKeep
-from broker.log.commit import Retention
+from broker.log.commit import ReplicaBatch, Retention
 from broker.log.event_log import EventLog
-from broker.log.history import HistoryChain, BranchLoss
+from broker.log.history import BranchLoss, HistoryChain
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
@@ -245,7 +244,7 @@ def test_each_reader_gets_a_remembered_loss_once(
         BranchLoss((5, 3), (5, 9), (1, 3), (1, 9)),
     )
     pages = LogPageServer(
-        event_log=cast(Any, SimpleNamespace(chain=HistoryChain([], [empty, loss]))),
+        event_log=cast(Any, SimpleNamespace(history_chain=HistoryChain([], [empty, loss]))),
         matcher=cast(Any, None),
         remote_interest=cast(Any, None),
         clock=Clock(),

@@ -9,9 +9,9 @@ import pytest
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.handshake_messages import MEMBER
 from broker.cluster.meshing import (
-    LASTED,
     LONGEST_BACKOFF,
     MOST_DIALS,
+    SUCCESS_AFTER,
     Dial,
     Meshing,
     Target,

@@ -14,8 +14,8 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.log.chunk_table import EVENTS
 from broker.log.damage import Damage, DamageKind, Span
-from broker.log.replica_table import REPLICA_TABLE
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import REPLICA_TABLE
 from broker.matching.query.query import parse_query
 from broker.recovery.context import RecoveryContext
 from broker.recovery.log_page_reader import LogPageRequest, Page
@@ -36,7 +36,7 @@ class Exchange:
 @attrs.define
 class Log:
     origin: str = "own"
-    kept: dict[str, Any] = attrs.field(factory=dict)
+    replica_spans: dict[str, Any] = attrs.field(factory=dict)
 
 
 @pytest.mark.parametrize(

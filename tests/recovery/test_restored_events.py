@@ -61,7 +61,7 @@ class Log:
     @property
     def history_chain(self) -> Any:
         histories = [SimpleNamespace(branch=BRANCH)]
-        return SimpleNamespace(histories=histories, shown=lambda branch: branch)
+        return SimpleNamespace(histories=histories, newest_of_branch=lambda branch: branch)
 
     def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         return BRANCH if BRANCH < mark < (5, 0) else None
