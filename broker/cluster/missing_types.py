@@ -32,7 +32,7 @@ class MissingTypes:
     def __init__(
         self,
         dtds: IDtdCache,
-        awaited: PendingDtds,
+        pending_dtds: PendingDtds,
         clock: IClock,
         *,
         announcements: AwaitedAnnouncements,
@@ -41,7 +41,7 @@ class MissingTypes:
         """`announcements` knows the announced texts of other nodes. With `accept_undescribed`,
         events without a DTD are accepted, so they wait for the end of the look-up."""
         self._dtds = dtds
-        self._awaited = awaited
+        self._pending_dtds = pending_dtds
         self._clock = clock
         self._announcements = announcements
         self._accept_undescribed = accept_undescribed
@@ -80,10 +80,10 @@ class MissingTypes:
                     timed_out = UnknownType(f"the look-up of the DTD for {reference} has not ended")
                     error = queue.missing_types.setdefault(reference, timed_out)
                     if not self._accept_undescribed and not isinstance(error, OurError):
-                        self._awaited.request(reference, hint)
+                        self._pending_dtds.request(reference, hint)
             go_on()
 
-        if all(reference in self._awaited for reference in hints):
+        if all(reference in self._pending_dtds for reference in hints):
             # Earlier events of these types have waited already.
             end()
             return

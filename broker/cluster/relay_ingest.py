@@ -53,14 +53,15 @@ class RelayIngest:
         report_gap: Callable[[str, Mark, Mark, str], None],
         variants: Callable[[str, Address], Variants],
         missing_types: MissingTypes,
-        undecided: UnvalidatedEvents,
-        reconsider: Callable[[int, Collection[str]], object],
+        unvalidated_events: UnvalidatedEvents,
+        reread_from_log: Callable[[int, Collection[str]], object],
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`on_committed` gets durable events with their local matches. Before that, `report_gap`
         gets a range (after, upto] of an origin that will not come. `variants` returns texts of an
-        origin that differ from those in force here. `undecided` stores events that wait for their
-        DTD. `reconsider` gets the serial from which subscriptions to streams must read the log."""
+        origin that differ from those in force here. `unvalidated_events` stores ranges of events
+        that wait for the DTD. `reread_from_log` gets the serial from which subscriptions to streams
+        must read the log."""
         self._matcher = matcher
         self._event_log = event_log
         self._quarantine = quarantine
@@ -69,8 +70,8 @@ class RelayIngest:
         self._report_gap = report_gap
         self._variants = variants
         self._missing_types = missing_types
-        self._undecided = undecided
-        self._reconsider = reconsider
+        self._unvalidated_events = unvalidated_events
+        self._reread_from_log = reread_from_log
         self._has_local_match = has_local_match
         self._queues: dict[str, OriginQueue] = {}
         self._ready: deque[str] = deque()
@@ -356,12 +357,12 @@ class RelayIngest:
                 self.report_start(frame.origin, range_.after)
             if events:
                 if gathered.streams:
-                    self._reconsider(events[0].serial, gathered.streams)
+                    self._reread_from_log(events[0].serial, gathered.streams)
                 self._on_committed(events, gathered.matches)
             settled(None)
 
         if waiting := gathered.undecided:
-            self._undecided.add_range(frame.origin, waiting[0], waiting[-1], len(waiting))
+            self._unvalidated_events.add_range(frame.origin, waiting[0], waiting[-1], len(waiting))
         self._event_log.append_relayed(
             RelayedEvents(
                 frame.origin,

@@ -78,7 +78,7 @@ class DurableHandover:
 
     # ------------------------------------------------------------------ taking over
 
-    async def take_over_durable(self, roamer: HandoverRequest) -> HandoverResult | None:
+    async def take_over_durable(self, claim: HandoverRequest) -> HandoverResult | None:
         """Get a subscription from the client's previous node.
 
         Returns None if no node has it, or if the client has left this node. No node is asked while
@@ -89,11 +89,11 @@ class DurableHandover:
         Raises `IncarnationRefused` if a later process of the client is at another node, and
         `NotConnected` if the node that the client names is unreachable.
         """
-        address = address_or_none(roamer.previous_address)
+        address = address_or_none(claim.previous_address)
         tried = self._clock.seconds()
         holders: dict[Address, Position] = {}
-        while roamer.is_open():
-            if not roamer.is_connected():
+        while claim.is_open():
+            if not claim.is_connected():
                 await sleep(self._clock, RETRY_AFTER)
                 continue
             follows = address is not None and address != self._messenger.own_address
@@ -102,84 +102,84 @@ class DurableHandover:
             uncertainty = "nodes that just became unreachable may have it" if expected else ""
             try:
                 if address is not None and follows:
-                    return await self._follow_moves(roamer, address)
-                found, unanswered = await self._search_network(roamer)
+                    return await self._follow_moves(claim, address)
+                found, unanswered = await self._search_network(claim)
                 # A node that answered earlier and is silent now has not got further.
                 holders |= found
                 if unanswered:
                     uncertainty = (
-                        f"{', '.join(unanswered)} may have {roamer.name!r} and did not answer"
+                        f"{', '.join(unanswered)} may have {claim.name!r} and did not answer"
                     )
             except NotConnected as error:
                 uncertainty = str(error)
-            if not uncertainty or (holders and roamer.has_position):
+            if not uncertainty or (holders and claim.has_position):
                 if holders:
-                    return self._furthest_position(roamer, holders)
-                return await self._find_in_archive(roamer) or self._as_new(roamer, silent_count)
-            if roamer.has_position:
+                    return self._furthest_position(claim, holders)
+                return await self._find_in_archive(claim) or self._as_new(claim, silent_count)
+            if claim.has_position:
                 self.log.info(
                     "{uncertainty}: the client's own position is used", uncertainty=uncertainty
                 )
                 return None
             waited = self._clock.seconds() - tried
             if waited >= ACCEPT_OLD_AFTER:
-                former = await self._find_old_position(roamer, holders, uncertainty)
-                if former is not None:
-                    return former
+                result = await self._find_old_position(claim, holders, uncertainty)
+                if result is not None:
+                    return result
             if waited >= GIVE_UP_AFTER:
                 if address is not None:
                     raise NotConnected(uncertainty)
-                return self._as_new(roamer, silent_count, uncertainty)
+                return self._as_new(claim, silent_count, uncertainty)
             await sleep(self._clock, RETRY_AFTER)
         return None
 
     def _as_new(
-        self, roamer: HandoverRequest, silent_count: int, reason: str = ""
+        self, claim: HandoverRequest, silent_count: int, reason: str = ""
     ) -> HandoverResult | None:
         """Start a new subscription if no reachable node has it, and warn about nodes that may have
         it."""
-        if roamer.is_stored_here:
+        if claim.is_stored_here:
             return None
-        if not reason and silent_count and not roamer.has_position:
+        if not reason and silent_count and not claim.has_position:
             members = ", ".join(map(str, self._messenger.list_absent_members()))
             nodes = members or f"the nodes of {silent_count} other origins"
             reason = f"{nodes} can not be reached, and may have its position"
         if not reason:
             return None
         self.log.warn(
-            "{reason}: {name} starts as a new subscription", reason=reason, name=roamer.name
+            "{reason}: {name} starts as a new subscription", reason=reason, name=claim.name
         )
         return HandoverResult(
-            None, warning=f"{roamer.name!r} starts as a new subscription: {reason}"
+            None, warning=f"{claim.name!r} starts as a new subscription: {reason}"
         )
 
     async def _find_old_position(
-        self, roamer: HandoverRequest, holders: Mapping[Address, Position], uncertainty: str
+        self, claim: HandoverRequest, holders: Mapping[Address, Position], uncertainty: str
     ) -> HandoverResult | None:
         """Return the furthest known position, with a warning that unreachable nodes may have a
         newer one."""
-        archived = await self._find_in_archive(roamer)
+        archived = await self._find_in_archive(claim)
         position = Position() if archived is None else archived.position or Position()
         if archived is not None and archived.address:
             # The archive names the last node, and that one has answered.
             return self._furthest_position(
-                roamer, {**holders, Address.parse(archived.address): position}
+                claim, {**holders, Address.parse(archived.address): position}
             )
         if holders:
-            known = self._furthest_position(roamer, holders, position)
+            known = self._furthest_position(claim, holders, position)
             where = f"at the position of {known.address}"
         elif archived is not None:
             known, where = archived, "at the archive's position"
-        elif roamer.is_stored_here:
+        elif claim.is_stored_here:
             known, where = HandoverResult(None), "at this node's old position"
         else:
             return None
-        text = f"{roamer.name!r} continues {where}: {uncertainty}. {MAY_REPEAT}"
+        text = f"{claim.name!r} continues {where}: {uncertainty}. {MAY_REPEAT}"
         self.log.warn("{text}", text=text)
         return attrs.evolve(known, warning=text)
 
-    async def _find_in_archive(self, roamer: HandoverRequest) -> HandoverResult | None:
-        found = await self._find_archived(roamer.client_id, roamer.name)
+    async def _find_in_archive(self, claim: HandoverRequest) -> HandoverResult | None:
+        found = await self._find_archived(claim.client_id, claim.name)
         if found is None:
             return None
         durable = DurableSubscription.decode(found.stored)
@@ -188,24 +188,24 @@ class DurableHandover:
             if address == self._messenger.own_address:
                 continue
             try:
-                former = await self._follow_moves(roamer, address)
+                result = await self._follow_moves(claim, address)
             except NotConnected:
                 continue
-            if former is not None:
-                return former
+            if result is not None:
+                return result
         return HandoverResult(durable.position)
 
     async def _follow_moves(
-        self, roamer: HandoverRequest, address: Address
+        self, claim: HandoverRequest, address: Address
     ) -> HandoverResult | None:
         furthest: HandoverResult | None = None
         known: Position | None = None
         asked: set[Address] = set()
         while address not in asked and len(asked) < MAX_MOVES:
             asked.add(address)
-            answer = await self._request_handover(roamer, address)
+            answer = await self._request_handover(claim, address)
             if answer is None:
-                raise NotConnected(f"{address}, where {roamer.name!r} was, can not be reached")
+                raise NotConnected(f"{address}, where {claim.name!r} was, can not be reached")
             if answer.position is None:
                 return furthest
             position = Position.from_wire(answer.position)
@@ -218,7 +218,7 @@ class DurableHandover:
         return furthest
 
     async def _search_network(
-        self, roamer: HandoverRequest
+        self, claim: HandoverRequest
     ) -> tuple[dict[Address, Position], list[str]]:
         """Return the positions at nodes of all clusters, and the nodes that did not answer.
 
@@ -230,7 +230,7 @@ class DurableHandover:
         if self._messenger.is_cut_off:
             raise NotConnected("this node has no link to other nodes, which may have it")
         members = self._messenger.list_members()
-        asked = [self._request_handover(roamer, address) for address in members]
+        asked = [self._request_handover(claim, address) for address in members]
         unanswered: list[str] = []
         holders: dict[Address, Position] = {}
         for address, answered in zip(members, asked, strict=True):
@@ -240,7 +240,7 @@ class DurableHandover:
             elif answer.position is not None and not answer.moved_to:
                 holders[answer.source] = Position.from_wire(answer.position)
         self.taken_over += bool(holders)
-        further, whole = await self._search.find_holders(roamer.client_id, roamer.name)
+        further, whole = await self._search.find_holders(claim.client_id, claim.name)
         if not whole:
             unanswered.append("nodes of other clusters")
         for address in further:
@@ -248,17 +248,17 @@ class DurableHandover:
                 # The client moved from there to this node.
                 continue
             try:
-                former = await self._follow_moves(roamer, address)
+                result = await self._follow_moves(claim, address)
             except NotConnected:
                 unanswered.append(str(address))
                 continue
-            if former is not None and former.position is not None:
-                holders[Address.parse(former.address)] = former.position
+            if result is not None and result.position is not None:
+                holders[Address.parse(result.address)] = result.position
         return holders, unanswered
 
     def _furthest_position(
         self,
-        roamer: HandoverRequest,
+        claim: HandoverRequest,
         holders: Mapping[Address, Position],
         archived: Position = Position(),
     ) -> HandoverResult:
@@ -268,13 +268,13 @@ class DurableHandover:
             address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
             for address, position in holders.items()
         }
-        former = max(reached, key=lambda address: reached[address])
-        for address in holders.keys() - {former}:
-            self.release_durable(str(address), roamer.client_id, roamer.name)
-        return HandoverResult(furthest, str(former))
+        newest_holder = max(reached, key=lambda address: reached[address])
+        for address in holders.keys() - {newest_holder}:
+            self.release_durable(str(address), claim.client_id, claim.name)
+        return HandoverResult(furthest, str(newest_holder))
 
     def _request_handover(
-        self, roamer: HandoverRequest, address: Address
+        self, claim: HandoverRequest, address: Address
     ) -> Deferred[HandedOver | None]:
         answer: Deferred[HandedOver | None] = Deferred()
         own = self._messenger.own_address
@@ -287,7 +287,7 @@ class DurableHandover:
         self._messenger.send(
             TakeOver(
                 *(address, own, MAX_HOPS, number),
-                *(roamer.client_id, roamer.name, roamer.incarnation, roamer.token),
+                *(claim.client_id, claim.name, claim.incarnation, claim.token),
             )
         )
         return answer

@@ -56,9 +56,9 @@ class NodeRecovery:
     def has_archive(self) -> bool:
         return self.context.archive is not None
 
-    def start_recovery(self, missed: RecoveryRequest) -> ActiveRecovery:
+    def start_recovery(self, request: RecoveryRequest) -> ActiveRecovery:
         self.started += 1
-        recovery = SubscriptionRecovery(missed, self.context, len(self.active), self._record_end)
+        recovery = SubscriptionRecovery(request, self.context, len(self.active), self._record_end)
         self.active[recovery] = None
         return recovery
 
@@ -102,11 +102,11 @@ class NodeRecovery:
             self.has_archive and origin != context.own_origin and not context.origin_nodes(origin)
         )
 
-    def take_over_durable(self, roamer: HandoverRequest) -> Deferred[HandoverResult | None]:
+    def take_over_durable(self, request: HandoverRequest) -> Deferred[HandoverResult | None]:
         if self.handover is None:
             return succeed(None)
-        return Deferred.fromCoroutine(self.handover.take_over_durable(roamer))
+        return Deferred.fromCoroutine(self.handover.take_over_durable(request))
 
-    def release_previous_node(self, client_id: str, name: str, former: str) -> None:
+    def release_previous_node(self, client_id: str, name: str, address: str) -> None:
         if self.handover is not None:
-            self.handover.release_durable(former, client_id, name)
+            self.handover.release_durable(address, client_id, name)

@@ -109,8 +109,8 @@ class Setting:
                 announcements=AwaitedAnnouncements(self.clock, lambda *_: False),
                 accept_undescribed=False,
             ),
-            undecided=unused,
-            reconsider=lambda *_: None,
+            unvalidated_events=unused,
+            reread_from_log=lambda *_: None,
             has_local_match=lambda numbers: True,
         )
 

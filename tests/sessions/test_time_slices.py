@@ -67,7 +67,7 @@ class FakeDriver:
         pass
 
 
-class NoSubscribing:
+class RefusingSubscriptions:
     """Refuses at once, and records the time."""
 
     def __init__(self, clock: Clock) -> None:
@@ -90,14 +90,14 @@ class Setting(InputSetting):
         self.clock = Clock()
         self.matcher = SlowMatcher(self.clock)
         self.input._matcher = cast(Any, self.matcher)
-        self.subscribing = NoSubscribing(self.clock)
+        self.subscriptions = RefusingSubscriptions(self.clock)
         self.turns: list[float] = []
         """Seconds of each slice."""
 
     def session(self) -> tuple[Session, FakeDriver]:
         driver = FakeDriver()
         services = SessionServices(
-            self.input, cast(Any, self.subscribing), {}, lambda session: None, self.clock
+            self.input, cast(Any, self.subscriptions), {}, lambda session: None, self.clock
         )
         session = Session(
             anonymous_identity("alice"),
@@ -155,11 +155,11 @@ def test_a_batch_of_slow_documents_leaves_slices_to_other_sessions(setting: Sett
         documents[index] = "2"
     setting.receive(session, batch(1, *documents))
     setting.receive(other, subscribe())
-    assert setting.subscribing.asked[0] < LONGEST
+    assert setting.subscriptions.asked[0] < LONGEST
     setting.next_turn()
     setting.receive(other, batch(1, "1000000"), subscribe())
     setting.finish()
-    assert setting.subscribing.asked[1] < 3 * LONGEST
+    assert setting.subscriptions.asked[1] < 3 * LONGEST
     assert max(setting.turns) < LONGEST
     assert len(setting.turns) > 400 * DEAR / LONGEST
     assert driver.sent == [] and driver.consumed_messages == 0
@@ -185,7 +185,7 @@ def test_batches_that_waited_for_a_type_are_ingested_in_slices(setting: Setting)
         setting.receive(session, batch(number, str(number)))
     # Other messages of the client are processed.
     setting.receive(session, batch(202, *run(202, 100)), subscribe())
-    assert len(setting.subscribing.asked) == 1
+    assert len(setting.subscriptions.asked) == 1
     assert setting.log.waiting == [] and not setting.clock.calls
     setting.matcher.known.add(ODD)
     began = setting.clock.seconds()
@@ -193,10 +193,10 @@ def test_batches_that_waited_for_a_type_are_ingested_in_slices(setting: Setting)
     # The source of the DTD does not run the first slice.
     assert setting.clock.seconds() == began
     setting.receive(session, batch(203, "302"), subscribe())
-    assert len(setting.subscribing.asked) == 1
+    assert len(setting.subscriptions.asked) == 1
     setting.finish()
     assert len(setting.turns) > 10 and max(setting.turns) < LONGEST
-    assert len(setting.subscribing.asked) == 2
+    assert len(setting.subscriptions.asked) == 2
     setting.log.commit()
     answers = [each for each in driver.sent if isinstance(each, Published)]
     assert [each.batch for each in answers] == [*range(1, 204)]
