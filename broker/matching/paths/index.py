@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 import attrs
 
-from broker.matching.bitmap import bitmap_of, list_members
+from broker.matching.bitmap import list_members
 from broker.matching.paths.accepted_rows import MAX_BITMAP_BYTES, AcceptedRowsCache, RowChange
 from broker.matching.paths.automaton import Automaton, PatternEntry
 from broker.matching.paths.label_path import MAX_LABEL_PATHS, LabelPath, LabelPathTable
@@ -108,18 +108,14 @@ class PathIndex(Generic[Item]):
     def find_candidates(self, paths: Iterable[LabelPath]) -> Candidates:
         columns = [i for i in range(MAX_CONJUNCTS) if self._requirement_counts[i]]
         unions = [0] * MAX_CONJUNCTS
-        few: list[set[int]] = [set() for _ in unions]
         for path in paths:
-            accepted = self._accepted_rows.find(path)
-            dense, sparse = accepted.dense, accepted.sparse
+            accepted = self._accepted_rows.find(path).columns
             for i in columns:
-                if bitmap := dense[i]:
+                if bitmap := accepted[i]:
                     unions[i] |= bitmap
-                if rows := sparse[i]:
-                    few[i].update(rows)
         possible = self._satisfiable_rows
         for i in columns:
-            possible &= unions[i] | bitmap_of(few[i]) | self._rows_without_requirement[i]
+            possible &= unions[i] | self._rows_without_requirement[i]
         further = possible & self._secondary_rows
         if further:
             possible &= ~self._secondary_rows

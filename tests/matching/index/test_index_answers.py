@@ -18,11 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from broker.matching.index import bitmap_index
-
-from broker.matching.index import interval_index
-
-from broker.matching.index import partition
+from broker.matching.index import bitmap_index, interval_index, partition
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.template_members import TemplateMembers

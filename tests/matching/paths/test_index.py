@@ -134,20 +134,3 @@ def test_a_label_path_behind_the_journal_is_computed_again() -> None:
     _add(index, "//c")
     assert _found(index) == {"/a/b", "//c"}
     assert index.statistics()["computed"] == 2 * before
-
-
-def test_sparse_columns_of_a_large_index_give_the_same_result() -> None:
-    index: PathIndex[int] = PathIndex()
-    for number in range(33_000):
-        index.add_item(
-            derive_requirements(parse_query(f"//n{number % 3000}/m{number % 7}")), number
-        )
-    index.add_item(derive_requirements(parse_query("/a/b")), -1)
-    root = etree.fromstring("<a><b><n5><m5/></n5></b></a>")
-    expected = {-1, *(n for n in range(5, 33_000, 3000) if n % 7 == 5)}
-    for change in range(3):
-        paths = index.label_paths.collect_from_tree(root, DocumentRole.PAYLOAD)
-        assert set(index.items_in(index.find_candidates(paths).certain)) == expected
-        index.remove_item(expected.pop())
-        index.add_item(derive_requirements(parse_query("//n5/m5")), 40_000 + change)
-        expected.add(40_000 + change)

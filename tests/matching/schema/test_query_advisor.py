@@ -14,8 +14,7 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import parse_query
-from broker.matching.schema import known_types
-from broker.matching.schema import query_advisor
+from broker.matching.schema import known_types, query_advisor
 from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 
