@@ -110,10 +110,10 @@ class RecoveredFeeds:
         subscription ended."""
         if not pacing.is_unlimited:
             return await self._send_paced(feed, events, pacing)
-        for start, on_end in split_by_size(self._delivery_bytes, events):
+        for start, end in split_by_size(self._delivery_bytes, events):
             if not await self._wait_for_room(feed):
                 return False
-            self._send_now(feed, list(events[start:on_end]))
+            self._send_now(feed, list(events[start:end]))
         return self._is_recovering(feed)
 
     async def _send_paced(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:

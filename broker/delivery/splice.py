@@ -26,7 +26,7 @@ class Splice:
 
 
 def splice_at_cut(
-    position: Mapping[str, Mark], ends: Mapping[str, Mark], own: str, since: Mapping[str, Mark]
+    position: Mapping[str, Mark], cut: Mapping[str, Mark], own: str, since: Mapping[str, Mark]
 ) -> Splice:
     """Return the splice for a client from another node: everything up to the cut is recovered.
 
@@ -35,16 +35,16 @@ def splice_at_cut(
     because the origin may be dead.
     """
     ranges: dict[str, MarkRange] = {}
-    for origin, mark in ends.items():
+    for origin, mark in cut.items():
         had = position.get(origin, _BEFORE_ALL)
         if had[1] < mark[1]:
             ranges[origin] = (had, mark)
     for origin, mark in position.items():
-        if origin not in ends:
+        if origin not in cut:
             ranges[origin] = (mark, None)
     if ranges.keys() <= {own} and position.get(own, _BEFORE_ALL) >= since.get(own, _BEFORE_ALL):
         return Splice({}, dict(position))
-    return Splice(ranges, _furthest_marks(position, ends))
+    return Splice(ranges, _furthest_marks(position, cut))
 
 
 def splice_at_retention(
@@ -62,9 +62,9 @@ def splice_at_retention(
     return Splice(ranges, _furthest_marks(position, upto))
 
 
-def splice_whole_past(ends: Mapping[str, Mark]) -> Splice:
+def splice_whole_past(cut: Mapping[str, Mark]) -> Splice:
     """Return the splice for a subscription that begins before all logs."""
-    return Splice({origin: (_BEFORE_ALL, mark) for origin, mark in ends.items()}, dict(ends))
+    return Splice({origin: (_BEFORE_ALL, mark) for origin, mark in cut.items()}, dict(cut))
 
 
 def open_ranges(

@@ -141,15 +141,15 @@ class Input:
         for part in parts:
             part_verdicts = verdicts if len(parts) == 1 else verdicts[done : done + part.count]
             done += part.count
-            one = authorise_part(publisher, part, part_verdicts, self._log.deduplication, now)
-            for index, reason in one.refused:
+            checked = authorise_part(publisher, part, part_verdicts, self._log.deduplication, now)
+            for index, reason in checked.refused:
                 document = part.submission.batch.documents[index]
                 self._quarantine.add_document(document, reason, publisher.identity.client_id)
             if not part.submission.requires_replica:
                 part.submission.requires_replica = self._acknowledgement_policy.requires_replica(
-                    one.streams
+                    checked.streams
                 )
-            authorised.append(one)
+            authorised.append(checked)
         known = self._announced_types
         for verdict in verdicts:
             if isinstance(verdict, Accepted):
@@ -261,26 +261,26 @@ class Input:
 
     def _append_parts(self, publisher: Publisher, authorised: list[AuthorisedPart]) -> None:
         entries, matches = authorised[0].entries, authorised[0].matches
-        for one in authorised[1:]:
-            entries = entries + one.entries
-            matches = matches + one.matches
-        for one in authorised:
-            submission = one.part.submission
-            submission.record_appended(one)
+        for checked in authorised[1:]:
+            entries = entries + checked.entries
+            matches = matches + checked.matches
+        for checked in authorised:
+            submission = checked.part.submission
+            submission.record_appended(checked)
             if submission.appended == len(submission.batch.documents):
                 publisher.remove_submission(submission)
 
         def done(events: list[LoggedEvent] | BrokerError) -> None:
             if isinstance(events, BrokerError):
-                for one in authorised:
-                    self._count_not_taken(one.part.count)
-                    self._request_resend(publisher, one.part.submission, events)
+                for checked in authorised:
+                    self._count_not_taken(checked.part.count)
+                    self._request_resend(publisher, checked.part.submission, events)
                 return
             place = 0
-            for one in authorised:
-                first = events[place] if one.entries else None
-                place += len(one.entries)
-                self._record_durable(publisher, one, first)
+            for checked in authorised:
+                first = events[place] if checked.entries else None
+                place += len(checked.entries)
+                self._record_durable(publisher, checked, first)
             if events:
                 self._on_committed(events, matches)
 
