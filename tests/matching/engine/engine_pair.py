@@ -1,4 +1,4 @@
-"""The engine beside the reference engine, which it may never contradict."""
+"""The default engine and the reference engine, compared at each call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.matching.unlimited import ANY_COST
 
 
 class EnginePair:
-    """Both engines, fed alike; every answer is held against the reference's."""
+    """Both engines with equal inputs. Each result must equal the reference's."""
 
     def __init__(
         self, *dtds: Dtd, clock: Callable[[], float] = lambda: 0.0, **options: Any
@@ -29,16 +29,16 @@ class EnginePair:
         self.reference = ReferenceMatcher(self.dtds, clock=clock, **options)
         self._engines: tuple[Any, ...] = (self.switch, self.reference)
         self.suspended: set[int] = set()
-        # Attributes that vary are found out sooner, so that few documents are enough.
+        # Varying attributes become slots earlier, so that few documents suffice.
         self.switch._shapes._bounds = ShapeBounds(max_variants=2)
         self.queries: dict[int, str] = {}
         self.matched = 0
-        """Pairs of a document and a subscription of it, so far."""
+        """Number of matches so far."""
 
     def subscribe(
         self, query: str, pattern: str = ">", namespaces: Mapping[str, str] | None = None
     ) -> int:
-        """The number that both gave."""
+        """Subscribe at both; return the common number."""
         parsed = parse_query(query, namespaces, ANY_COST)
         streams = StreamPattern.parse(pattern)
         number = self.switch.subscribe(streams, parsed)
@@ -47,12 +47,11 @@ class EnginePair:
         return number
 
     def unsubscribe(self, number: int) -> None:
-        """From both."""
         self.switch.unsubscribe(number)
         self.reference.unsubscribe(number)
 
     def match(self, documents: Sequence[bytes]) -> list[Verdict]:
-        """The verdicts, which are equal."""
+        """Return the verdicts, after checking that they are equal."""
         verdicts = self.switch.match(documents)
         expected = self.reference.match(documents)
         assert len(verdicts) == len(expected)
@@ -69,7 +68,6 @@ class EnginePair:
         return verdicts
 
     def select(self, number: int, documents: Sequence[bytes], liveness: Liveness) -> list[bool]:
-        """What both select of accepted documents."""
         selected = self.switch.select(number, documents, liveness)
         expected = self.reference.select(number, documents, liveness)
         assert selected == expected, (self.queries[number], documents)
@@ -82,12 +80,12 @@ class EnginePair:
         return [self.queries[number] for number in sorted(differing)]
 
     def count(self, name: str) -> int:
-        """One of the engine's statistics."""
+        """Return a statistic of the default engine."""
         return int(self.switch.statistics().get(name, 0))
 
 
 def to_comparable(verdict: Verdict) -> Any:
-    """All that a verdict says, as comparable data."""
+    """Return the verdict's content as comparable data."""
     if isinstance(verdict, Refused):
         error = verdict.error
         return type(error), error.code, error.text, error.line, error.column

@@ -1,4 +1,4 @@
-"""Random queries over the names of a type: any XPath that a subscriber may write."""
+"""Random XPath queries over the names of a type."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENVELOPE = (
 
 
 class QueryMaker:
-    """Makes queries: equal `structure` gives equal ones but for the literals, drawn by `values`."""
+    """Makes queries. `structure` decides everything except the literals, which `values` draws."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class QueryMaker:
         structure: random.Random,
         values: random.Random,
     ) -> None:
-        """`texts` have no quotation marks, and are what documents hold."""
+        """`texts` occur in documents and contain no quotation marks."""
         self._elements = (*elements, "*")
         self._attributes = (*attributes, "*")
         self._texts = texts
@@ -45,7 +45,7 @@ class QueryMaker:
         self._values = values
 
     def query(self) -> str:
-        """Of moderate size."""
+        """Return a query of moderate size."""
         return self._boolean(self._structure.choice([1, 1, 2, 2, 3]))
 
     # ---------------------------------------------------------------- expressions
@@ -139,7 +139,7 @@ class QueryMaker:
         return self._text_literal() if self._structure.random() < 0.8 else self._text(depth)
 
     def _text_literal(self) -> str:
-        # Empty or not is a matter of the template.
+        # An empty literal is part of the template.
         empty = self._structure.random() < 0.1
         text = self._values.choice(self._texts)
         return "''" if empty else f'"{text}"'

@@ -1,8 +1,8 @@
-"""Random types with elements in elements, documents valid by their DTD, and walks down as queries.
+"""Random types of nested elements, with valid documents and queries.
 
-The queries are made as for the published measurements of XML filters: walks down the DTD of at most
-six levels, each step `//` with probability 0.2 and `*` with probability 0.2, all distinct, some
-with a predicate on a value.
+The queries follow published measurements of XML filters. They walk down the DTD for at most six
+levels, with `//` for 0.2 of the steps and `*` for 0.2. All are distinct, and some have a predicate
+on a value.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ LEVELS: Final = 6
 WILDCARD: Final = 0.2
 DESCENDANT: Final = 0.2
 PREDICATE: Final = 0.4
-#: Elements of a type; each but the last few has others in it.
+#: Elements of a type. All but the last few contain others.
 _ELEMENTS: Final = 24
 _LEAVES: Final = 6
-#: Below this level, or when a document is so large, only what the DTD demands is written.
+#: Below this level, or in a document of this size, only required content is written.
 _DEEPEST: Final = 9
 _LARGEST: Final = 80
 _VALUES: Final = 50
@@ -26,7 +26,7 @@ _WORDS: Final = ("tides", "court", "running")
 
 
 class RandomType:
-    """Content models are sequences of choices, each with how often it occurs."""
+    """A random type. A content model is a sequence of choices with their occurrence."""
 
     def __init__(self, seed: int) -> None:
         chance = self._chance = random.Random(seed)
@@ -37,7 +37,7 @@ class RandomType:
             below = names[number + 1 :]
             parts: list[tuple[list[str], str]] = []
             if number < _ELEMENTS - _LEAVES:
-                # An element is in one part only, or the model would be ambiguous.
+                # An element in two parts would make the model ambiguous.
                 chance.shuffle(below)
                 for _ in range(chance.randint(2, 4)):
                     choice = [below.pop() for _ in range(chance.randint(1, 3)) if below]
@@ -54,7 +54,7 @@ class RandomType:
         self._size = 0
 
     def declarations(self) -> str:
-        """The DTD's; the outermost element is `ROOT`."""
+        """Return the DTD's declarations. The outermost element is `ROOT`."""
         lines = []
         for name, parts in self._content.items():
             model = ", ".join(f"({' | '.join(choice)}){occur}" for choice, occur in parts)
@@ -64,12 +64,12 @@ class RandomType:
         return "\n".join(lines)
 
     def document(self) -> str:
-        """One more, valid."""
+        """Return another valid document."""
         self._size = 0
         return self._element(ROOT, 1)
 
     def queries(self, count: int) -> list[str]:
-        """So many distinct ones."""
+        """Return `count` distinct queries."""
         found: dict[str, None] = {}
         while len(found) < count:
             found[self._walk()] = None

@@ -1,4 +1,4 @@
-"""Templates that compare alike, all of one client: work grows with them, not with their square."""
+"""Templates with equal comparisons: the work grows linearly with their number."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.matching.engine.test_hostile import flight, leg
 
 
 def work(dtd: Dtd, templates: int) -> int:
-    """Calls, those of built-in functions too, for one recognised document."""
+    """Return the number of calls for one recognised document, including built-in functions."""
     engine = Switch(KnownDtds(dtd), clock=lambda: 0.0)
     for number in range(templates):
         query = parse_query(f"/flight/leg/altitude + {number} > 1000")

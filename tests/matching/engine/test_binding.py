@@ -1,4 +1,4 @@
-"""How a family is bound to a shape: what is looked up, and what is left to evaluate."""
+"""Bindings of a family to a shape: look-ups, and members left to evaluate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEGS = "<f>" + "".join(f"<leg><a>{n}</a><b>{n % 7}</b></leg>" for n in range(60)
 
 
 def bound(*queries: str, pool: IndexPool | None = None) -> tuple[Binding, SlottedTree]:
-    """The queries, which share a template, on a document of sixty legs."""
+    """Bind the queries of one template to a document of sixty legs."""
     pool = pool or IndexPool()
     tree = SlottedTree(etree.fromstring(LEGS))
     family: QueryFamily | None = None
@@ -41,7 +41,7 @@ def bound(*queries: str, pool: IndexPool | None = None) -> tuple[Binding, Slotte
 def found(
     binding: Binding, tree: SlottedTree, bound: ShapeBindings | None = None
 ) -> list[tuple[object, ...]]:
-    """The literals of the members that match, or may match; `bound` has other families."""
+    """Return the literals of members that match or may match. `bound` contains other families."""
     members = binding.family.members
     for number, member in enumerate(members):
         member.entry = DistinctQuery(parse_query(str(number)), (binding.family,), (member,))
@@ -80,7 +80,7 @@ def test_a_constant_that_is_no_number_equals_no_literal() -> None:
     assert found(binding, tree) == []
 
 
-def test_a_large_family_is_in_its_index_before_a_shape_asks() -> None:
+def test_a_large_family_is_indexed_before_the_first_look_up() -> None:
     binding, _ = bound(*(f"//leg[a = {n} and b = 1]" for n in range(EARLY_INDEX_SIZE - 1)))
     assert not binding.is_ready
     binding, tree = bound(*(f"//leg[a = {n} and b = 1]" for n in range(EARLY_INDEX_SIZE + 9)))
@@ -91,7 +91,7 @@ def test_a_large_family_is_in_its_index_before_a_shape_asks() -> None:
 @pytest.mark.parametrize(
     "query", ["//leg[a = {} and b = 1] and count(//leg[a > 3]) > 2", "not(//leg[a > {}])"]
 )
-def test_a_family_is_made_ready_in_portions_while_queries_come_and_go(query: str) -> None:
+def test_a_family_is_indexed_in_portions_while_queries_change(query: str) -> None:
     binding, tree = bound(*(query.format(n) for n in range(200)))
     family = binding.family
     assert binding.prepare_members(50) == 50 and not binding.is_ready
@@ -109,8 +109,8 @@ def test_a_family_is_made_ready_in_portions_while_queries_come_and_go(query: str
     assert [literals[0] for literals in found(binding, tree)] == sorted(map(float, wanted))
 
 
-def test_what_a_dead_family_asked_is_not_taken_for_what_a_later_one_asks() -> None:
-    """Lists of terms are known by their place in memory, which is used again."""
+def test_lookups_of_a_removed_family_are_not_used_for_a_later_one() -> None:
+    """Lists of conjunctions are identified by their address, which may be reused."""
     pool = IndexPool()
     binding, tree = bound("//leg[a = 8]", pool=pool)
     other, _ = bound("//leg[a = 8] and count(//leg[b > 1]) > 2", pool=pool)

@@ -1,4 +1,4 @@
-"""Subscriptions that come and go between documents that come again and again (A18, F13)."""
+"""Changing subscriptions between recurring documents (A18, F13)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.matching.query.limits import QueryLimits
 from tests.matching.conftest import FLIGHT_DTD, event, load_dtd
 from tests.matching.engine.engine_pair import EnginePair
 
-#: Each with what may stand in it; the last of a line means the same as the first.
+#: Templates with their literals. The last of a line is equivalent to the first.
 TEMPLATES = (
     ("/flight/id = '{}'", "'{}' = /flight/id", "/child::flight/child::id='{}'"),
     ("//altitude > {}", "{} < //altitude", " //altitude>{} "),
@@ -47,8 +47,8 @@ TEMPLATES = (
     ("true()", "true( )"),
     ("/", "(/)"),
 )
-#: Of these the one that is too dear for a large document.
-DEAR = 15
+#: The index of a template that is too expensive for a large document.
+EXPENSIVE = 15
 LITERALS = st.sampled_from(
     [
         "1",
@@ -80,8 +80,8 @@ STRUCTURES = (
 VALUES = ("UAL1", "UAL22", "290", "300", "1", " 2 ", "x y", "nan", "active", "")
 
 
-class Changing(RuleBasedStateMachine):
-    """The engine against the reference through all that may happen to it."""
+class ChangingSubscriptions(RuleBasedStateMachine):
+    """Compares the engine with the reference through changes of all kinds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,12 +91,12 @@ class Changing(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 2**32))
     def begin(self, seed: int) -> None:
         self.chance.seed(seed)
-        self.made = {
+        self.dtds_by_kind = {
             ("1.0", kind): load_dtd("flight", "1.0", FLIGHT_DTD.replace(b'scheduled"', kind))
             for kind in (b'scheduled"', b'charter"')
         }
-        dtds = (self.made["1.0", b'scheduled"'], load_dtd("flight", "2.0", FLIGHT_DTD))
-        self.twins = EnginePair(*dtds, query_limits=QueryLimits())
+        dtds = (self.dtds_by_kind["1.0", b'scheduled"'], load_dtd("flight", "2.0", FLIGHT_DTD))
+        self.engines = EnginePair(*dtds, query_limits=QueryLimits())
 
     def documents(self, count: int) -> list[bytes]:
         found = []
@@ -118,86 +118,88 @@ class Changing(RuleBasedStateMachine):
 
     @rule(data=st.data(), template=st.sampled_from(TEMPLATES), pattern=PATTERNS)
     def subscribe(self, data: Any, template: tuple[str, ...], pattern: str) -> None:
-        """The same, or the same in other words, or with other literals."""
+        """Subscribe to an equal query, an equivalent one, or one with other literals."""
         text = data.draw(st.sampled_from(template))
         literals = [data.draw(LITERALS) for _ in range(text.count("{}"))]
         bare = text.replace("'{}'", "").replace('"{}"', "")
         if "{}" in bare:
             literals = [each if each.lstrip("-").isdigit() else "290" for each in literals]
-        self.numbers.append(self.twins.subscribe(text.format(*literals), pattern))
+        self.numbers.append(self.engines.subscribe(text.format(*literals), pattern))
 
     @rule(count=st.integers(34, 40), template=st.sampled_from(TEMPLATES[:2]))
     def subscribe_many(self, count: int, template: tuple[str, ...]) -> None:
-        """So many that a parsed document, too, asks the index."""
+        """Subscribe to enough queries for the index to match parsed documents too."""
         for number in range(count):
-            self.numbers.append(self.twins.subscribe(template[0].format(280 + number)))
+            self.numbers.append(self.engines.subscribe(template[0].format(280 + number)))
 
     @precondition(lambda self: self.numbers)
     @rule(data=st.data(), count=st.integers(1, 50))
     def unsubscribe(self, data: Any, count: int) -> None:
         start = data.draw(st.integers(0, len(self.numbers) - 1))
         for number in self.numbers[start : start + count]:
-            self.twins.unsubscribe(number)
+            self.engines.unsubscribe(number)
         del self.numbers[start : start + count]
 
     @rule(count=st.integers(1, 12))
     def match(self, count: int) -> None:
-        self.twins.match(self.documents(count))
+        self.engines.match(self.documents(count))
 
     @rule(again=st.integers(1, 3))
     def match_large(self, again: int) -> None:
-        """A document on which what goes through it twice is too dear, and suspended."""
-        dear = self.chance.choice(TEMPLATES[DEAR]).format(self.chance.randrange(9))
-        self.numbers.append(self.twins.subscribe(dear, self.chance.choice([">", "a.>"])))
+        """Match a document on which a quadratic query is too expensive, and is suspended."""
+        expensive = self.chance.choice(TEMPLATES[EXPENSIVE]).format(self.chance.randrange(9))
+        self.numbers.append(self.engines.subscribe(expensive, self.chance.choice([">", "a.>"])))
         for _ in range(again):
             legs = "".join(
                 f"<leg><altitude>{self.chance.randrange(9)}</altitude></leg>" for _ in range(1_030)
             )
             payload = f"<flight><id>1</id>{legs}</flight>".encode()
-            # Wherever it is in the batch: the query is suspended from there on.
+            # The query is suspended from the large document on, at any position of the batch.
             documents = [*self.documents(4), event(payload, stream=self.chance.choice(STREAMS))]
             self.chance.shuffle(documents)
-            self.twins.match(documents)
+            self.engines.match(documents)
 
     @precondition(lambda self: self.numbers)
     @rule(data=st.data(), liveness=st.sampled_from(Liveness))
     def select(self, data: Any, liveness: Liveness) -> None:
         documents = self.documents(6)
-        verdicts = self.twins.match(documents)
+        verdicts = self.engines.match(documents)
         valid = [d for d, v in zip(documents, verdicts, strict=True) if isinstance(v, Accepted)]
-        self.twins.select(data.draw(st.sampled_from(self.numbers)), valid, liveness)
+        self.engines.select(data.draw(st.sampled_from(self.numbers)), valid, liveness)
 
     @rule(kind=st.sampled_from([b'scheduled"', b'charter"']))
-    def the_dtd_is_another(self, kind: bytes) -> None:
-        """What documents left unsaid changes with it."""
-        dtd = self.made["1.0", kind]
-        self.twins.dtds.by_reference[dtd.reference] = dtd
+    def replace_dtd(self, kind: bytes) -> None:
+        """Replace a DTD, which changes the defaults."""
+        dtd = self.dtds_by_kind["1.0", kind]
+        self.engines.dtds.by_reference[dtd.reference] = dtd
 
     @rule()
-    def the_dtd_is_gone(self) -> None:
-        """Until it is there again its documents are not known."""
-        kept = dict(self.twins.dtds.by_reference)
-        del self.twins.dtds.by_reference[self.made["1.0", b'charter"'].reference]
-        self.twins.match(self.documents(4))
-        self.twins.dtds.by_reference.update(kept)
+    def remove_dtd_for_a_while(self) -> None:
+        """Match without a DTD, so that its documents are not accepted."""
+        kept = dict(self.engines.dtds.by_reference)
+        del self.engines.dtds.by_reference[self.dtds_by_kind["1.0", b'charter"'].reference]
+        self.engines.match(self.documents(4))
+        self.engines.dtds.by_reference.update(kept)
 
     @invariant()
-    def nobody_is_forgotten(self) -> None:
-        if hasattr(self, "twins"):
-            assert self.twins.count("subscriptions") == len(self.numbers)
-            TOLD["suspended"] += len(self.twins.suspended)
-            TOLD["recognised"] += self.twins.count("recognised")
+    def check_counts(self) -> None:
+        if hasattr(self, "engines"):
+            assert self.engines.count("subscriptions") == len(self.numbers)
+            TOTALS["suspended"] += len(self.engines.suspended)
+            TOTALS["recognised"] += self.engines.count("recognised")
             if not self.numbers:
-                assert self.twins.count("templates") == self.twins.count("distinct_queries") == 0
+                assert (
+                    self.engines.count("templates") == self.engines.count("distinct_queries") == 0
+                )
 
 
-#: What all runs came to, so that it is known that they were about something.
-TOLD: Counter[str] = Counter()
+#: Totals of all runs, which show that the test covers these cases.
+TOTALS: Counter[str] = Counter()
 
 
-def test_whatever_happens_between_documents_the_answers_are_the_references() -> None:
+def test_results_equal_the_references_after_any_changes() -> None:
     run_state_machine_as_test(
-        Changing,
+        ChangingSubscriptions,
         settings=settings(
             max_examples=8,
             stateful_step_count=40,
@@ -206,5 +208,5 @@ def test_whatever_happens_between_documents_the_answers_are_the_references() -> 
             suppress_health_check=list(HealthCheck),
         ),
     )
-    assert TOLD["recognised"] > 0
-    assert TOLD["suspended"] > 0
+    assert TOTALS["recognised"] > 0
+    assert TOTALS["suspended"] > 0

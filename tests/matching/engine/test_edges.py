@@ -1,4 +1,4 @@
-"""Small things that once were wrong, or easily could be."""
+"""Special cases, some of which once failed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.matching.engine.engine_pair import EnginePair
 
 
 @pytest.fixture
-def twins(flight_dtd: Dtd) -> EnginePair:
+def engines(flight_dtd: Dtd) -> EnginePair:
     return EnginePair(flight_dtd)
 
 
@@ -30,54 +30,54 @@ def leg(altitude: str) -> str:
 @pytest.mark.parametrize("value", [b"x", b"9" * 19, b"9" * 500, b"9" * 5_000, b"-1", b" 5", b"1.5"])
 @pytest.mark.parametrize("field", ["TimeStamp", "SequenceNumber", "Incarnation"])
 def test_a_bad_number_in_a_recognised_envelope_is_refused_like_any_other(
-    twins: EnginePair, field: str, value: bytes
+    engines: EnginePair, field: str, value: bytes
 ) -> None:
-    twins.subscribe(f"${field} > 5")
-    twins.subscribe(f"${field} * 2 = 14")
+    engines.subscribe(f"${field} > 5")
+    engines.subscribe(f"${field} * 2 = 14")
     document = event()
-    twins.match([document] * 3)
+    engines.match([document] * 3)
     start = document.index(f"<Mspaces:{field}>".encode()) + len(f"<Mspaces:{field}>")
     bad = document[:start] + value + document[document.index(b"<", start) :]
-    before = twins.count("recognised")
-    verdicts = twins.match([document, bad, document])
+    before = engines.count("recognised")
+    verdicts = engines.match([document, bad, document])
     assert isinstance(verdicts[1], Refused)
-    assert twins.count("recognised") == before + 2
+    assert engines.count("recognised") == before + 2
 
 
 def test_remarks_around_the_document_are_seen_by_queries_of_large_families(
-    twins: EnginePair,
+    engines: EnginePair,
 ) -> None:
     for number in range(40):
-        twins.subscribe(f'/Mspaces:Event/preceding-sibling::comment() = "x{number}"')
-        twins.subscribe(f'/comment() = "x{number}"')
-        twins.subscribe(f"count(/node()) = {number}")
+        engines.subscribe(f'/Mspaces:Event/preceding-sibling::comment() = "x{number}"')
+        engines.subscribe(f'/comment() = "x{number}"')
+        engines.subscribe(f"count(/node()) = {number}")
     document = event()
     before = document.replace(b"<!DOCTYPE", b"<!--x3--><!DOCTYPE")
     alone = event(None).replace(b"<!DOCTYPE", b"<!--x3--><!DOCTYPE")
-    twins.match([document, before, alone, document + b"<!--x4-->", alone + b"<?p x?>"])
-    assert twins.matched > 5
+    engines.match([document, before, alone, document + b"<!--x4-->", alone + b"<?p x?>"])
+    assert engines.matched > 5
 
 
 def test_a_query_on_other_streams_is_neither_evaluated_nor_suspended(flight_dtd: Dtd) -> None:
-    twins = EnginePair(flight_dtd, query_limits=QueryLimits())
-    dear = twins.subscribe("//leg[count(following::leg[altitude > 5]) > 1]", "other")
+    engines = EnginePair(flight_dtd, query_limits=QueryLimits())
+    expensive = engines.subscribe("//leg[count(following::leg[altitude > 5]) > 1]", "other")
     document = event(f"<flight><id>1</id>{leg('7') * 1_100}</flight>".encode(), stream="asdi.zbw")
     for _ in range(4):
-        twins.match([document])
-    assert twins.count("recognised") > 0
-    assert twins.count("evaluations") == 0
-    assert twins.suspended == set()
-    twins.match([document.replace(b"asdi.zbw", b"other")])
-    assert twins.suspended == {dear}
-    twins.match([flight(leg("6"), leg("7"))])
+        engines.match([document])
+    assert engines.count("recognised") > 0
+    assert engines.count("evaluations") == 0
+    assert engines.suspended == set()
+    engines.match([document.replace(b"asdi.zbw", b"other")])
+    assert engines.suspended == {expensive}
+    engines.match([flight(leg("6"), leg("7"))])
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_suspended_query_missed_no_event_before_and_matches_none_behind(
+def test_a_suspended_query_matched_earlier_events_and_matches_no_later_ones(
     flight_dtd: Dtd, seed: int
 ) -> None:
-    """However the events of the batch are read, and whether the query needs an evaluation."""
-    twins = EnginePair(flight_dtd, query_limits=QueryLimits())
+    """Holds for recognised and parsed events, and for queries with and without evaluation."""
+    engines = EnginePair(flight_dtd, query_limits=QueryLimits())
     queries = (
         "//leg[count(following::leg[altitude > {}]) > 1] or /flight/id = '2'",
         "//altitude > {}",
@@ -85,31 +85,31 @@ def test_a_suspended_query_missed_no_event_before_and_matches_none_behind(
     large = flight(leg("7") * 1_100)
     known = [flight(leg("6"), leg("7")), flight(leg("6"), flight_id="2"), flight(leg("7") * 5)]
     for _ in range(3):
-        twins.match([large, *known])
-    dear = [twins.subscribe(queries[0].format(altitude)) for altitude in (1, 5, 6)]
-    twins.subscribe(queries[1].format(5))
+        engines.match([large, *known])
+    expensive = [engines.subscribe(queries[0].format(altitude)) for altitude in (1, 5, 6)]
+    engines.subscribe(queries[1].format(5))
     remark = known[0].replace(b"<flight>", b"<flight><!-- so -->")
     batch = [*known, remark] * 4
     random.Random(seed).shuffle(batch)
     half = len(batch) // 2
-    twins.match(batch[:half] + [large] + batch[half:] + [large])
-    assert twins.suspended == {*dear}
-    assert twins.matched > half
+    engines.match(batch[:half] + [large] + batch[half:] + [large])
+    assert engines.suspended == {*expensive}
+    assert engines.matched > half
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_query_that_is_suspended_selects_nothing_behind(flight_dtd: Dtd, first: int) -> None:
-    twins = EnginePair(flight_dtd, query_limits=QueryLimits())
+def test_a_suspended_query_selects_no_later_events(flight_dtd: Dtd, first: int) -> None:
+    engines = EnginePair(flight_dtd, query_limits=QueryLimits())
     large, small = flight(leg("7") * 1_100), flight(leg("6"), flight_id="2")
     for _ in range(3):
-        twins.match([small])
-    number = twins.subscribe("/flight/id = '2' or //leg[count(following::leg[altitude > 5]) > 1]")
+        engines.match([small])
+    number = engines.subscribe("/flight/id = '2' or //leg[count(following::leg[altitude > 5]) > 1]")
     batch = [small, flight(leg("6"), leg("7")), large, small]
-    twins.select(number, batch[first:], Liveness.LIVE)
+    engines.select(number, batch[first:], Liveness.LIVE)
 
 
-#: Pairs that share a template, of which one matches what the other's structure rules out.
-POISONOUS = [
+#: Pairs of one template: one query matches where the other's structure excludes it.
+CONTRADICTING = [
     ("count(//leg) > 3", "count(//leg) > -1"),
     ("//altitude > 5", "//altitude > 'x'"),
     ("string(//altitude) = 'x'", "string(//altitude) = ''"),
@@ -132,17 +132,17 @@ POISONOUS = [
 ]
 
 
-@pytest.mark.parametrize("queries", POISONOUS, ids=lambda pair: pair[0])
+@pytest.mark.parametrize("queries", CONTRADICTING, ids=lambda pair: pair[0])
 @pytest.mark.parametrize("many", [False, True])
-def test_one_querys_literal_does_not_decide_for_its_family(
+def test_the_literal_of_one_query_does_not_decide_its_family(
     flight_dtd: Dtd, queries: tuple[str, str], many: bool
 ) -> None:
     for order in (queries, queries[::-1]):
-        twins = EnginePair(flight_dtd)
-        numbers = [twins.subscribe(query) for query in order]
+        engines = EnginePair(flight_dtd)
+        numbers = [engines.subscribe(query) for query in order]
         if many:
             numbers += [
-                twins.subscribe(queries[0].replace("5", str(n)).replace("'x'", f"'x{n}'"))
+                engines.subscribe(queries[0].replace("5", str(n)).replace("'x'", f"'x{n}'"))
                 for n in range(40)
             ]
         documents = [
@@ -152,12 +152,12 @@ def test_one_querys_literal_does_not_decide_for_its_family(
             flight(leg("x"), leg("5"), leg("7"), leg("8")),
         ]
         for document in documents:
-            twins.match([document])
-        assert twins.count("recognised") >= 4
+            engines.match([document])
+        assert engines.count("recognised") >= 4
         for number in numbers[:2]:
-            twins.select(number, documents, Liveness.RECOVERY)
-        twins.unsubscribe(numbers[0])
-        twins.match(documents)
+            engines.select(number, documents, Liveness.RECOVERY)
+        engines.unsubscribe(numbers[0])
+        engines.match(documents)
 
 
 @pytest.mark.parametrize(
@@ -178,12 +178,12 @@ def test_one_querys_literal_does_not_decide_for_its_family(
     ]
     + ["0.1", "'0.1'", "123456789012345678901", "'+5'", "'1_000'", "--5", "---5"],
 )
-def test_literals_that_are_odd_numbers(twins: EnginePair, literal: str) -> None:
+def test_unusual_numbers_as_literals(engines: EnginePair, literal: str) -> None:
     for operator in ("=", "!=", "<", "<=", ">", ">="):
         for subject in ("//altitude", "number(//altitude)", "string(//altitude)", "count(//leg)"):
-            twins.subscribe(f"{subject} {operator} {literal}")
-            twins.subscribe(f"{literal} {operator} {subject}")
-            twins.subscribe(f"{subject} {operator} 5")
+            engines.subscribe(f"{subject} {operator} {literal}")
+            engines.subscribe(f"{literal} {operator} {subject}")
+            engines.subscribe(f"{subject} {operator} 5")
     values = (
         "5",
         "0",
@@ -200,39 +200,39 @@ def test_literals_that_are_odd_numbers(twins: EnginePair, literal: str) -> None:
         "x",
     )
     for _ in range(3):
-        twins.match([flight(), *(flight(leg(value)) for value in values)])
-    assert twins.count("recognised") > len(values)
-    assert twins.matched > 0
+        engines.match([flight(), *(flight(leg(value)) for value in values)])
+    assert engines.count("recognised") > len(values)
+    assert engines.matched > 0
 
 
-def test_a_template_whose_last_query_went_comes_back(twins: EnginePair) -> None:
+def test_a_template_returns_after_its_last_query_was_removed(engines: EnginePair) -> None:
     documents = [flight(leg(str(value))) for value in (280, 290, 300)]
-    twins.match(documents)
+    engines.match(documents)
     for _ in range(3):
-        first = twins.subscribe("//altitude > 285")
-        twins.match(documents)
-        second = twins.subscribe("//altitude > 295")
-        twins.match(documents)
-        twins.unsubscribe(first)
-        twins.match(documents)
-        twins.unsubscribe(second)
-        assert twins.count("templates") == 0
-        twins.match(documents)
-    assert twins.count("recognised") > 20
+        first = engines.subscribe("//altitude > 285")
+        engines.match(documents)
+        second = engines.subscribe("//altitude > 295")
+        engines.match(documents)
+        engines.unsubscribe(first)
+        engines.match(documents)
+        engines.unsubscribe(second)
+        assert engines.count("templates") == 0
+        engines.match(documents)
+    assert engines.count("recognised") > 20
 
 
-def test_alternatives_are_shared_and_taken_apart_again(twins: EnginePair) -> None:
+def test_shared_alternatives_are_removed_one_by_one(engines: EnginePair) -> None:
     documents = [flight(leg(str(value)), flight_id=str(value)) for value in (1, 2, 3)]
-    twins.match(documents * 2)
+    engines.match(documents * 2)
     texts = ["id = 1 or //altitude = 2", "//altitude = 2 or id = 1", "id = 1", "id = 1 or id = 1"]
     texts += [f"id = 1 or //altitude = {n}" for n in range(3, 50)]
-    numbers = [twins.subscribe(text) for text in texts for _ in range(2)]
-    twins.match(documents)
+    numbers = [engines.subscribe(text) for text in texts for _ in range(2)]
+    engines.match(documents)
     for number in numbers[::2]:
-        twins.unsubscribe(number)
-    twins.match(documents)
+        engines.unsubscribe(number)
+    engines.match(documents)
     for number in numbers[1::2]:
-        twins.match(documents[:1])
-        twins.unsubscribe(number)
-    assert twins.count("distinct_queries") == twins.count("templates") == 0
-    assert twins.matched > 100
+        engines.match(documents[:1])
+        engines.unsubscribe(number)
+    assert engines.count("distinct_queries") == engines.count("templates") == 0
+    assert engines.matched > 100

@@ -1,4 +1,4 @@
-"""Queries that no shape decides are evaluated on filled forms as on a parsed document."""
+"""Undecided queries give the same result on filled trees as on parsed documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.matching.engine import filled_event
 from tests.matching.conftest import event
 from tests.matching.engine.engine_pair import EnginePair
 
-#: None is decided by a shape: how many nodes there are depends on values.
+#: No shape decides these, since the number of nodes depends on values.
 QUERIES = (
     "count(//leg[altitude > 3]) > 0",
     "count(/flight/leg[@status = 'active']) = 1",
@@ -24,13 +24,13 @@ QUERIES = (
     "count(//@*[. = 'scheduled']) > 0",
     "count(/..//node()[. = '']) > 0",
 )
-#: Nodes of the forms of all shapes of `documents`, at least.
+#: At least the nodes of all trees of `documents`.
 MANY = 5_000
 LEG = '<leg status="{}"><altitude>{}</altitude></leg>'
 
 
 def documents() -> list[bytes]:
-    """Of three shapes by turns, the last without a payload."""
+    """Return documents of three alternating shapes, the last without a payload."""
     found = []
     for number in range(1, 13):
         summary = ("x y", "né", "2")[number % 3]
@@ -47,7 +47,7 @@ def documents() -> list[bytes]:
 
 @pytest.fixture
 def rereadings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Documents that were parsed although they were recognised."""
+    """Records recognised documents that were parsed."""
     found: list[bytes] = []
     reread = filled_event.Examiner.parse_recognised
 
@@ -60,31 +60,31 @@ def rereadings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.mark.parametrize("room", [MANY + 1, 50, 0])
-def test_the_answers_are_the_references(
+def test_results_equal_the_references(
     flight_dtd: Dtd, rereadings: list[bytes], monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     monkeypatch.setattr(filled_event, "MAX_NODES", room)
-    twins = EnginePair(flight_dtd)
+    engines = EnginePair(flight_dtd)
     for query in QUERIES:
-        twins.subscribe(query)
+        engines.subscribe(query)
     for _ in range(2):
         for document in documents():
-            twins.match([document])
-    assert twins.matched > 50
-    recognised = twins.count("recognised")
-    twins.match(documents())
-    assert twins.count("recognised") > recognised
-    assert twins.count("undecided") > 100
-    # One parse for each shape, unless they have to make room for each other.
-    assert (len(rereadings) <= twins.count("shapes")) == (room > MANY)
+            engines.match([document])
+    assert engines.matched > 50
+    recognised = engines.count("recognised")
+    engines.match(documents())
+    assert engines.count("recognised") > recognised
+    assert engines.count("undecided") > 100
+    # One parse for each shape, if all trees can be stored.
+    assert (len(rereadings) <= engines.count("shapes")) == (room > MANY)
 
 
-def test_forms_go_with_their_shapes(flight_dtd: Dtd) -> None:
-    twins = EnginePair(flight_dtd)
-    twins.subscribe(QUERIES[0])
+def test_fillable_trees_are_dropped_with_their_shapes(flight_dtd: Dtd) -> None:
+    engines = EnginePair(flight_dtd)
+    engines.subscribe(QUERIES[0])
     for _ in range(3):
-        twins.match(documents())
-    switch = twins.switch
+        engines.match(documents())
+    switch = engines.switch
     assert 0 < len(switch._fillable_trees._trees) <= len(switch._shapes)
     for shape in list(switch._shapes):
         switch._shapes.drop_shape(shape)

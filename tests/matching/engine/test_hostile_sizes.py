@@ -1,4 +1,4 @@
-"""Documents and queries of sizes that nobody needs: bounded, right, and others are served."""
+"""Documents and queries of extreme sizes: bounded work, correct results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.matching.partial.test_bounds import calls_of
 MEGABYTE = 1024 * 1024
 LARGE = DocumentLimits(max_bytes=8 * MEGABYTE, max_attributes=10_000)
 LONG = QueryLimits(max_length=MEGABYTE, max_cost=10**30)
-#: Calls of Python functions for one document, whatever is in it and whoever asks for what.
+#: Maximum Python calls for one document, whatever the document and the queries.
 MAX_CALLS = 125 * MAX_VISITS
 
 _DEEP_DTD = b"""
@@ -41,35 +41,35 @@ _DEEP_DTD = b"""
 
 @pytest.fixture(scope="module")
 def deep_dtd() -> Dtd:
-    """Of elements in elements, as deep as one likes."""
+    """A type of elements nested to any depth."""
     return load_dtd("deep", "1.0", _DEEP_DTD)
 
 
 def nested(depth: int, times: int = 1) -> bytes:
-    """The element x in itself, so deep and so often."""
+    """Return `times` chains of the element x, of this depth."""
     inner = ("<x>" * (depth - 1) + "<y>7</y>" + "</x>" * (depth - 1)) * times
     return event(f"<x>{inner}</x>".encode(), type_name="deep")
 
 
 def matched(
-    twins: EnginePair, document: bytes, undescribed: Set[DtdReference] = frozenset()
+    engines: EnginePair, document: bytes, undescribed: Set[DtdReference] = frozenset()
 ) -> Accepted:
-    """The verdict of both engines, which took the one under test no more than so many calls."""
+    """Return the verdict of both engines; check the calls of the engine under test."""
     verdicts: list[Verdict] = []
-    calls = calls_of(lambda: verdicts.extend(twins.switch.match([document], undescribed)))
+    calls = calls_of(lambda: verdicts.extend(engines.switch.match([document], undescribed)))
     assert calls < MAX_CALLS, calls
     (verdict,) = verdicts
     assert isinstance(verdict, Accepted), verdict
-    assert [verdict] == twins.reference.match([document], undescribed)
+    assert [verdict] == engines.reference.match([document], undescribed)
     return verdict
 
 
-def subscribe_long(twins: EnginePair, query: str) -> int:
-    """A query that is longer than queries may be by default."""
+def subscribe_long(engines: EnginePair, query: str) -> int:
+    """Subscribe to a query above the default length."""
     parsed, everywhere = parse_query(query, None, LONG), StreamPattern.parse(">")
-    number = twins.switch.subscribe(everywhere, parsed)
-    assert twins.reference.subscribe(everywhere, parsed) == number
-    twins.queries[number] = query[:80]
+    number = engines.switch.subscribe(everywhere, parsed)
+    assert engines.reference.subscribe(everywhere, parsed) == number
+    engines.queries[number] = query[:80]
     return number
 
 
@@ -93,13 +93,13 @@ NESTED = [
 
 @pytest.mark.parametrize("query", NESTED)
 def test_nested_descendants_and_far_positions_on_deep_documents(deep_dtd: Dtd, query: str) -> None:
-    twins = EnginePair(deep_dtd)
-    twins.subscribe(query)
-    other = twins.subscribe("//y = 7")
+    engines = EnginePair(deep_dtd)
+    engines.subscribe(query)
+    other = engines.subscribe("//y = 7")
     for document in (nested(240), nested(60, 8), nested(2, 300)):
         for _ in range(4):
-            assert other in matched(twins, document).subscriptions
-    assert twins.count("recognised") > 0
+            assert other in matched(engines, document).subscriptions
+    assert engines.count("recognised") > 0
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,7 @@ def test_nested_descendants_and_far_positions_on_deep_documents(deep_dtd: Dtd, q
     ],
     ids=["literal", "nested", "all in all", "following", "long", "steps"],
 )
-def test_what_is_too_long_or_too_dear_is_refused_when_it_is_subscribed_to(
-    query: str, reason: str
-) -> None:
+def test_too_long_or_expensive_queries_are_refused_at_subscription(query: str, reason: str) -> None:
     with pytest.raises(QueryTooExpensive, match=reason):
         parse_query(query)
 
@@ -125,35 +123,35 @@ def test_what_is_too_long_or_too_dear_is_refused_when_it_is_subscribed_to(
 
 
 def words(size: int) -> str:
-    """Letters without a pattern, the same for a size."""
+    """Return letters without a pattern, equal for equal sizes."""
     return "".join(random.Random(size).choices("abcdefgh ", k=size))
 
 
 @pytest.mark.parametrize("size", [100_000, 2_000_000])
-def test_a_literal_of_a_hundred_kilobytes_is_looked_for(flight_dtd: Dtd, size: int) -> None:
-    twins = EnginePair(flight_dtd, document_limits=LARGE)
+def test_a_literal_of_a_hundred_kilobytes_is_found(flight_dtd: Dtd, size: int) -> None:
+    engines = EnginePair(flight_dtd, document_limits=LARGE)
     literal = words(100_000)
     for form in ("contains(., '{}')", "starts-with(//remark, '{}')", "//remark = '{}'"):
         for number in range(3):
-            subscribe_long(twins, form.format(f"{literal}{number}"))
-    other = twins.subscribe("/flight/id = 1")
+            subscribe_long(engines, form.format(f"{literal}{number}"))
+    other = engines.subscribe("/flight/id = 1")
     for end in ("0", "1", "x", "1"):
         text = words(size - 100_000) + literal + end
         document = event(f"<flight><id>1</id><remark>{text}</remark></flight>".encode())
         for _ in range(2):
-            (verdict,) = twins.match([document])
+            (verdict,) = engines.match([document])
             assert isinstance(verdict, Accepted)
             assert other in verdict.subscriptions
-    assert twins.matched > 12
+    assert engines.matched > 12
 
 
 def test_megabytes_are_refused_by_default(flight_dtd: Dtd) -> None:
-    twins = EnginePair(flight_dtd, document_limits=DocumentLimits())
-    other = twins.subscribe("//altitude > 5")
+    engines = EnginePair(flight_dtd, document_limits=DocumentLimits())
+    other = engines.subscribe("//altitude > 5")
     large = event(b"<flight><id>" + b"1" * 3 * MEGABYTE + b"</id></flight>")
     usual = flight(leg(7))
     for _ in range(3):
-        refused, accepted = twins.match([large, usual])
+        refused, accepted = engines.match([large, usual])
         assert isinstance(refused, Refused)
         assert isinstance(refused.error, TooLarge)
         assert isinstance(accepted, Accepted)
@@ -162,35 +160,35 @@ def test_megabytes_are_refused_by_default(flight_dtd: Dtd) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_attributes_are_answered_where_they_are_allowed(flight_dtd: Dtd) -> None:
-    """Of a type without a DTD, for no DTD may declare so many."""
-    twins = EnginePair(flight_dtd, document_limits=LARGE)
+    """The type has no DTD, since DTDs may not declare so many."""
+    engines = EnginePair(flight_dtd, document_limits=LARGE)
     for query in ("count(//@*) = 10000", "//@a9999 = 9999", "//@*[. = 777]", "//@b", "//@a1 > 5"):
-        twins.subscribe(query)
+        engines.subscribe(query)
     for number in range(100):
-        twins.subscribe(f"//@a{number * 100} = {number}")
-        twins.subscribe(f"//@* = '{number}'")
+        engines.subscribe(f"//@a{number * 100} = {number}")
+        engines.subscribe(f"//@* = '{number}'")
     attributes = " ".join(f'a{n}="{n}"' for n in range(10_000))
     wide = event(f"<wide {attributes}/>".encode(), type_name="wide")
     unknown = frozenset({DtdReference("wide", "1.0")})
     for _ in range(3):
-        assert len(matched(twins, wide, unknown).subscriptions) > 100
-    assert twins.count("shapes") == 0
-    twins.match([flight(leg(7))])
+        assert len(matched(engines, wide, unknown).subscriptions) > 100
+    assert engines.count("shapes") == 0
+    engines.match([flight(leg(7))])
 
 
 # --------------------------------------------------------------------------- shapes
 
 
-def test_a_type_of_which_no_two_documents_are_alike_takes_no_memory_and_no_shapes_of_others(
+def test_a_type_without_recurring_documents_takes_no_memory_and_no_shapes_of_others(
     flight_dtd: Dtd, deep_dtd: Dtd
 ) -> None:
-    twins = EnginePair(flight_dtd, deep_dtd)
+    engines = EnginePair(flight_dtd, deep_dtd)
     for query in ("//y = 7", "//x[@a > 3]/x", "//altitude > 5", "count(//x) > 40"):
-        twins.subscribe(query)
+        engines.subscribe(query)
     chance = random.Random(3)
 
-    def strange() -> bytes:
-        """Each another tree: at each step an element is opened, closed, or written."""
+    def random_document() -> bytes:
+        """Return a document with a new tree: each step opens, closes or writes an element."""
         written, depth = ["<x>"], 1
         for _ in range(100):
             step = chance.randrange(3)
@@ -204,33 +202,33 @@ def test_a_type_of_which_no_two_documents_are_alike_takes_no_memory_and_no_shape
                 written.append(f"<y>{chance.randrange(9)}</y>")
         return event("".join([*written, "</x>" * depth]).encode(), type_name="deep")
 
-    documents = [strange() for _ in range(1_000)]
+    documents = [random_document() for _ in range(1_000)]
     assert len({document.translate(None, b"0123456789") for document in documents}) == 1_000
     usual = 0
 
     def match(some: list[bytes]) -> int:
         nonlocal usual
-        recognised = twins.count("recognised")
+        recognised = engines.count("recognised")
         for document in some:
-            twins.match([document, flight(leg(chance.randrange(9)))])
+            engines.match([document, flight(leg(chance.randrange(9)))])
             usual += 1
-        return twins.count("recognised") - recognised
+        return engines.count("recognised") - recognised
 
     match(documents[:500])
     tracemalloc.start()
     try:
         match(documents[500:600])
         before, _ = tracemalloc.get_traced_memory()
-        # The others' documents are recognised, each of them; and of these none.
+        # All documents of the other type are recognised, and none of this type.
         assert match(documents[600:]) == 400
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert after - before < 200_000
-    assert twins.count("shapes") < 150
-    assert twins.count("shape_bytes") < 2 * MEGABYTE
-    assert twins.matched > 500
-    figures = {each.type: each for each in twins.switch.type_counters()}
+    assert engines.count("shapes") < 150
+    assert engines.count("shape_bytes") < 2 * MEGABYTE
+    assert engines.matched > 500
+    figures = {each.type: each for each in engines.switch.type_counters()}
     assert figures["deep"].suspended
     assert not figures["flight"].suspended
     assert figures["flight"].recognised > usual - 5

@@ -1,6 +1,6 @@
-"""Accepted documents, changed: the engine's verdict is the reference engine's, whatever was done.
+"""Mutated accepted documents: the engine's verdict equals the reference's.
 
-Error, line and column, header and subscriptions, too.
+Error, line, column, header and subscriptions are compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.matching.shape.mutations import mutate
 from tests.matching.shape.test_real_data import events, packets, shipped
 
 SEEDS = st.integers(0, 2**32)
-#: Of everything that a mutation may touch: fields of the envelope, values, structure.
+#: Queries on everything that a mutation may change: envelope fields, values, structure.
 EVERYWHERE = [
     *("$TimeStamp > 5", "$StreamId = 'flights'", "$Liveness = 'live'", "$SequenceNumber mod 2 = 1"),
     *(
@@ -39,12 +39,12 @@ EVERYWHERE = [
 ]
 
 
-def disturb(twins: EnginePair, documents: list[bytes], count: int, seed: int) -> None:
-    """Make the documents known, then match changed ones, one after the other and in batches."""
+def match_mutations(engines: EnginePair, documents: list[bytes], count: int, seed: int) -> None:
+    """Learn the documents, then match mutations one by one and in batches."""
     chance = random.Random(seed)
     for document in documents:
-        twins.match([document])
-    learnt = twins.count("recognised")
+        engines.match([document])
+    learnt = engines.count("recognised")
     assert learnt > len(documents) // 3
     left = count
     while left > 0:
@@ -53,44 +53,44 @@ def disturb(twins: EnginePair, documents: list[bytes], count: int, seed: int) ->
             for _ in range(chance.choice([1, 1, 3, 20]))
         ]
         left -= len(batch)
-        twins.match(batch)
-    assert twins.count("recognised") > learnt
-    assert twins.matched > 0
+        engines.match(batch)
+    assert engines.count("recognised") > learnt
+    assert engines.matched > 0
 
 
-def subscribe(twins: EnginePair, more: list[str]) -> None:
+def subscribe(engines: EnginePair, more: list[str]) -> None:
     for query in [*EVERYWHERE, *more]:
-        twins.subscribe(query, namespaces={"v": "http://www.ivoa.net/xml/VOEvent/v2.0"})
+        engines.subscribe(query, namespaces={"v": "http://www.ivoa.net/xml/VOEvent/v2.0"})
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_changed_flights(seed: int) -> None:
-    twins = EnginePair(shipped("flight", "1.1"))
-    subscribe(twins, ["//altitude > 300", "//flightleg[speed < 500]", "starts-with(//id, 'U')"])
+    engines = EnginePair(shipped("flight", "1.1"))
+    subscribe(engines, ["//altitude > 300", "//flightleg[speed < 500]", "starts-with(//id, 'U')"])
     mint = EventIdGenerator("pilot", 1699)
     documents = [
         write_event(mint.next_id(1_700_000_000_000 + n), "flights", FLIGHT, payload)
         for n, payload in enumerate(flight_payloads(40, seed))
     ]
-    disturb(twins, documents, 1_500, seed)
+    match_mutations(engines, documents, 1_500, seed)
 
 
 def test_changed_air_traffic() -> None:
-    twins = EnginePair(shipped("asdi", "1.0"))
-    subscribe(twins, ["//*[local-name() = 'trackInformation']", "//@*[. > 300]"])
+    engines = EnginePair(shipped("asdi", "1.0"))
+    subscribe(engines, ["//*[local-name() = 'trackInformation']", "//@*[. > 300]"])
     mint = EventIdGenerator("feed", 1)
     documents = [
         write_event(mint.next_id(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
         for n, made in enumerate(air_traffic(200, seed=3))
     ]
-    disturb(twins, documents, 1_000, 5)
+    match_mutations(engines, documents, 1_000, 5)
 
 
 def test_changed_voevents(shared_data: Path) -> None:
-    twins = EnginePair(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
-    subscribe(twins, ["//Param[@name='Packet_Type']/@value > 60", "/v:VOEvent/@role = 'test'"])
+    engines = EnginePair(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
+    subscribe(engines, ["//Param[@name='Packet_Type']/@value > 60", "/v:VOEvent/@role = 'test'"])
     documents = list(events(islice(packets(shared_data, "2020-06.002.tar.bz2"), 0, 150)))
-    disturb(twins, documents, 800, 7)
+    match_mutations(engines, documents, 800, 7)
 
 
 @settings(max_examples=15, deadline=None)
@@ -100,12 +100,12 @@ def test_changed_documents_of_any_type(grammar_seed: int, seed: int) -> None:
     run.subscribe(10, 2)
     documents = run.documents(40)
     for document in documents:
-        run.twins.match([document])
+        run.engines.match([document])
     for _ in range(15):
-        run.twins.match([mutate(run.chance, run.chance.choice(documents), documents)] * 2)
+        run.engines.match([mutate(run.chance, run.chance.choice(documents), documents)] * 2)
 
 
-#: Markup and near-markup in a slot, and what looks like the end of it.
+#: Markup and similar text for a slot, and text like the end of a slot.
 INTRUSIONS = [
     *(b"<altitude>1</altitude>", b"</altitude><altitude>1", b"</altitude></leg><leg><altitude>1"),
     *(
@@ -158,17 +158,17 @@ INTRUSIONS = [
         lambda document, new: document.replace(b"<leg ", new + b"<leg "),
     ],
 )
-def test_markup_in_a_value_is_not_taken_for_a_value(
+def test_markup_in_a_value_is_not_accepted_as_a_value(
     flight_dtd: Dtd,
     make_event: Callable[..., bytes],
     place: Callable[[bytes, bytes], bytes],
     intrusion: bytes,
 ) -> None:
-    twins = EnginePair(flight_dtd)
-    subscribe(twins, ["//altitude = 290", "//leg/@status = 'active'", "//leg[2]"])
+    engines = EnginePair(flight_dtd)
+    subscribe(engines, ["//altitude = 290", "//leg/@status = 'active'", "//leg[2]"])
     document = make_event()
-    twins.match([document] * 2)
-    twins.match([document])
-    assert twins.count("recognised") == 1
-    twins.match([place(document, intrusion)] * 2)
-    twins.match([document, place(document, intrusion)])
+    engines.match([document] * 2)
+    engines.match([document])
+    assert engines.count("recognised") == 1
+    engines.match([place(document, intrusion)] * 2)
+    engines.match([document, place(document, intrusion)])

@@ -1,8 +1,8 @@
-"""A hundred thousand distinct queries of one client: work per turn, and what is left behind.
+"""A hundred thousand distinct queries: work per call, and memory after their removal.
 
-Beyond `limits.max_subscriptions_per_client` a node refuses them (`tests/simulation`); here the
-engine has to take them all, as from many clients. Work is counted in calls, since the machine's
-speed varies.
+A node refuses so many of one client (`limits.max_subscriptions_per_client`, tested in
+`tests/simulation`). Here they stand for many clients. Work is measured in calls, since the
+machine's speed varies.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ FORMS = (
     "starts-with(/flight/id, 'x{}')",
     "contains(//leg/@status, 'y{}')",
 )
-#: Calls of Python functions: for one document, for one query of a new family, for one change.
+#: Maximum Python calls for one document, one query of a new family, and one change.
 CALLS_OF_A_MATCH = 2_000
-CALLS_OF_NEWS = 10
+CALLS_OF_A_NEW_QUERY = 10
 CALLS_OF_A_CHANGE = 200
 
 
-def made(forms: tuple[str, ...], count: int) -> Iterator[Query]:
-    """So many queries of these forms: as the parser makes them, but in a tenth of its time."""
+def make_queries(forms: tuple[str, ...], count: int) -> Iterator[Query]:
+    """Yield queries equal to the parser's, in a tenth of its time."""
     parsed = [(form, parse_query(form.format(0))) for form in forms]
     for number in range(count):
         form, query = parsed[number % len(forms)]
@@ -61,19 +61,19 @@ def made(forms: tuple[str, ...], count: int) -> Iterator[Query]:
         yield attrs.evolve(query, text=text, compilable=text, expression=expression)
 
 
-def test_the_queries_are_those_that_the_parser_makes() -> None:
-    for query in list(made(FORMS, 2_000))[-8:]:
+def test_the_generated_queries_equal_the_parsers() -> None:
+    for query in list(make_queries(FORMS, 2_000))[-8:]:
         assert query.expression == parse_query(query.text).expression
 
 
-def alive() -> int:
-    """How many queries, members and families there are in this process."""
+def count_live_objects() -> int:
+    """Return the number of queries, members and families in this process."""
     gc.collect()
     return sum(isinstance(each, (DistinctQuery, Member, QueryFamily)) for each in gc.get_objects())
 
 
 class Engine:
-    """The engine with the query of another client, who is to notice nothing."""
+    """The engine with a query of another client, which must not be affected."""
 
     def __init__(self, dtd: Dtd) -> None:
         self.switch = Switch(KnownDtds(dtd), clock=lambda: 0.0)
@@ -85,18 +85,18 @@ class Engine:
             self.switch.match(self._documents)
 
     def subscribe(self, query: Query) -> int:
-        """The number of a subscription to all streams."""
+        """Subscribe to all streams."""
         return self.switch.subscribe(ALL, query)
 
-    def serves_the_other(self, news: int = 0) -> None:
-        """With a document of a known shape, and with one that has to be parsed.
+    def check_other_client(self, new_queries: int = 0) -> None:
+        """Match a document of a known shape and one that must be parsed.
 
-        The first of each may work on `news`, queries of new families.
+        The first call may bind `new_queries` queries of new families.
         """
         for document in self._documents:
             verdicts: list[Verdict] = []
             calls = calls_of(partial(self._match, document, verdicts))
-            assert calls < CALLS_OF_A_MATCH + CALLS_OF_NEWS * news
+            assert calls < CALLS_OF_A_MATCH + CALLS_OF_A_NEW_QUERY * new_queries
             (verdict,) = verdicts
             assert isinstance(verdict, Accepted)
             assert verdict.subscriptions == (self._other,)
@@ -105,7 +105,7 @@ class Engine:
         verdicts += self.switch.match([document])
 
     def change(self, function: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-        """Make changes, and count what a part of them takes."""
+        """Make changes, and count the calls of some of them."""
         counted = len(arguments) // 10
         results: list[Any] = []
         calls = calls_of(lambda: results.extend(map(function, arguments[:counted])))
@@ -115,19 +115,19 @@ class Engine:
 
 @pytest.mark.slow
 @pytest.mark.soak
-def test_a_hundred_thousand_queries_are_taken_and_given_back_beside_others(
+def test_a_hundred_thousand_queries_are_added_and_removed_without_effect_on_others(
     flight_dtd: Dtd,
 ) -> None:
     engine = Engine(flight_dtd)
-    engine.serves_the_other()
-    before, alive_before = engine.switch.statistics(), alive()
-    queries = made(FORMS, QUERIES)
+    engine.check_other_client()
+    before, live_before = engine.switch.statistics(), count_live_objects()
+    queries = make_queries(FORMS, QUERIES)
     numbers: list[int] = []
     while len(numbers) < QUERIES:
-        news = 0 if numbers else PORTION
+        new_queries = 0 if numbers else PORTION
         numbers += engine.change(engine.subscribe, list(islice(queries, PORTION)))
-        engine.serves_the_other(news)
-        engine.serves_the_other()
+        engine.check_other_client(new_queries)
+        engine.check_other_client()
     full = engine.switch.statistics()
     assert full["distinct_queries"] == QUERIES + 1
     assert full["templates"] == len(FORMS) + 1
@@ -135,10 +135,10 @@ def test_a_hundred_thousand_queries_are_taken_and_given_back_beside_others(
     while numbers:
         engine.change(engine.switch.unsubscribe, numbers[-PORTION:])
         del numbers[-PORTION:]
-        engine.serves_the_other()
+        engine.check_other_client()
     after = engine.switch.statistics()
     for name in ("subscriptions", "distinct_queries", "templates", "shapes", "shape_bytes"):
         assert after[name] == before[name]
-    # Of what was parsed only the other's query was evaluated.
+    # Of the parsed documents only the other client's query was evaluated.
     assert after["evaluations"] - before["evaluations"] == after["parsed"] - before["parsed"]
-    assert alive() == alive_before
+    assert count_live_objects() == live_before

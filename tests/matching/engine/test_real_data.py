@@ -1,4 +1,4 @@
-"""Real documents and the queries that people ask of them: the engine is the reference engine."""
+"""Real documents with realistic queries: the engine agrees with the reference."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.matching.shape.test_real_data import (
 from tests.matching.test_voevent_filters import filters
 
 VOEVENT = {"v": "http://www.ivoa.net/xml/VOEvent/v2.0"}
-#: What people filter on: a publisher, a kind of packet, a place, a flux; and what is hard.
+#: Filters by publisher, kind of packet, position or flux, and expensive queries.
 ASKED = [
     "//Who/AuthorIVORN = 'ivo://nasa.gsfc.tan/gcn'",
     "starts-with(/v:VOEvent/@ivorn, 'ivo://nasa.gsfc.gcn/SWIFT')",
@@ -57,7 +57,7 @@ ASKED = [
 
 
 def test_a_stretch_of_voevents_in_order_of_arrival(shared_data: Path) -> None:
-    twins = EnginePair(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
+    engines = EnginePair(shipped("VOEvent", "1.1"), shipped("VOEvent", "2.0"))
     archive = "2014-04.001.tar.bz2"
     sample = [
         extract_payload_element(p) for p in islice(packets(shared_data, archive), 0, 3_000, 100)
@@ -65,16 +65,16 @@ def test_a_stretch_of_voevents_in_order_of_arrival(shared_data: Path) -> None:
     work = Workload(sample, seed=1)
     queries = [*work.queries(250), *ASKED, *filters(shared_data)]
     numbers = [
-        twins.subscribe(query, namespaces={**work.namespaces, **VOEVENT}) for query in queries
+        engines.subscribe(query, namespaces={**work.namespaces, **VOEVENT}) for query in queries
     ]
     arriving = events(islice(packets(shared_data, archive), 0, 1_500))
     while batch := list(islice(arriving, 20)):
-        twins.match(batch)
+        engines.match(batch)
         last = batch
-    assert twins.count("recognised") > 1_000
-    assert twins.matched > 10_000
+    assert engines.count("recognised") > 1_000
+    assert engines.matched > 10_000
     for number in numbers[::5]:
-        twins.select(number, last, Liveness.RECOVERY)
+        engines.select(number, last, Liveness.RECOVERY)
 
 
 def meet(
@@ -85,19 +85,19 @@ def meet(
     values: tuple[int, ...],
     more: Sequence[str] = (),
 ) -> EnginePair:
-    """Match payloads that come again, with other queries between; `values` choose their numbers."""
+    """Match recurring payloads while queries change; `values` are the seeds of their numbers."""
     limits = DocumentLimits(max_bytes=4 * 1024 * 1024)
-    twins = EnginePair(dtd, document_limits=limits)
+    engines = EnginePair(dtd, document_limits=limits)
     work = Workload(payloads, seed=2)
     mint = EventIdGenerator("feed", 1)
     kind = EventType(dtd.reference.type, dtd.reference.version)
     asked = work.queries(queries)
     for query in more:
-        twins.subscribe(query)
+        engines.subscribe(query)
     numbers: list[int] = []
     for copy, value in enumerate(values):
         numbers += [
-            twins.subscribe(query, namespaces=work.namespaces)
+            engines.subscribe(query, namespaces=work.namespaces)
             for query in asked[copy :: len(values)]
         ]
         documents = [
@@ -105,37 +105,37 @@ def meet(
             for payload in payloads
         ]
         for document in documents:
-            twins.match([document])
+            engines.match([document])
         for number in numbers[::40]:
-            twins.select(number, documents[-3:], Liveness.LIVE)
+            engines.select(number, documents[-3:], Liveness.LIVE)
         for number in numbers[::7]:
-            twins.unsubscribe(number)
+            engines.unsubscribe(number)
             numbers.remove(number)
-    return twins
+    return engines
 
 
 def test_news_with_the_published_workload(shared_data: Path) -> None:
-    """No two documents have one shape until they come again."""
+    """No two documents have one shape until they recur."""
     reference, text = nitf_dtd()
     dtd = load_dtd(reference.type, reference.version, text)
     grammar = nitf_grammar()
     payloads = [nitf_document(grammar, random.Random(f"switch {n}")) for n in range(25)]
-    twins = meet(dtd, payloads, 400, values=(1, 1, 1, 2, 2, 2))
-    assert twins.count("recognised") > 20
-    assert twins.count("parsed") > 60
-    assert twins.matched > 1_000
+    engines = meet(dtd, payloads, 400, values=(1, 1, 1, 2, 2, 2))
+    assert engines.count("recognised") > 20
+    assert engines.count("parsed") > 60
+    assert engines.matched > 1_000
 
 
 @pytest.mark.parametrize("name", sorted(SWIM))
 def test_deep_documents_of_air_traffic(shared_data: Path, name: str) -> None:
     payload = extract_payload_element((shared_data / "faa-swim-race" / name).read_bytes())
     dtd = load_dtd("swim", "1.0", permissive(etree.fromstring(payload)))
-    twins = meet(dtd, [payload], 120, values=(1, 2, 3, 4, 5), more=["//*[@*]", "count(//*) > 10"])
-    assert twins.count("recognised") == (3 if SWIM[name] else 0)
-    assert twins.matched > 50
+    engines = meet(dtd, [payload], 120, values=(1, 2, 3, 4, 5), more=["//*[@*]", "count(//*) > 10"])
+    assert engines.count("recognised") == (3 if SWIM[name] else 0)
+    assert engines.matched > 50
 
 
-#: The XPath of the benchmark's 20 queries, where it has one.
+#: The XPath parts of the benchmark's 20 queries.
 XMARK = [
     "/site/people/person[@id='person0']/name/text()",
     "/site/open_auctions/open_auction/bidder[1]/increase/text()",
@@ -169,7 +169,7 @@ def test_auctions_whole_and_in_parts(shared_data: Path) -> None:
     folder = shared_data / "xmark-nux"
     roots = "site | item | person | open_auction | closed_auction"
     declarations = (folder / "auction.dtd").read_bytes()
-    # Parts refer to one another, and are events of their own here.
+    # Parts refer to each other, but are separate events here.
     declarations = declarations.replace(b"IDREF", b"CDATA")
     dtd = load_dtd("auction", "1.0", _ENVELOPE.format(root=roots).encode() + declarations)
     document = (folder / "auction-0.01.xml").read_bytes()
@@ -178,9 +178,9 @@ def test_auctions_whole_and_in_parts(shared_data: Path) -> None:
     for element in islice(root.iter("item", "person", "open_auction", "closed_auction"), 0, 600, 8):
         element.tail = None
         parts.append(etree.tostring(element))
-    twins = meet(dtd, parts, 200, values=(1, 1, 1, 2), more=PART_OF_XMARK)
-    assert twins.count("recognised") > 50
-    assert twins.matched > 1_000
+    engines = meet(dtd, parts, 200, values=(1, 1, 1, 2), more=PART_OF_XMARK)
+    assert engines.count("recognised") > 50
+    assert engines.matched > 1_000
     whole = meet(dtd, [etree.tostring(etree.fromstring(document))], 30, values=(1,), more=XMARK)
     assert whole.count("parsed") == 1
     assert whole.matched > 10

@@ -1,4 +1,4 @@
-"""Documents of a batch sorted by their shapes."""
+"""Recognition of a batch's documents by their shapes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_document_is_compared_with_a_shape_once(
     assert len(asked) == len(set(asked))
 
 
-def test_a_shape_that_a_batch_teaches_serves_the_rest_of_it(
+def test_a_shape_learnt_in_a_batch_recognises_the_rest_of_it(
     flight_dtd: Dtd, make_event: Callable[..., bytes]
 ) -> None:
     switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
@@ -57,8 +57,8 @@ def test_a_shape_that_a_batch_teaches_serves_the_rest_of_it(
     assert len(accepted) == len(documents)
     matching = [at for at, each in enumerate(accepted, 1) if wanted in each.subscriptions]
     assert matching == [41, 42, 43, 44]
-    said = switch.statistics()
-    assert (said["parsed"], said["recognised"]) == (2, 98)
+    statistics = switch.statistics()
+    assert (statistics["parsed"], statistics["recognised"]) == (2, 98)
 
 
 def test_a_type_whose_documents_are_recognised_learns_a_new_shape_at_first_sight(
@@ -79,7 +79,7 @@ def test_a_type_whose_documents_are_recognised_learns_a_new_shape_at_first_sight
     assert (after["shapes"], after["parsed"] - before["parsed"]) == (2, 1)
 
 
-def test_the_event_that_teaches_a_shape_is_matched_by_it(
+def test_the_first_event_of_a_new_shape_is_matched_by_it(
     flight_dtd: Dtd, make_event: Callable[..., bytes]
 ) -> None:
     switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)

@@ -1,4 +1,4 @@
-"""What queries that match bring to a stream: whose subscriptions, in which order."""
+"""Subscriptions by stream: which are selected for matching queries, in which order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def held(streams: StreamPatterns, *patterns: str) -> list[int]:
     return [streams.acquire_pattern(StreamPattern.parse(pattern)) for pattern in patterns]
 
 
-def test_only_subscriptions_of_the_stream_are_brought() -> None:
+def test_only_subscriptions_to_the_stream_are_selected() -> None:
     streams = StreamPatterns()
     a, b, both = held(streams, "a.>", "b", ">")
     members = [member(entry((5, a))), member(entry((2, b))), member(entry((1, b), (3, both)))]
@@ -33,7 +33,7 @@ def test_only_subscriptions_of_the_stream_are_brought() -> None:
     assert streams.get_view("c").subscriptions_of(members[:2]) == ()
 
 
-def test_who_wants_everything_is_among_them() -> None:
+def test_unfiltered_subscriptions_are_included() -> None:
     streams = StreamPatterns()
     [every] = held(streams, ">")
     streams.add_unfiltered(4, every)
@@ -46,7 +46,7 @@ def test_who_wants_everything_is_among_them() -> None:
     assert view.subscriptions_of([]) == view.unfiltered == (4,)
 
 
-def test_a_query_that_comes_twice_brings_its_subscriptions_once() -> None:
+def test_a_query_that_matches_twice_selects_its_subscriptions_once() -> None:
     streams = StreamPatterns()
     [every] = held(streams, ">")
     one, other = entry((1, every)), entry((2, every), (3, every))
@@ -56,7 +56,7 @@ def test_a_query_that_comes_twice_brings_its_subscriptions_once() -> None:
     assert view.merge_subscriptions((2, 9), [other, one, other]) == (1, 2, 3, 9)
 
 
-def test_subscriptions_that_come_and_go_are_told_at_once() -> None:
+def test_changed_subscriptions_are_selected_at_once() -> None:
     streams = StreamPatterns()
     a, b = held(streams, "a", "b")
     query = entry()

@@ -1,7 +1,7 @@
-"""Ten thousand queries in a single pass find what plain lxml finds, one by one (A18).
+"""Ten thousand queries in one pass agree with plain lxml, query by query (A18).
 
-Nothing of the engine under test, nor of the reference engine, is in the other side: lxml parses the
-payload with its DTD, and compiles and evaluates each query as it is written.
+The other side contains no code of the engines. lxml parses the payload with its DTD, and compiles
+and evaluates each query as written.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ _HEAD = """
 
 
 class Naive:
-    """Queries by lxml alone; `parse` makes a valid document of a payload, defaults included."""
+    """Queries evaluated by lxml. `parse` returns a valid document with defaults."""
 
     def __init__(self, parse: Callable[[bytes], etree._Element], queries: list[str]) -> None:
         self._parse = parse
         self._queries = [etree.XPath(f"boolean({query})") for query in queries]
 
     def matching(self, payload: bytes) -> list[int]:
-        """The places of the queries that the payload matches."""
+        """Return the indexes of the queries that the payload matches."""
         document = self._parse(payload).getroottree()
         return [place for place, query in enumerate(self._queries) if query(document)]
 
 
 def parsing_with(declarations: str) -> Callable[[bytes], etree._Element]:
-    """By libxml2's validating parser."""
+    """Return libxml2's validating parser with these declarations."""
     parser = etree.XMLParser(dtd_validation=True, attribute_defaults=True)
     doctype = f"<!DOCTYPE {ROOT} [{declarations}]>".encode()
     return lambda payload: etree.fromstring(doctype + payload, parser)
 
 
 def parsing_news(file: Path) -> Callable[[bytes], etree._Element]:
-    """By a parser and a validator: in a DOCTYPE libxml2 can not read this DTD."""
+    """Return a parser with a separate validator: libxml2 can not read this DTD in a DOCTYPE."""
     dtd: Any = etree.DTD(str(file))
     defaults = {
         declared.name: {
@@ -94,7 +94,7 @@ class Engine:
         }
 
     def matching(self, payloads: list[bytes]) -> list[list[int]]:
-        """For each payload the places of the queries that it matches, from one pass."""
+        """Return for each payload the indexes of its matching queries, from one pass."""
         name, version = self._reference.type, self._reference.version
         events = [event(each, type_name=name, version=version) for each in payloads]
         found = []
@@ -105,7 +105,7 @@ class Engine:
 
 
 def compared(naive: Naive, engine: Engine, payloads: list[bytes]) -> int:
-    """How many pairs of a query and a payload match: as lxml has it, and the engine too."""
+    """Check that lxml and the engine agree; return the number of matches."""
     expected = [naive.matching(payload) for payload in payloads]
     assert engine.matching(payloads) == expected
     return sum(map(len, expected))
@@ -118,7 +118,7 @@ def test_on_documents_of_a_random_type() -> None:
     engine = Engine(load_dtd("made", "1.0", (_HEAD + made.declarations()).encode()), queries)
     payloads = [made.document().encode() for _ in range(DOCUMENTS)]
     assert compared(naive, engine, payloads) > 10 * DOCUMENTS
-    # Once more: what has a shape now is recognised, and need not be parsed.
+    # Documents with a shape are now recognised.
     for _ in range(3):
         compared(naive, engine, payloads[:2])
     assert engine.switch.statistics()["recognised"] == 4

@@ -1,4 +1,4 @@
-"""Very many queries of one template that no index has yet: exact answers, in bounded work."""
+"""Very many queries of one template outside the index: exact results, bounded work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.event.stream import StreamPattern
-from broker.matching.engine import member_scan
-from broker.matching.engine import parsed_event_matcher
+from broker.matching.engine import member_scan, parsed_event_matcher
 from broker.matching.engine.member_scan import scan_members
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Literal, Operator, Parameter
@@ -32,7 +31,7 @@ from tests.matching.engine.engine_pair import EnginePair
 from tests.matching.engine.test_hostile import flight, leg
 from tests.matching.partial.test_bounds import calls_of
 
-#: Each is put into an index that nobody foresees.
+#: The index of none of these is predicted.
 FORMS = (
     "not(//leg[altitude > {}])",
     "not(//leg[altitude = {} and speed = 4])",
@@ -50,33 +49,33 @@ def recognised(*legs: str) -> bytes:
 
 
 def unknown(*legs: str) -> bytes:
-    """No shape has a reference."""
+    """Return a document that has no shape, since it contains a reference."""
     return recognised(*legs).replace(b"<id>", b"<id>&#49;")
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_answers_are_right_while_an_index_fills(
+def test_results_are_correct_while_an_index_is_filled(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setattr(parsed_event_matcher, "MEMBERS_A_DOCUMENT", 9)
     monkeypatch.setattr("broker.matching.engine.plan_cache.VISITS_A_CALL", 120)
     chance = random.Random(form)
-    twins = EnginePair(flight_dtd)
-    numbers = [twins.subscribe(form.format(n, n)) for n in range(200)]
-    twins.subscribe("//leg")
+    engines = EnginePair(flight_dtd)
+    numbers = [engines.subscribe(form.format(n, n)) for n in range(200)]
+    engines.subscribe("//leg")
     for turn in range(40):
         legs = [
             leg(chance.randrange(9), chance.randrange(3, 5)) for _ in range(chance.randrange(4))
         ]
-        twins.match([chance.choice((recognised, unknown))(*legs)])
-        twins.unsubscribe(numbers.pop(chance.randrange(len(numbers))))
-        numbers.append(twins.subscribe(form.format(turn + 200, turn)))
-    assert twins.matched > 30
+        engines.match([chance.choice((recognised, unknown))(*legs)])
+        engines.unsubscribe(numbers.pop(chance.randrange(len(numbers))))
+        numbers.append(engines.subscribe(form.format(turn + 200, turn)))
+    assert engines.matched > 30
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_no_document_waits_until_all_are_in_the_index(flight_dtd: Dtd, form: str) -> None:
+def test_no_document_waits_for_a_complete_index(flight_dtd: Dtd, form: str) -> None:
     switch = Switch(KnownDtds(flight_dtd), clock=lambda: 0.0)
     everywhere = StreamPattern.parse(">")
     longest: list[int] = []
@@ -92,7 +91,7 @@ def test_no_document_waits_until_all_are_in_the_index(flight_dtd: Dtd, form: str
 
 # --------------------------------------------------------------------------- comparing all of them
 
-HOLES = [
+PARAMETERS = [
     Parameter(Operator.GREATER),
     Parameter(Operator.LESS_EQUAL),
     Parameter(Operator.NUMBER_EQUAL),
@@ -104,8 +103,8 @@ NUMBERS = (1.0, 2.0, 3.0, float("nan"))
 TEXTS = (b"a", b"ab", b"b")
 
 
-def literal(chance: random.Random, hole: Parameter) -> Literal:
-    return chance.choice(NUMBERS) if hole.is_numeric else chance.choice(TEXTS)
+def literal(chance: random.Random, parameter: Parameter) -> Literal:
+    return chance.choice(NUMBERS) if parameter.is_numeric else chance.choice(TEXTS)
 
 
 def formula(chance: random.Random, depth: int) -> Formula:
@@ -119,8 +118,8 @@ def formula(chance: random.Random, depth: int) -> Formula:
         return chance.choice(
             (TruthValue.TRUE, TruthValue.FALSE, BooleanAtom(truth(chance.random() < 0.5)))
         )
-    hole = chance.randrange(len(HOLES))
-    return Atom(hole, Constant(literal(chance, HOLES[hole])))
+    parameter = chance.randrange(len(PARAMETERS))
+    return Atom(parameter, Constant(literal(chance, PARAMETERS[parameter])))
 
 
 def truth(value: bool) -> Computed:
@@ -135,25 +134,29 @@ def value_of(source: Source) -> object:
 
 
 def members(chance: random.Random, count: int) -> list[Member]:
-    return [Member(tuple(literal(chance, hole) for hole in HOLES)) for _ in range(count)]
+    return [
+        Member(tuple(literal(chance, parameter) for parameter in PARAMETERS)) for _ in range(count)
+    ]
 
 
-def test_all_compared_at_once_is_each_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_equals_single_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_scan, "MAX_COMPARISONS_A_MEMBER", 10_000)
     chance = random.Random(2)
     some = 0
     for _ in range(600):
-        chosen, everyone = formula(chance, 3), members(chance, 12)
+        chosen, all_members = formula(chance, 3), members(chance, 12)
         expected = [
-            each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)
+            each
+            for each in all_members
+            if evaluate_formula(chosen, PARAMETERS, each.literals, value_of)
         ]
-        assert scan_members(chosen, HOLES, everyone, value_of) == expected, chosen
-        some += 0 < len(expected) < len(everyone)
+        assert scan_members(chosen, PARAMETERS, all_members, value_of) == expected, chosen
+        some += 0 < len(expected) < len(all_members)
     assert some > 200
 
 
-def test_too_many_comparisons_are_given_up() -> None:
-    everyone = members(random.Random(3), 10)
+def test_a_scan_stops_after_too_many_comparisons() -> None:
+    all_members = members(random.Random(3), 10)
     for number in (
         1,
         member_scan.MAX_COMPARISONS_A_MEMBER,
@@ -161,17 +164,19 @@ def test_too_many_comparisons_are_given_up() -> None:
         500,
     ):
         atoms = tuple(Atom(4, Constant(b"%d" % n)) for n in range(number))
-        found = scan_members(Or(atoms), HOLES, everyone, value_of)
+        found = scan_members(Or(atoms), PARAMETERS, all_members, value_of)
         assert (found is None) == (number > member_scan.MAX_COMPARISONS_A_MEMBER)
 
 
-@pytest.mark.parametrize("hole", [0, 1, 2, 5])
-def test_however_many_values_of_one_hole_are_one_comparison(hole: int) -> None:
-    everyone = members(random.Random(4), 40)
-    values = [float(n) if HOLES[hole].is_numeric else b"%d" % n for n in range(2, 500)]
-    atoms = tuple(Atom(hole, Constant(value)) for value in values)
+@pytest.mark.parametrize("parameter", [0, 1, 2, 5])
+def test_several_values_of_one_parameter_are_one_comparison(parameter: int) -> None:
+    all_members = members(random.Random(4), 40)
+    values = [float(n) if PARAMETERS[parameter].is_numeric else b"%d" % n for n in range(2, 500)]
+    atoms = tuple(Atom(parameter, Constant(value)) for value in values)
     for chosen in (Or(atoms), Or(tuple(And((atom, atoms[0])) for atom in atoms[:9]))):
         expected = [
-            each for each in everyone if evaluate_formula(chosen, HOLES, each.literals, value_of)
+            each
+            for each in all_members
+            if evaluate_formula(chosen, PARAMETERS, each.literals, value_of)
         ]
-        assert scan_members(chosen, HOLES, everyone, value_of) == expected
+        assert scan_members(chosen, PARAMETERS, all_members, value_of) == expected

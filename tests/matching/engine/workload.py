@@ -1,7 +1,7 @@
-"""Queries on given documents, as the published measurements of XML filters make them.
+"""Queries on given documents, like those of published measurements of XML filters.
 
-Walks down of at most six levels; a step is `//` with probability 0.2 and `*` with probability 0.2;
-most have a predicate on a value that stands in one of the documents.
+They walk down for at most six levels, with `//` for 0.2 of the steps and `*` for 0.2. Most have a
+predicate on a value from one of the documents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NUMBER = re.compile(rb"(?<=[>\" ])-?[0-9]+(?:\.[0-9]+)?(?=[<\" ])")
 
 
 class Workload:
-    """Distinct queries; `namespaces` has the prefixes that they use."""
+    """Distinct queries; `namespaces` has their prefixes."""
 
     def __init__(self, payloads: Sequence[bytes], seed: int) -> None:
         self._chance = random.Random(seed)
@@ -29,7 +29,7 @@ class Workload:
         ]
 
     def queries(self, count: int) -> list[str]:
-        """So many."""
+        """Return `count` queries."""
         found: dict[str, None] = {}
         while len(found) < count:
             found[self._query()] = None
@@ -103,7 +103,7 @@ class Workload:
 
 
 def varied(payload: bytes, chance: random.Random) -> bytes:
-    """The payload with other numbers in a third of the places where numbers stand."""
+    """Return the payload with a third of its numbers changed."""
 
     def other(match: re.Match[bytes]) -> bytes:
         return match.group() if chance.random() < 0.67 else b"%d" % chance.randrange(100)

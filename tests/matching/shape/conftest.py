@@ -1,4 +1,4 @@
-"""Fixtures for shapes: the flight type of the content tests, and a cache under the oracle's eye."""
+"""Fixtures for shapes: a type of notes, and a cache compared with the reference engine."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NOTE_DTD = b"""
 
 @pytest.fixture(scope="session")
 def note_dtd() -> Dtd:
-    """A type with a bit of everything that decides what may be a slot."""
+    """A type with all kinds of declarations that decide on slots."""
     return load_dtd("note", "1.0", NOTE_DTD)
 
 
 @pytest.fixture
-def judged(flight_dtd: Dtd, note_dtd: Dtd) -> CheckedCache:
-    """An empty cache that knows flights and notes."""
+def checked(flight_dtd: Dtd, note_dtd: Dtd) -> CheckedCache:
+    """An empty cache for flights and notes."""
     return CheckedCache(flight_dtd, note_dtd)

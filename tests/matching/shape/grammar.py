@@ -1,4 +1,4 @@
-"""Random small event types, and documents of them that differ in structure or in values alone."""
+"""Random small event types, with documents that differ in structure or only in values."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _TEXTS = (
     *("", " ", "  \n", "a", "291", "-1.5e3", "a b", "t\tt", "don't", "]]", "%", "%b%%", "="),
     *("é", "\u0085", "\u2028", "\ufffd", "\x7f", "\U0001f680", "a&b", "x<y"),
 )
-#: Written as they are: what XML lets a text hold, and a shape does not.
+#: Legal content of XML that excludes a shape.
 _RAW = ("a>b", 'a"b', "<!--c-->", "<?pi x?>", "<![CDATA[<x>]]>", "a\r\nb", "&#65;")
 
 
 class Grammar:
-    """A random DTD; element `e0` is the payload."""
+    """A random DTD. The element `e0` is the payload."""
 
     def __init__(self, seed: int) -> None:
         chance = random.Random(seed)
@@ -69,12 +69,13 @@ class Grammar:
                 declarations.append(f"<!ATTLIST {_name(number)} {' '.join(attributes)}>")
             self.models.append((kind, later))
             self.attributes.append([each.split()[0] for each in attributes])
-        # A prefix is declared on the payload alone; the DTD fixes its namespace.
+        # Only the payload declares the prefix. The DTD fixes its namespace.
         declarations.append("<!ATTLIST e0 xmlns:p CDATA #FIXED 'urn:p' id ID #IMPLIED>")
         self.dtd: Dtd = load_dtd("made", "1.0", "\n".join(declarations).encode())
 
     def document(self, structure: int, values: int, *, raw: bool = False) -> bytes:
-        """Equal `structure` gives equal tags as a rule; `raw` lets in what has no shape."""
+        """Return a document. Equal `structure` usually gives equal tags; `raw` allows content
+        without shape."""
         writer = _Writer(self, random.Random(structure), random.Random(values), raw)
         return writer.event()
 
@@ -131,7 +132,7 @@ class _Writer:
         return f"<{head}>{''.join(inside)}</{name}>"
 
     def _text(self) -> str:
-        # Emptiness belongs to the structure; so it is drawn from its source.
+        # Emptiness is part of the structure.
         empty = self._shape.random() < 0.1
         if self._raw and self._values.random() < 0.1:
             return self._values.choice(_RAW)
@@ -143,7 +144,7 @@ class _Writer:
         if attribute == "token":
             return quoteattr(self._shape.choice(["t1", "t2"]))
         value = fixed.get(attribute) or self._values.choice(_TEXTS if self._raw else _TEXTS[3:-2])
-        # `quoteattr` would write tabs as references and choose single quotes.
+        # `quoteattr` would write tabs as references and use single quotes.
         return '"' + escape(value, {'"': "&quot;"}) + '"'
 
 

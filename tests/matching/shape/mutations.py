@@ -1,4 +1,4 @@
-"""Small changes to documents: those that a careless cache would not see."""
+"""Small mutations of documents, which an incorrect cache could miss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Documents = Sequence[bytes]
 
 
 def mutate(chance: random.Random, document: bytes, others: Documents) -> bytes:
-    """The document with one to three changes."""
+    """Return the document with one to three changes."""
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         document = chance.choice(_CHANGES)(chance, document, others)
     return document

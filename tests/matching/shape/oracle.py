@@ -1,4 +1,4 @@
-"""What shapes are held against: the parser's tree, and the reference engine's verdict."""
+"""The oracles for shapes: the parser's tree, and the reference engine's verdict."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREFIX = etree.XPath("name(@*[position() = $n])")
 
 
 class CheckedCache:
-    """A shape cache beside the reference engine, which it may never contradict."""
+    """A shape cache whose results are compared with the reference engine's."""
 
     def __init__(self, *dtds: Dtd, bounds: ShapeBounds = ShapeBounds()) -> None:  # noqa: B008
         self.cache = ShapeCache(DocumentLimits(), bounds)
@@ -37,10 +37,10 @@ class CheckedCache:
         self.reference = ReferenceMatcher(known, clock=lambda: 0.0)
         self._dtds = {dtd.reference.public_id.encode(): dtd for dtd in dtds}
         self.recognised = self.accepted = 0
-        self._forms: dict[Shape, tuple[FillableTree, FillableTree]] = {}
+        self._fillable_trees: dict[Shape, tuple[FillableTree, FillableTree]] = {}
 
     def meet(self, document: bytes) -> Shape | None:
-        """Recognise the document, or learn from it if it is valid; both are checked."""
+        """Recognise a document, or learn from it if it is valid; check both."""
         (verdict,) = self.reference.match([document])
         self.accepted += isinstance(verdict, Accepted)
         found = self.recognise(document)
@@ -58,43 +58,44 @@ class CheckedCache:
         assert header == verdict.header, document
         self.recognised += 1
         check_tree(shape, values, self.parsed(document))
-        self._check_forms(shape, values, document)
+        self._check_fillable_trees(shape, values, document)
         return shape
 
     def meet_twice(self, document: bytes) -> Shape | None:
-        """Meet a document as often as it takes to learn it."""
+        """Meet a document twice, so that it is learnt."""
         self.meet(document)
         return self.meet(document)
 
     def recognises(self, document: bytes) -> bool:
-        """Whether it is recognised now."""
+        """Return True if the document is recognised now."""
         return self.recognise(document) is not None
 
     def recognise(self, document: bytes) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """Shape and values, as the engine finds them for a batch."""
+        """Return shape and values as the engine finds them for a batch."""
         groups, others = recognise_documents(self.cache, [document], (0,))
         assert others == ([] if groups else [0])
         return (groups[0].shape, groups[0].values[0]) if groups else None
 
     def parsed(self, document: bytes) -> etree._Element:
-        """The tree of a valid document, with defaults."""
+        """Return the tree of a valid document with defaults."""
         root = etree.fromstring(document, _PARSER)
         self.dtd_of(document).apply_defaults(root)
         return root
 
     def dtd_of(self, document: bytes) -> Dtd:
-        """By the public identifier that it names."""
+        """Return the DTD of the document's public identifier."""
         return next(dtd for name, dtd in self._dtds.items() if name in document)
 
-    def _check_forms(self, shape: Shape, values: Sequence[bytes], document: bytes) -> None:
-        """The forms, made of the first document of the shape, are this one's trees when filled."""
+    def _check_fillable_trees(self, shape: Shape, values: Sequence[bytes], document: bytes) -> None:
+        """Compare the trees of the shape's first document, filled with values, with this
+        document's."""
         root = self.parsed(document)
         parsed = ParsedEvent(root, read_envelope(root, shape.reference, plain=True))
-        if shape not in self._forms:
+        if shape not in self._fillable_trees:
             first = self.parsed(document)
             parts = read_envelope(first, shape.reference, plain=True)
-            self._forms[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
-        found = [form.fill(values) for form in self._forms[shape]]
+            self._fillable_trees[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
+        found = [form.fill(values) for form in self._fillable_trees[shape]]
         assert found[0].getroottree().docinfo.doctype == root.getroottree().docinfo.doctype
         for filled, expected in zip(found, (root, parsed.document()), strict=True):
             assert etree.tostring(filled) == etree.tostring(expected), document
@@ -113,7 +114,7 @@ class CheckedCache:
 
 
 def check_tree(shape: Shape, values: Sequence[bytes], root: etree._Element) -> None:
-    """The shape's trees, filled with values, are what the parser says."""
+    """Compare the shape's trees, filled with values, with the parser's."""
     assert len(values) == shape.slot_count
     assert of_shape(shape.tree, values) == ("", None, [], [of_lxml(root)])
     check_orders(shape.tree)
@@ -129,7 +130,7 @@ def check_tree(shape: Shape, values: Sequence[bytes], root: etree._Element) -> N
 
 
 def of_shape(node: Node, values: Sequence[bytes]) -> Any:
-    """A node of a shape's tree as plain data, its slots filled."""
+    """Return a node of a shape's tree as plain data with filled slots."""
     if node.kind is NodeKind.TEXT:
         return _value(node, values)
     name = f"{{{node.namespace}}}{node.local}" if node.namespace else node.local
@@ -145,7 +146,7 @@ def of_shape(node: Node, values: Sequence[bytes]) -> Any:
 
 
 def of_lxml(element: etree._Element) -> Any:
-    """An element as plain data."""
+    """Return an element as plain data."""
     attributes = []
     for place, (name, value) in enumerate(element.items(), 1):
         prefix, colon, _ = str(_PREFIX(element, n=place)).partition(":")
@@ -159,7 +160,7 @@ def of_lxml(element: etree._Element) -> Any:
 
 
 def check_orders(root: Node) -> None:
-    """Orders rise without holes, and `last` and `parent` tell the truth."""
+    """Check that orders rise without gaps, and that `last` and `parent` are correct."""
     seen = []
 
     def walk(node: Node) -> int:

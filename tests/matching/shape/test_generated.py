@@ -1,4 +1,4 @@
-"""Whatever is recognised is what the reference engine accepts, with the parser's values."""
+"""Recognised documents are those that the reference engine accepts, with the parser's values."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 
 @RELAXED
 @given(SEEDS, SEEDS)
-def test_documents_of_any_type_are_recognised_only_as_what_they_are(
-    grammar_seed: int, seed: int
-) -> None:
+def test_random_documents_are_recognised_correctly(grammar_seed: int, seed: int) -> None:
     grammar, chance = Grammar(grammar_seed), random.Random(seed)
-    judged = CheckedCache(grammar.dtd, bounds=BOUNDS)
+    checked = CheckedCache(grammar.dtd, bounds=BOUNDS)
     structures = [chance.randrange(2**32) for _ in range(3)]
     for _ in range(40):
         raw = chance.random() < 0.3
-        judged.meet(grammar.document(chance.choice(structures), chance.randrange(2**32), raw=raw))
+        checked.meet(grammar.document(chance.choice(structures), chance.randrange(2**32), raw=raw))
 
 
 @RELAXED
@@ -36,26 +34,26 @@ def test_changed_documents_are_recognised_only_if_they_are_valid(
     grammar_seed: int, seed: int
 ) -> None:
     grammar, chance = Grammar(grammar_seed), random.Random(seed)
-    judged = CheckedCache(grammar.dtd, bounds=BOUNDS)
+    checked = CheckedCache(grammar.dtd, bounds=BOUNDS)
     structure = chance.randrange(2**32)
     documents = [grammar.document(structure, chance.randrange(2**32)) for _ in range(12)]
     for document in documents:
-        judged.meet(document)
+        checked.meet(document)
     for document in documents:
         for _ in range(8):
-            judged.meet(mutate(chance, document, documents))
+            checked.meet(mutate(chance, document, documents))
 
 
 def test_most_generated_documents_are_recognised() -> None:
-    """The two tests above would hold for a cache that knows nothing."""
+    """Without this, an empty cache would pass the tests above."""
     recognised = accepted = 0
     for seed in range(40):
         grammar, chance = Grammar(seed), random.Random(seed)
-        judged = CheckedCache(grammar.dtd, bounds=BOUNDS)
+        checked = CheckedCache(grammar.dtd, bounds=BOUNDS)
         structures = [chance.randrange(2**32) for _ in range(2)]
         for _ in range(60):
-            judged.meet(grammar.document(chance.choice(structures), chance.randrange(2**32)))
-        recognised += judged.recognised
-        accepted += judged.accepted
+            checked.meet(grammar.document(chance.choice(structures), chance.randrange(2**32)))
+        recognised += checked.recognised
+        accepted += checked.accepted
     assert accepted > 1_000
     assert recognised > 0.6 * accepted

@@ -1,4 +1,4 @@
-"""Headers read from slots: the same header and the same refusals as from a tree."""
+"""Headers read from slots equal those read from a tree, and so do the refusals."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ FIELDS = {
 
 @pytest.mark.parametrize("name", sorted(FIELDS))
 def test_each_field_is_checked_as_the_reference_does(
-    judged: CheckedCache, make_event: Event, name: bytes
+    checked: CheckedCache, make_event: Event, name: bytes
 ) -> None:
     document = make_event()
-    assert judged.meet_twice(document) is not None
-    assert judged.meet(document.replace(b"pilot", "pilot\u00e9".encode())) is None
+    assert checked.meet_twice(document) is not None
+    assert checked.meet(document.replace(b"pilot", "pilot\u00e9".encode())) is None
     start = document.index(b"<Mspaces:" + name + b">") + len(name) + 10
     end = document.index(b"<", start)
     for value in FIELDS[name]:
         changed = document[:start] + value + document[end:]
-        judged.meet(changed)
-        judged.meet(changed)
-        # Learnt beyond ASCII too: then the checks of slots have to refuse it.
+        checked.meet(changed)
+        checked.meet(changed)
+        # After learning non-ASCII values, the checks of slots must refuse it.
         wide = changed.replace(b"UAL1021", "é".encode())
-        judged.meet(wide)
-        judged.meet(wide)
-    assert judged.recognised > 0
+        checked.meet(wide)
+        checked.meet(wide)
+    assert checked.recognised > 0
 
 
 def test_a_wrong_value_is_refused_by_the_header_alone(
-    judged: CheckedCache, make_event: Event
+    checked: CheckedCache, make_event: Event
 ) -> None:
     document = make_event()
-    judged.meet_twice(document)
-    found = judged.recognise(document.replace(b">7<", b">0<"))
+    checked.meet_twice(document)
+    found = checked.recognise(document.replace(b">7<", b">0<"))
     assert found is not None
     with pytest.raises(BadEnvelope, match="SequenceNumber"):
         found[0].read_header(found[1])
@@ -58,10 +58,10 @@ def test_a_wrong_value_is_refused_by_the_header_alone(
 @pytest.mark.parametrize("level", list(SecurityLevel))
 @pytest.mark.parametrize("liveness", list(Liveness))
 def test_level_and_liveness_are_those_of_the_shape(
-    judged: CheckedCache, make_event: Event, level: SecurityLevel, liveness: Liveness
+    checked: CheckedCache, make_event: Event, level: SecurityLevel, liveness: Liveness
 ) -> None:
     document = make_event(security_level=level, liveness=liveness)
-    shape = judged.meet_twice(document)
+    shape = checked.meet_twice(document)
     assert shape is not None
     values = shape.extract_values(document)
     assert values is not None
@@ -69,36 +69,36 @@ def test_level_and_liveness_are_those_of_the_shape(
     assert (header.security_level, header.liveness) == (level, liveness)
 
 
-def test_bundles_are_checked_for_each_event(judged: CheckedCache, make_event: Event) -> None:
+def test_bundles_are_checked_for_each_event(checked: CheckedCache, make_event: Event) -> None:
     def bundled(first: str, second: str) -> bytes:
         linkage = EventLinkage((Bundle(first, 1), Bundle(second, 2)))
         document: bytes = make_event(linkage=linkage)
         return document
 
-    shape = judged.meet_twice(bundled("a", "b"))
+    shape = checked.meet_twice(bundled("a", "b"))
     assert shape is not None
     assert len(shape.fields.bundle_ids) == len(shape.fields.bundle_numbers) == 2
-    assert judged.meet(bundled("c", "d")) is shape
-    assert judged.meet(bundled("c", "c")) is None
+    assert checked.meet(bundled("c", "d")) is shape
+    assert checked.meet(bundled("c", "c")) is None
     wrong = bundled("c", "d").replace(b"BundleNumber>2<", b"BundleNumber>x<")
-    assert judged.recognises(wrong)
-    assert judged.meet(wrong) is None
+    assert checked.recognises(wrong)
+    assert checked.meet(wrong) is None
 
 
-def test_names_that_are_remembered_are_bounded(
-    judged: CheckedCache, make_event: Event, monkeypatch: pytest.MonkeyPatch
+def test_stored_names_are_bounded(
+    checked: CheckedCache, make_event: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(header_fields, "MAX_CACHED_FIELDS", 4)
-    shape = judged.meet_twice(make_event())
+    shape = checked.meet_twice(make_event())
     for i in range(20):
-        assert judged.meet(make_event(stream=f"a.{i % 7}")) is shape
-    readers = judged.cache._readers
+        assert checked.meet(make_event(stream=f"a.{i % 7}")) is shape
+    readers = checked.cache._readers
     assert 0 < len(readers._streams) <= 4
 
 
-def test_very_long_numbers_are_refused(judged: CheckedCache, make_event: Event) -> None:
-    judged.meet_twice(make_event())
-    found = judged.recognise(make_event().replace(b">7<", b">" + b"7" * 200_000 + b"<"))
+def test_very_long_numbers_are_refused(checked: CheckedCache, make_event: Event) -> None:
+    checked.meet_twice(make_event())
+    found = checked.recognise(make_event().replace(b">7<", b">" + b"7" * 200_000 + b"<"))
     assert found is not None
     with pytest.raises(BadEnvelope, match="SequenceNumber"):
         found[0].read_header(found[1])

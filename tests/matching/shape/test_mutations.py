@@ -1,4 +1,4 @@
-"""Accepted documents, changed: what the reference engine refuses is not recognised."""
+"""Mutated accepted documents: those that the reference engine refuses are not recognised."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def shipped(type_name: str, version: str) -> Dtd:
     return Dtd.load(reference, text, catalogue.read)
 
 
-def disturb(judged: CheckedCache, documents: list[bytes], count: int, seed: int) -> None:
-    """Learn the documents, then meet changed ones; every one is held against the reference."""
+def match_mutations(checked: CheckedCache, documents: list[bytes], count: int, seed: int) -> None:
+    """Learn the documents, then compare mutations with the reference."""
     chance = random.Random(seed)
     for document in documents:
-        judged.meet(document)
-    learnt = judged.recognised
+        checked.meet(document)
+    learnt = checked.recognised
     assert learnt > len(documents) // 2
-    accepted = judged.accepted
+    accepted = checked.accepted
     for _ in range(count):
-        judged.meet(mutate(chance, chance.choice(documents), documents))
-    # Some changes make a valid document of a known shape, most do not.
-    assert learnt < judged.recognised
-    assert judged.recognised - learnt <= judged.accepted - accepted < count
+        checked.meet(mutate(chance, chance.choice(documents), documents))
+    # Some mutations are valid documents of a known shape, most are not.
+    assert learnt < checked.recognised
+    assert checked.recognised - learnt <= checked.accepted - accepted < count
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -48,7 +48,7 @@ def test_changed_flights(seed: int) -> None:
         write_event(mint.next_id(1_700_000_000_000 + n), "flights", FLIGHT, payload)
         for n, payload in enumerate(flight_payloads(30, seed))
     ]
-    disturb(CheckedCache(shipped("flight", "1.1")), documents, 2_500, seed)
+    match_mutations(CheckedCache(shipped("flight", "1.1")), documents, 2_500, seed)
 
 
 def test_changed_air_traffic() -> None:
@@ -57,7 +57,7 @@ def test_changed_air_traffic() -> None:
         write_event(mint.next_id(1_700_000_000_000 + n), made.stream, ASDI, made.payload)
         for n, made in enumerate(air_traffic(300, seed=3))
     ]
-    disturb(CheckedCache(shipped("asdi", "1.0")), documents, 2_000, 5)
+    match_mutations(CheckedCache(shipped("asdi", "1.0")), documents, 2_000, 5)
 
 
 def test_changed_voevents(shared_data: Path) -> None:
@@ -69,4 +69,4 @@ def test_changed_voevents(shared_data: Path) -> None:
                 payload = extract_payload_element(file.read())
                 kind = EventType("VOEvent", "2.0")
                 documents.append(write_event(mint.next_id(1), "voevent", kind, payload))
-    disturb(CheckedCache(shipped("VOEvent", "2.0")), documents, 1_500, 7)
+    match_mutations(CheckedCache(shipped("VOEvent", "2.0")), documents, 1_500, 7)

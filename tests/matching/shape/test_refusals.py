@@ -1,4 +1,4 @@
-"""What is never learnt, and never recognised by what was learnt from a plain document."""
+"""Documents that are never learnt, and never recognised by a shape of a plain document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.matching.shape.oracle import CheckedCache
 
 Event = Callable[..., bytes]
 
-#: A valid change to a document, and the reason that it has no shape.
+#: A valid change to a document that excludes a shape.
 MARKUP = {
     "comment": (b"<remark>", b"<!--c--><remark>"),
     "comment within a text": (b">text<", b">te<!--c-->xt<"),
@@ -36,20 +36,20 @@ PAYLOAD = b'<flight><id>U1</id><remark>text</remark><remark text="said">x</remar
 
 
 @pytest.mark.parametrize("name", sorted(MARKUP))
-def test_markup_that_only_the_parser_understands_is_left_to_it(
-    judged: CheckedCache, make_event: Event, name: str
+def test_special_markup_is_left_to_the_parser(
+    checked: CheckedCache, make_event: Event, name: str
 ) -> None:
     plain = make_event(PAYLOAD)
     old, new = MARKUP[name]
     document = plain.replace(old, new, 1)
     assert document != plain
-    assert judged.meet_twice(document) is None
-    assert judged.meet_twice(document) is None
-    assert judged.accepted == 4
-    (statistics,) = judged.cache.statistics().values()
+    assert checked.meet_twice(document) is None
+    assert checked.meet_twice(document) is None
+    assert checked.accepted == 4
+    (statistics,) = checked.cache.statistics().values()
     assert statistics.not_learnable.keys() == {"markup"}
-    assert judged.meet_twice(plain) is not None
-    assert not judged.recognises(document)
+    assert checked.meet_twice(plain) is not None
+    assert not checked.recognises(document)
 
 
 @pytest.mark.parametrize(
@@ -60,21 +60,21 @@ def test_markup_that_only_the_parser_understands_is_left_to_it(
     ],
 )
 def test_a_declared_encoding_other_than_utf8_is_left_to_the_parser(
-    judged: CheckedCache, make_event: Event, old: bytes, new: bytes
+    checked: CheckedCache, make_event: Event, old: bytes, new: bytes
 ) -> None:
     document = make_event().replace(old, new)
-    assert judged.meet_twice(document) is None
-    assert judged.accepted == 2
-    (statistics,) = judged.cache.statistics().values()
+    assert checked.meet_twice(document) is None
+    assert checked.accepted == 2
+    (statistics,) = checked.cache.statistics().values()
     assert statistics.not_learnable == {"encoding": 2}
 
 
-def test_a_pointer_does_not_pass_for_a_declared_encoding(
-    judged: CheckedCache, make_event: Event
+def test_a_pointer_is_not_read_as_a_declared_encoding(
+    checked: CheckedCache, make_event: Event
 ) -> None:
     document = make_event(system_id="utf-8").replace(b"UTF-8", b"US-ASCII")
-    assert judged.meet_twice(document) is None
-    assert judged.meet_twice(document.replace(b"UAL1021", "é".encode())) is None
+    assert checked.meet_twice(document) is None
+    assert checked.meet_twice(document.replace(b"UAL1021", "é".encode())) is None
 
 
 @pytest.mark.parametrize(
@@ -92,15 +92,15 @@ def test_a_pointer_does_not_pass_for_a_declared_encoding(
         (b"</id>", b"</id >"),
     ],
 )
-def test_spellings_of_the_same_are_shapes_of_their_own(
-    judged: CheckedCache, make_event: Event, old: bytes, new: bytes
+def test_different_spellings_have_different_shapes(
+    checked: CheckedCache, make_event: Event, old: bytes, new: bytes
 ) -> None:
     plain = make_event(PAYLOAD)
     other = new + plain if not old else plain.replace(old, new, 1)
     assert other != plain
-    first = judged.meet_twice(plain)
-    assert not judged.recognises(other)
-    second = judged.meet_twice(other)
+    first = checked.meet_twice(plain)
+    assert not checked.recognises(other)
+    second = checked.meet_twice(other)
     assert first is not None
     assert second is not None
     assert first is not second
@@ -108,12 +108,12 @@ def test_spellings_of_the_same_are_shapes_of_their_own(
 
 @pytest.mark.parametrize("bad", [bytes([n]) for n in range(32) if n not in (9, 10, 13)])
 def test_control_characters_are_not_recognised(
-    judged: CheckedCache, make_event: Event, bad: bytes
+    checked: CheckedCache, make_event: Event, bad: bytes
 ) -> None:
-    assert judged.meet_twice(make_event(PAYLOAD)) is not None
+    assert checked.meet_twice(make_event(PAYLOAD)) is not None
     document = make_event(PAYLOAD).replace(b">text<", b">te" + bad + b"xt<")
-    assert not judged.recognises(document)
-    assert judged.meet(document) is None
+    assert not checked.recognises(document)
+    assert checked.meet(document) is None
 
 
 def test_bounds_on_slots_and_constants(note_dtd: Dtd, make_event: Event) -> None:
@@ -121,19 +121,19 @@ def test_bounds_on_slots_and_constants(note_dtd: Dtd, make_event: Event) -> None
         payload = b'<note xmlns:x="urn:x">%b</note>' % (b"<line>x</line>" * lines)
         return make_event(payload, type_name="note")
 
-    judged = CheckedCache(note_dtd, bounds=ShapeBounds(max_slots=16, max_constant_bytes=2000))
-    assert judged.meet_twice(note(10)) is not None
-    assert judged.meet_twice(note(11)) is None
-    assert judged.meet_twice(note(500)) is None
-    assert judged.meet(note(500)) is None
-    (statistics,) = judged.cache.statistics().values()
+    checked = CheckedCache(note_dtd, bounds=ShapeBounds(max_slots=16, max_constant_bytes=2000))
+    assert checked.meet_twice(note(10)) is not None
+    assert checked.meet_twice(note(11)) is None
+    assert checked.meet_twice(note(500)) is None
+    assert checked.meet(note(500)) is None
+    (statistics,) = checked.cache.statistics().values()
     assert statistics.not_learnable == {"slots": 1, "constants": 2}
 
 
-def test_a_type_is_learnt_again_when_its_dtd_is_another(
-    flight_dtd: Dtd, judged: CheckedCache, make_event: Event
+def test_a_type_is_learnt_again_with_another_dtd(
+    flight_dtd: Dtd, checked: CheckedCache, make_event: Event
 ) -> None:
-    shape = judged.meet_twice(make_event(PAYLOAD))
+    shape = checked.meet_twice(make_event(PAYLOAD))
     assert shape is not None
     newer = Dtd.load(
         flight_dtd.reference,
@@ -142,8 +142,8 @@ def test_a_type_is_learnt_again_when_its_dtd_is_another(
     )
     assert newer.content_hash != flight_dtd.content_hash
     gone: list[object] = []
-    judged.cache.on_dropped = gone.append
-    root = judged.parsed(make_event(PAYLOAD))
-    assert judged.cache.learn(make_event(PAYLOAD), root, newer.reference, newer) is None
+    checked.cache.on_dropped = gone.append
+    root = checked.parsed(make_event(PAYLOAD))
+    assert checked.cache.learn(make_event(PAYLOAD), root, newer.reference, newer) is None
     assert gone == [shape]
-    assert not judged.recognises(make_event(PAYLOAD))
+    assert not checked.recognises(make_event(PAYLOAD))

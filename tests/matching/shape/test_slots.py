@@ -1,4 +1,4 @@
-"""Which values are slots, and which stay constants."""
+"""Values that are slots, and values that stay constants."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ def note(make_event: Event, inside: str, attributes: str = "", **more: object) -
     return make_event(payload, type_name="note", **more)
 
 
-def generalised(judged: CheckedCache, documents: list[bytes]) -> None:
+def generalised(checked: CheckedCache, documents: list[bytes]) -> None:
     for document in documents:
-        judged.meet(document)
+        checked.meet(document)
 
 
 def test_texts_of_leaves_are_slots_and_the_envelope_has_six(
-    judged: CheckedCache, make_event: Event
+    checked: CheckedCache, make_event: Event
 ) -> None:
     document = note(make_event, "<line>one</line><line> </line><any>two</any>")
-    shape = judged.meet_twice(document)
+    shape = checked.meet_twice(document)
     assert shape is not None
     values = shape.extract_values(document)
     assert values is not None
     assert values[:5] == (b"asdi.zbw", b"pilot", b"1700000000123", b"7", b"1699")
     assert values[ENVELOPE_SLOTS:] == (b"one", b" ", b"two")
-    assert judged.recognises(document.replace(b"two", b"t'was\t\n3%b%%;]]="))
+    assert checked.recognises(document.replace(b"two", b"t'was\t\n3%b%%;]]="))
     other = note(make_event, "<line>x</line><line>y</line><any>z</any>", stream="a.b")
-    assert judged.meet(other) is shape
+    assert checked.meet(other) is shape
 
 
 def test_the_version_is_a_constant_since_it_must_be_the_doctypes(
-    judged: CheckedCache, make_event: Event
+    checked: CheckedCache, make_event: Event
 ) -> None:
     document = note(make_event, "")
-    shape = judged.meet_twice(document)
+    shape = checked.meet_twice(document)
     assert shape is not None
     assert shape.slot_count == ENVELOPE_SLOTS
     assert shape.fields.version_num == b"1.0"
-    assert not judged.recognises(
+    assert not checked.recognises(
         document.replace(b"<Mspaces:VersionNum>1.0", b"<Mspaces:VersionNum>2.0")
     )
 
 
-def test_fields_say_where_the_header_lies(judged: CheckedCache, make_event: Event) -> None:
-    shape = judged.meet_twice(note(make_event, ""))
+def test_fields_locate_the_header(checked: CheckedCache, make_event: Event) -> None:
+    shape = checked.meet_twice(note(make_event, ""))
     assert shape is not None
     fields = shape.fields
     assert (fields.stream, fields.client_id, fields.timestamp) == (0, 1, 2)
@@ -71,28 +71,28 @@ def test_fields_say_where_the_header_lies(judged: CheckedCache, make_event: Even
     ],
 )
 def test_text_beside_elements_is_constant(
-    judged: CheckedCache, make_event: Event, inside: str
+    checked: CheckedCache, make_event: Event, inside: str
 ) -> None:
-    shape = judged.meet_twice(note(make_event, inside))
+    shape = checked.meet_twice(note(make_event, inside))
     assert shape is not None
     assert shape.slot_count == ENVELOPE_SLOTS + inside.count("</line>")
     for old, new in (("text", "word"), ("> <", ">\n<")):
         if old in inside:
-            assert not judged.recognises(note(make_event, inside.replace(old, new)))
+            assert not checked.recognises(note(make_event, inside.replace(old, new)))
 
 
 def test_an_empty_and_a_filled_leaf_are_different_shapes(
-    judged: CheckedCache, make_event: Event
+    checked: CheckedCache, make_event: Event
 ) -> None:
-    filled = judged.meet_twice(note(make_event, "<line>x</line>"))
-    assert not judged.recognises(note(make_event, "<line></line>"))
-    empty = judged.meet_twice(note(make_event, "<line></line>"))
-    short = judged.meet_twice(note(make_event, "<line/>"))
+    filled = checked.meet_twice(note(make_event, "<line>x</line>"))
+    assert not checked.recognises(note(make_event, "<line></line>"))
+    empty = checked.meet_twice(note(make_event, "<line></line>"))
+    short = checked.meet_twice(note(make_event, "<line/>"))
     assert len({filled, empty, short}) == 3
-    assert not judged.recognises(note(make_event, "<line/><line/>"))
+    assert not checked.recognises(note(make_event, "<line/><line/>"))
 
 
-#: Attributes of `line`; whether they become slots when they vary.
+#: Attributes of `line`; True if they become slots when they vary.
 ATTRIBUTES = [
     ("free", True),
     ("other", True),
@@ -105,14 +105,14 @@ ATTRIBUTES = [
 
 @pytest.mark.parametrize(("name", "varies"), ATTRIBUTES)
 def test_attributes_that_may_hold_anything_become_slots_when_they_vary(
-    judged: CheckedCache, make_event: Event, name: str, varies: bool
+    checked: CheckedCache, make_event: Event, name: str, varies: bool
 ) -> None:
-    generalised(judged, [note(make_event, f'<line {name}="v{i}">x</line>') for i in range(30)])
+    generalised(checked, [note(make_event, f'<line {name}="v{i}">x</line>') for i in range(30)])
     document = note(make_event, f'<line {name}="unseen">x</line>')
-    assert judged.recognises(document) == varies
-    assert judged.recognises(note(make_event, f'<line {name}="">x</line>')) == varies
+    assert checked.recognises(document) == varies
+    assert checked.recognises(note(make_event, f'<line {name}="">x</line>')) == varies
     if varies:
-        shape = judged.meet(document)
+        shape = checked.meet(document)
         assert shape is not None
         assert shape.slot_count == ENVELOPE_SLOTS + 2
 
@@ -122,43 +122,43 @@ def test_attributes_that_may_hold_anything_become_slots_when_they_vary(
     [' fixed="so"', ' choice="a"', ' choice="b"'],
 )
 def test_fixed_and_enumerated_attributes_are_constants(
-    judged: CheckedCache, make_event: Event, attributes: str
+    checked: CheckedCache, make_event: Event, attributes: str
 ) -> None:
-    shape = judged.meet_twice(note(make_event, f"<line{attributes}>x</line>"))
+    shape = checked.meet_twice(note(make_event, f"<line{attributes}>x</line>"))
     assert shape is not None
     for other in (' fixed="to"', ' choice="c"', ' choice="a "'):
         if other != attributes:
-            assert not judged.recognises(note(make_event, f"<line{other}>x</line>"))
+            assert not checked.recognises(note(make_event, f"<line{other}>x</line>"))
 
 
-def test_ids_and_references_to_them_are_constants(judged: CheckedCache, make_event: Event) -> None:
+def test_ids_and_references_to_them_are_constants(checked: CheckedCache, make_event: Event) -> None:
     for i in range(20):
-        judged.meet(note(make_event, "", f' key="k{i}" ref="k{i}"'))
-    assert not judged.recognises(note(make_event, "", ' key="k99" ref="k99"'))
-    assert not judged.recognises(note(make_event, "", ' key="k1" ref="k2"'))
+        checked.meet(note(make_event, "", f' key="k{i}" ref="k{i}"'))
+    assert not checked.recognises(note(make_event, "", ' key="k99" ref="k99"'))
+    assert not checked.recognises(note(make_event, "", ' key="k1" ref="k2"'))
 
 
-def test_namespace_declarations_are_constants(judged: CheckedCache, make_event: Event) -> None:
+def test_namespace_declarations_are_constants(checked: CheckedCache, make_event: Event) -> None:
     for i in range(30):
-        judged.meet(note(make_event, f'<far xmlns:y="urn:{i}" free="a{i}">x</far>'))
-    shape = judged.meet_twice(note(make_event, '<far xmlns:y="urn:1" free="n">x</far>'))
+        checked.meet(note(make_event, f'<far xmlns:y="urn:{i}" free="a{i}">x</far>'))
+    shape = checked.meet_twice(note(make_event, '<far xmlns:y="urn:1" free="n">x</far>'))
     assert shape is not None
-    assert not judged.recognises(note(make_event, '<far xmlns:y="urn:77" free="n">x</far>'))
+    assert not checked.recognises(note(make_event, '<far xmlns:y="urn:77" free="n">x</far>'))
 
 
 def test_an_element_declared_without_its_prefix_only_is_not_learnt(
-    judged: CheckedCache, make_event: Event
+    checked: CheckedCache, make_event: Event
 ) -> None:
     """libxml2 validates `y:far` as `far`."""
     document = note(make_event, '<any><y:far xmlns:y="urn:y">x</y:far></any>')
-    assert judged.meet_twice(document) is None
-    assert judged.accepted == 2
-    (statistics,) = judged.cache.statistics().values()
+    assert checked.meet_twice(document) is None
+    assert checked.accepted == 2
+    (statistics,) = checked.cache.statistics().values()
     assert statistics.not_learnable == {"undeclared": 1}
 
 
-def test_prefixes_and_namespaces_are_in_the_tree(judged: CheckedCache, make_event: Event) -> None:
-    shape = judged.meet_twice(note(make_event, '<x:far free="1">x</x:far><line x:free="v"/>'))
+def test_prefixes_and_namespaces_are_in_the_tree(checked: CheckedCache, make_event: Event) -> None:
+    shape = checked.meet_twice(note(make_event, '<x:far free="1">x</x:far><line x:free="v"/>'))
     assert shape is not None
     assert shape.payload is not None
     (inside,) = shape.payload.children
@@ -170,8 +170,8 @@ def test_prefixes_and_namespaces_are_in_the_tree(judged: CheckedCache, make_even
     assert named["choice"].value == b"a"
 
 
-def test_the_trees_of_event_and_payload_are_two(judged: CheckedCache, make_event: Event) -> None:
-    shape = judged.meet_twice(note(make_event, "<line>x</line>"))
+def test_the_trees_of_event_and_payload_are_two(checked: CheckedCache, make_event: Event) -> None:
+    shape = checked.meet_twice(note(make_event, "<line>x</line>"))
     assert shape is not None
     assert shape.payload is not None
     assert shape.tree.kind is shape.payload.kind is NodeKind.ROOT
@@ -184,41 +184,41 @@ def test_the_trees_of_event_and_payload_are_two(judged: CheckedCache, make_event
     assert of_shape(shape.payload, [b"v"] * shape.slot_count)[3][0][3][0][3] == ["v"]
 
 
-def test_an_event_without_payload_has_a_shape(judged: CheckedCache, make_event: Event) -> None:
-    shape = judged.meet_twice(make_event(None))
+def test_an_event_without_payload_has_a_shape(checked: CheckedCache, make_event: Event) -> None:
+    shape = checked.meet_twice(make_event(None))
     assert shape is not None
     assert shape.payload is None
 
 
 def test_beyond_ascii_takes_an_expression_of_its_own(
-    judged: CheckedCache, make_event: Event
+    checked: CheckedCache, make_event: Event
 ) -> None:
     plain, wide = note(make_event, "<line>x</line>"), note(make_event, "<line>é\u2028\x85</line>")
-    shape = judged.meet_twice(plain)
-    assert not judged.recognises(wide)
-    assert judged.meet(wide) is shape
-    assert judged.recognises(wide)
-    assert judged.recognises(wide.replace("é".encode(), "\x7f\U0001f680\ufffd".encode()))
+    shape = checked.meet_twice(plain)
+    assert not checked.recognises(wide)
+    assert checked.meet(wide) is shape
+    assert checked.recognises(wide)
+    assert checked.recognises(wide.replace("é".encode(), "\x7f\U0001f680\ufffd".encode()))
     for bad in (b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbf\xbe", b"\xef\xbf\xbf", b"\xc0\xaf"):
-        assert not judged.recognises(wide.replace("é".encode(), bad)), bad
-        assert judged.meet(wide.replace("é".encode(), bad)) is None
+        assert not checked.recognises(wide.replace("é".encode(), bad)), bad
+        assert checked.meet(wide.replace("é".encode(), bad)) is None
 
 
-def test_constants_beyond_ascii_are_constants(judged: CheckedCache, make_event: Event) -> None:
+def test_constants_beyond_ascii_are_constants(checked: CheckedCache, make_event: Event) -> None:
     document = note(make_event, "<mixed>é<line>x</line></mixed>")
-    shape = judged.meet_twice(document)
+    shape = checked.meet_twice(document)
     assert shape is not None
-    assert judged.recognises(document.replace(b">x<", b">y<"))
-    assert not judged.recognises(document.replace("é".encode(), "è".encode()))
-    assert judged.meet(document.replace(b">x<", "\u00fc".encode().join([b">", b"<"]))) is shape
+    assert checked.recognises(document.replace(b">x<", b">y<"))
+    assert not checked.recognises(document.replace("é".encode(), "è".encode()))
+    assert checked.meet(document.replace(b">x<", "\u00fc".encode().join([b">", b"<"]))) is shape
 
 
 def test_documents_over_the_bound_are_not_of_a_shape(note_dtd: Dtd, make_event: Event) -> None:
-    judged = CheckedCache(note_dtd, bounds=ShapeBounds(max_document_bytes=2000))
-    assert judged.meet_twice(note(make_event, "<line>x</line>")) is not None
+    checked = CheckedCache(note_dtd, bounds=ShapeBounds(max_document_bytes=2000))
+    assert checked.meet_twice(note(make_event, "<line>x</line>")) is not None
     length = len(note(make_event, "<line></line>"))
-    assert judged.recognises(note(make_event, f"<line>{'x' * (2000 - length)}</line>"))
-    assert not judged.recognises(note(make_event, f"<line>{'x' * (2001 - length)}</line>"))
-    assert judged.meet(note(make_event, f"<line>{'x' * (2001 - length)}</line>")) is None
-    (statistics,) = judged.cache.statistics().values()
+    assert checked.recognises(note(make_event, f"<line>{'x' * (2000 - length)}</line>"))
+    assert not checked.recognises(note(make_event, f"<line>{'x' * (2001 - length)}</line>"))
+    assert checked.meet(note(make_event, f"<line>{'x' * (2001 - length)}</line>")) is None
+    (statistics,) = checked.cache.statistics().values()
     assert statistics.not_learnable == {"size": 1}
