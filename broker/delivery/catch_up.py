@@ -305,7 +305,6 @@ class CatchUp:
         return looked_at == len(part)
 
     def _without_received(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
-        """Return the events behind those that the client already has."""
         skip = feed.skip_marks
         left = [event for event in events if event.mark > skip.get(event.origin, _BEFORE_ALL)]
         if events and (not left or left[-1] is not events[-1]):
@@ -319,7 +318,6 @@ class CatchUp:
         return bool(self._find_losses(feed))
 
     def report_losses(self, feed: Feed) -> None:
-        """Report lost own events to a subscription at the log's end."""
         for loss in self._find_losses(feed):
             self._report_loss(feed, loss)
 
@@ -363,7 +361,6 @@ class CatchUp:
 
 
 def _events_up_to(events: list[LoggedEvent], origin: str, mark: Mark) -> list[LoggedEvent]:
-    """Return the events before an origin's first event behind a mark."""
     behind = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
     return events[: next(behind, len(events))]
 

@@ -80,7 +80,6 @@ class SharedEncodings:
         return portion.encoded
 
     def encode_selection(self, events: list[LoggedEvent]) -> EncodedEvents:
-        """Return the encoding of events selected from a portion."""
         key = tuple([event.serial for event in events])
         encoded = self._selections.get(key)
         if encoded is None:

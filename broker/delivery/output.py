@@ -30,7 +30,6 @@ class Output:
         return self._session_deliveries
 
     def add_session(self, delivery: SessionDelivery) -> None:
-        """Add a session, which then gets its share of each commit."""
         self._session_deliveries[delivery] = None
         delivery.on_wait = self._add_waiting
 
@@ -81,7 +80,6 @@ class Output:
             delivery.recover_or_report(origin, after, last, reason)
 
     def report_losses(self) -> None:
-        """Report that own events were lost for good."""
         for delivery in list(self._session_deliveries):
             delivery.report_losses()
 

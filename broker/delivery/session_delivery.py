@@ -95,7 +95,6 @@ class SessionDelivery:
 
     @property
     def feeds(self) -> Collection[Feed]:
-        """The session's subscriptions."""
         return self._feeds.values()
 
     @property
@@ -335,7 +334,6 @@ class SessionDelivery:
             feed.roll_back(serial)
 
     def update_outcomes(self) -> None:
-        """Update the counts of live subscriptions up to the log's end."""
         elsewhere = self._log.unlogged_places if self._feeds else 0
         for feed in self._feeds.values():
             feed.count_filtered(self._log.bounds.last + 1)

@@ -63,7 +63,6 @@ def splice_at_retention(
 
 
 def splice_whole_past(cut: Mapping[str, Mark]) -> Splice:
-    """Return the splice for a subscription that begins before all logs."""
     return Splice({origin: (_BEFORE_ALL, mark) for origin, mark in cut.items()}, dict(cut))
 
 

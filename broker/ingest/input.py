@@ -234,7 +234,6 @@ class Input:
         ).addCallback(release)
 
     def _unsaved_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
-        """Return the types of these events without a DTD on disk."""
         named = {
             (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
         }

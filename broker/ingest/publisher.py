@@ -41,7 +41,6 @@ class Publisher:
 
     @property
     def is_ready(self) -> bool:
-        """True if a batch can be ingested now."""
         return bool(self.waiting) and not self.awaits_dtd
 
     def add_batch(self, batch: Batch) -> None:

@@ -114,7 +114,6 @@ class EventTypes:
             self.announce(dtd.reference)
 
     def has_all_types(self) -> bool:
-        """Return whether all announced types of the network are here."""
         return self.network is None or self.network.has_all_types()
 
     def find_variants(self, origin: str) -> Variants:
@@ -122,11 +121,9 @@ class EventTypes:
         return NO_VARIANTS if self.network is None else self.network.variants_of(origin)
 
     def build_answers(self, subscribers: Callable[[], Iterator[Subscriber]]) -> TypeAnswers:
-        """Build the answers about types; `subscribers` returns those with known queries."""
         return TypeAnswers(self.dtds, self.known_types, subscribers, self._reactor, self.dtd_store)
 
     def build_late_validator(self, matcher: IMatcher) -> LateValidator:
-        """Build the validator of logged events that arrived before their DTD."""
         return LateValidator(
             matcher, self.unvalidated_events, self.pending_dtds, self.find_variants
         )
@@ -134,7 +131,6 @@ class EventTypes:
     # ------------------------------------------------------------------ care
 
     def start(self, log: EventLog) -> None:
-        """Start after the log is open for writing."""
         if self.unvalidated_events.is_file_damaged:
             marks = log.coverage.marks
             marks.pop(log.origin, None)

@@ -358,7 +358,6 @@ class Node:
             self._end_suspended(suspended)
 
     def _end_suspended(self, suspended: list[tuple[int, QueryTooExpensive]]) -> None:
-        """End subscriptions with queries beyond their budget."""
         sessions = {session.delivery: session for session in self.acceptor.sessions}
         for number, error in suspended:
             if self.network is not None and self.network.remote_interest.widen_suspended(number):
@@ -370,7 +369,6 @@ class Node:
     # ------------------------------------------------------------------ for the archive
 
     def dead_origins(self) -> Sequence[str]:
-        """Return origins of replicas of dead nodes."""
         network = self.network
         if network is None or network.state is None:
             return ()

@@ -196,7 +196,6 @@ class NodeService(Service):
 
 
 def format_address(address: Any) -> str:
-    """Return an address as text."""
     if isinstance(address, UNIXAddress):
         return os.fsdecode(address.name or b"a socket without a name")
     host = f"[{address.host}]" if ":" in address.host else address.host

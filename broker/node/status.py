@@ -64,7 +64,6 @@ class InspectedNode(Protocol):
 
 
 def build_status(node: InspectedNode) -> dict[str, Any]:
-    """Return a plain tree of counts and texts for JSON and msgpack."""
     log = node.event_log
     bounds = log.bounds
     resident, private = read_memory()
@@ -124,7 +123,6 @@ def build_publish_status(node: InspectedNode) -> dict[str, Any]:
 
 
 def sum_delivery_outcomes(node: InspectedNode) -> DeliveryOutcomes:
-    """Return the outcomes of events over all subscriptions, including ended ones."""
     total = DeliveryOutcomes()
     total.add(node.output.ended_outcomes)
     for delivery in node.output.session_deliveries:

@@ -139,7 +139,6 @@ class SessionAcceptor:
         channel.close()
 
     def count_refused(self, channel: ISocketChannel, error: BrokerError) -> None:
-        """Count and log a connection that was refused or violated the protocol."""
         self.refused_connections[error.code] += 1
         peer = channel.peer_description
         host = peer.rpartition(":")[0]
@@ -215,7 +214,6 @@ class SessionAcceptor:
             previous.end(SessionSuperseded(f"{client_id} is at another node now"))
 
     def _find_or_create_session(self, identity: Identity, hello: Hello) -> Session:
-        """Return the session that the Hello resumes, or a new one."""
         client_id, incarnation, token = identity.client_id, hello.incarnation, hello.token
         found = self._sessions.get((client_id, incarnation, token))
         if found is not None:

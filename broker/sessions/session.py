@@ -312,7 +312,6 @@ class Session:
                     self.log.debug("a last position was not stored: {error}", error=error)
 
     def end_subscription(self, number: int, error: BrokerError) -> None:
-        """End a subscription, and send the reason to the client."""
         self._close_subscription(number, error)
 
     def _close_subscription(self, number: int, error: BrokerError | None) -> None:

@@ -37,7 +37,6 @@ class TimeSlices:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds left for a piece that starts now."""
         return max(0.0, MAX_SLICE_SECONDS - (self._clock.seconds() - self._started))
 
     def run(self) -> None:

@@ -15,7 +15,6 @@ STATES: Final = ("in-use", "away", "paused", "moved")
 
 
 def build_durable_report(durables: DurableSubscriptions) -> dict[str, Any]:
-    """Return counts by state, and the largest lags, largest first."""
     states = Counter(dict.fromkeys(STATES, 0))
     here = []
     for client, name, durable in durables.all():

@@ -234,7 +234,6 @@ class SubscriptionLifecycle:
         self._advance()
 
     def _advance(self) -> None:
-        """Report that it is active, and feed it, as far as possible now."""
         feed = self._feed
         if not feed.is_accepted or not self._is_open():
             return

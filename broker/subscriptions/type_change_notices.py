@@ -185,7 +185,6 @@ class TypeChangeNotices:
             self._schedule()
 
     def _find_difference(self, reference: DtdReference) -> SchemaDifference | None:
-        """Return the difference to the previous version; None if a DTD is missing."""
         known = self._differences.get(reference)
         if known is not None:
             return known

@@ -90,7 +90,6 @@ class DeliveryFates:
         }
 
     def _has_accepted(self, event: EventExplanation | None) -> bool | None:
-        """Return whether the node has logged the event; None if unknown."""
         if event is None or event.refused is not None:
             return None
         publisher = (event.client_id, event.incarnation)
@@ -187,7 +186,6 @@ def _check_clearance(identity: Identity, event: EventExplanation) -> DeliveryFat
 
 
 def _check_start(begins: Mapping[str, Mark], place: Place | None) -> DeliveryFate | None:
-    """Return a fate if the event lies before a subscription's start."""
     if place is None or place.mark > begins.get(place.origin, _BEFORE_ALL):
         return None
     return DeliveryFate(
@@ -203,7 +201,6 @@ def _fate_when_absent(durable: DurableSubscription) -> DeliveryFate:
 
 
 def _fate_when_active(feed: Feed, place: Place | None) -> DeliveryFate:
-    """Return the fate of a matching event."""
     outcomes = feed.outcomes
     if (
         place is not None

@@ -93,7 +93,6 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
 
     @classmethod
     def of(cls, event_id: EventId, document: bytes, client: str) -> TraceQuestion:
-        """Return the first part of the question about an event."""
         client_id, timestamp, number, incarnation = event_id
         return cls(
             *(client_id, timestamp, number, incarnation),
@@ -161,7 +160,6 @@ class NodeTrace:
         return pack(found), rank
 
     async def trace_event(self, question: TraceQuestion) -> dict[str, Any]:
-        """Return plain content about the event at this node."""
         await self._lock.acquire()
         try:
             if question.place is None:
