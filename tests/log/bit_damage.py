@@ -1,4 +1,4 @@
-"""Bits flipped in the log of a node that is down, or runs."""
+"""Flipped bits in the log of a node, stopped or running."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.log.tables import MAX_TABLES
 
-#: Gives another value in the place of a stored one; None deletes it.
+#: Returns a replacement for a stored value; None deletes it.
 Change = Callable[[bytes], bytes | None]
 
 
 def flipped(value: bytes, bit: int) -> bytes:
-    """The value with one bit the other way."""
+    """Return the value with one bit flipped."""
     damaged = bytearray(value)
     damaged[bit // 8] ^= 1 << (bit % 8)
     return bytes(damaged)
 
 
 def damage_folder(folder: Path, table: str, change: Change, nth: int = 0) -> bytes:
-    """Change the nth value of a table of a closed log; its key."""
+    """Change the nth value of a table of a closed log; return its key."""
     with lmdb.open(str(folder), max_dbs=MAX_TABLES) as env:
         return _damage(env, table, change, nth)
 
 
 def damage_log(log: LogFile, table: str, change: Change, nth: int = 0) -> bytes:
-    """The same of an open log."""
+    """Do the same in an open log."""
     return _damage(log._env, table, change, nth)
 
 
@@ -50,7 +50,7 @@ def _damage(env: lmdb.Environment, table: str, change: Change, nth: int) -> byte
 
 
 def read_past_damage(log: LogFile) -> tuple[list[LoggedEvent], list[Damage]]:
-    """Everything that can be read, and all damage in between."""
+    """Return all readable events, and all damage between them."""
     events: list[LoggedEvent] = []
     damages: list[Damage] = []
     at = log.bounds.first

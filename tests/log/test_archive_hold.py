@@ -1,4 +1,4 @@
-"""Own events stay in the log until the archive has them, as long as there is room."""
+"""Own events stay in the log until the archive has them, while there is room."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def test_beyond_the_limit_the_oldest_go_and_are_counted(site: Site) -> None:
     assert site.log.archive_hold.held_after == site.log.begins_after[site.origin]
 
 
-def test_nothing_goes_before_it_is_said(site: Site) -> None:
-    """The archiver of a node that was started a moment ago may have nothing to say yet."""
+def test_nothing_is_dropped_before_it_is_announced(site: Site) -> None:
+    """The archiver of a node that has just started may not have reported yet."""
     hold, report = site.log.archive_hold, HoldReport()
     hold.is_announced = False
     fill(site, 16)
@@ -67,7 +67,7 @@ def test_nothing_goes_before_it_is_said(site: Site) -> None:
     assert hold.dropped_unarchived > 0
 
 
-def test_the_limit_holds_though_nobody_says_so(site: Site) -> None:
+def test_the_limit_holds_without_an_announcement(site: Site) -> None:
     site.log.archive_hold.is_announced = False
     fill(site, 40)
     assert site.log.bounds.used_bytes < MOST * 9 / 8 + 100_000
@@ -89,7 +89,7 @@ def test_events_stay_in_a_log_that_is_as_large_as_it_may_be(is_told: bool, most:
     assert not hold.holds_events((1, 1), (1, 5), most + 1) and hold.dropped_unarchived == 5
 
 
-def test_it_is_said_before_events_go() -> None:
+def test_dropping_is_announced_before_events_go() -> None:
     hold, report = ArchiveHold(1000), HoldReport()
 
     def said(used: int) -> list[str]:

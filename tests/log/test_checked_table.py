@@ -1,4 +1,4 @@
-"""Small values and their copies: what is healed, what is lost, and what is of an older format."""
+"""Small values and their copies: healed, lost, and of an older format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY, VALUE = b"key", b"value"
 
 @attrs.define
 class Table:
-    """A transaction on a table of values, and on that of their copies."""
+    """A transaction on a table of values and on the table of copies."""
 
     txn: lmdb.Transaction
     table: Any
@@ -92,7 +92,7 @@ def test_a_value_of_the_older_format_needs_no_copy(opened: Table) -> None:
     assert values.heal(opened.txn) == [] and opened.copy() is None
     with pytest.raises(ValueDamaged):
         opened.values().get(opened.txn, KEY)
-    # With its next change it gets one, which it then needs.
+    # Its next change writes a copy, which is required from then on.
     values.put(opened.txn, KEY, VALUE)
     copy = opened.copy()
     opened.txn.delete(b"n" + KEY, db=opened.copies)

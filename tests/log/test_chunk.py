@@ -1,4 +1,4 @@
-"""Events in chunks, by themselves and under a cursor."""
+"""Chunks of events, alone and at a cursor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fields(event: LoggedEvent) -> tuple[object, ...]:
 
 
 @given(events, st.integers(0, 2**40), st.booleans(), st.data())
-def test_a_chunk_gives_back_what_was_put_in(
+def test_a_chunk_round_trips(
     given_events: list[LoggedEvent], first: int, view: bool, data: st.DataObject
 ) -> None:
     for serial, event in enumerate(given_events, first):

@@ -1,4 +1,4 @@
-"""Chunks that are written again, or are not there any more."""
+"""Chunks that are written again, or have been removed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_chunk_that_is_missing_at_the_start_is_damage_of_which_the_places_are_
     assert [each.place for each in intact] == [e.place for e in everything if e not in lost]
     assert damage.origin == lost[0].origin
     assert damage.marks == tuple(each.mark for each in lost)
-    # The serials of what comes now are behind it.
+    # Later events have serials after it.
     again.commit(Commit([event(11, 21, again.origin)]), 2, 0)
     assert again.repair(damage, everything) is None
     intact, damages = read_past_damage(again)

@@ -1,4 +1,4 @@
-"""The table of chunks: pages, and the chunk that holds a serial."""
+"""The table of chunks: pages, and the chunk of a serial."""
 
 from __future__ import annotations
 

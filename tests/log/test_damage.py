@@ -1,4 +1,4 @@
-"""No flipped bit of a log is ever read as an event: it is found, named, and written again."""
+"""No flipped bit of a log is ever read as an event: it is found, named, and repaired."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fields(events: list[LoggedEvent]) -> list[tuple[object, ...]]:
 
 
 def filled(folder: Path, commits: int = 4, count: int = 5) -> tuple[LogFile, list[LoggedEvent]]:
-    """Chunks of the log's own origin and of another one, in turns."""
+    """Chunks of the log's own origin and of another one, alternating."""
     log = LogFile(folder, Retention(), sync=False)
     everything: list[LoggedEvent] = []
     offsets = {log.origin: 1, "far": 1}
@@ -109,7 +109,7 @@ def test_a_flipped_bit_is_named_exactly_and_written_again(tmp_path: Path, seed: 
         assert damage.origin == lost[0].origin
         assert [mark[1] for mark in damage.marks] == [each.offset for each in lost]
         assert damage.upto == lost[-1].mark
-        # Another node has the same events under serials of its own.
+        # Another node has the same events under its own serials.
         found = [attrs.evolve(each, serial=0, arrival=99) for each in everything]
         assert log.repair(damage, found) is None
         intact, damages = read_past_damage(log)
@@ -127,7 +127,7 @@ def test_a_chunk_that_is_missing_is_noticed_and_written_again(tmp_path: Path, nt
     log, everything = filled(tmp_path)
     damage_log(log, "events", lambda value: None, nth)
     if nth == 0:
-        # The log begins later, as if retention had taken it; its places say that it has not.
+        # The log begins later, as after retention; its places show that it does not.
         with pytest.raises(DamageFound):
             log.read_origin(log.origin, (0, 0), 99, 1 << 30)
         return
@@ -143,7 +143,7 @@ def test_a_chunk_that_is_missing_is_noticed_and_written_again(tmp_path: Path, nt
     assert [e.place for e in read_past_damage(log)[0]] == [e.place for e in everything]
 
 
-def test_what_nobody_has_stays_damaged_and_the_rest_is_written(tmp_path: Path) -> None:
+def test_unavailable_events_stay_damaged_and_the_rest_is_written(tmp_path: Path) -> None:
     log, everything = filled(tmp_path)
     damage_log(log, "events", lambda value: flipped(value, 45), 0)
     _, (damage,) = read_past_damage(log)
@@ -181,7 +181,7 @@ def test_places_of_chunks_are_written_again_when_the_log_is_opened(tmp_path: Pat
         folder = tmp_path / str(bit)
         log, everything = filled(folder)
         log.close()
-        nth = 2  # Behind `c` and before `s`: the first chunk of an origin.
+        nth = 2  # After `c` and before `s`: the first chunk of an origin.
         damage_folder(folder, "origins", lambda value, bit=bit: flipped(value, bit), nth)
         again = LogFile(folder, Retention(), sync=False)
         assert again.startup_repairs.healed == 1
@@ -195,7 +195,7 @@ def test_places_of_chunks_are_written_again_when_the_log_is_opened(tmp_path: Pat
 def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
     nth: int, tmp_path: Path
 ) -> None:
-    """Such a key is out of order, as a rule: then it misleads LMDB, and the file is repaired."""
+    """Such a key is usually out of order: then it misleads LMDB, and the file is rebuilt."""
     log = LogFile(tmp_path, Retention(), sync=False)
     everything = [event(n, n, log.origin) for n in range(1, 41)]
     for each in everything:
@@ -221,7 +221,7 @@ def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
 
 def test_a_damaged_place_is_found_by_its_chunk_while_the_log_is_open(tmp_path: Path) -> None:
     log, everything = filled(tmp_path)
-    # Behind `c` the chunks of both origins.
+    # After `c` the chunks of both origins.
     for nth in range(2, 6):
         damage_log(log, "origins", lambda value: flipped(value, 90), nth)
         for origin in (log.origin, "far"):
@@ -246,7 +246,7 @@ def test_a_place_that_no_chunk_has_is_removed_once(tmp_path: Path, value: bytes)
         again.close()
 
 
-def test_damage_covers_what_lies_within_it() -> None:
+def test_damage_covers_damage_within_it() -> None:
     damage = Damage("events", KEY, 5, 9, DamageKind.HEAD, ())
     assert damage.covers(damage) and damage.covers(attrs.evolve(damage, first=6, last=8))
     for other in ({"first": 4}, {"last": 10}, {"key": b"other"}, {"table": "kept"}):
@@ -348,7 +348,7 @@ def test_a_replica_that_was_damaged_is_named_and_written_again(tmp_path: Path) -
         assert [e.offset for e in log.read_replica("far", (1, 0), 99, 1 << 30)] == [1, 2, 3, 4]
 
 
-def test_a_log_whose_name_is_lost_says_so(tmp_path: Path) -> None:
+def test_a_log_with_a_lost_name_is_reported(tmp_path: Path) -> None:
     log = with_values(tmp_path)
     log.close()
     names: list[bytes] = []

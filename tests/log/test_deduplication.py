@@ -9,7 +9,7 @@ from broker.log.deduplication import Deduplication, Freshness, Publisher, Sequen
 
 
 class AllNumbers:
-    """A window that remembers each number, and forgets by the same rule."""
+    """A window that stores each number, and drops them by the same rule."""
 
     def __init__(self, width: int) -> None:
         self._width, self._seen, self._floor = width, set[int](), 1
@@ -27,7 +27,7 @@ class AllNumbers:
         return Freshness.NEW
 
 
-# Few numbers, so that neighbours of each come before and after it.
+# Few numbers, so that neighbours of each precede and follow it.
 @given(st.lists(st.integers(1, 12), max_size=40), st.integers(1, 4))
 def test_a_window_answers_as_a_set_of_all_numbers_would(numbers: list[int], width: int) -> None:
     window, model = SequenceWindow(width), AllNumbers(width)
@@ -45,7 +45,7 @@ def test_all_that_was_sent_in_order_is_known_however_much_it_is() -> None:
     assert len(window.encode()) == 24
 
 
-def test_what_was_refused_and_comes_again_is_new() -> None:
+def test_a_refused_number_is_new_again() -> None:
     window = SequenceWindow(4)
     for number in (1, 2, 5, 6):
         window.record(number)
@@ -81,7 +81,7 @@ def test_a_jump_of_nine_quintillion_costs_no_memory() -> None:
     assert len(window.encode()) == 40
 
 
-def test_publishers_beyond_the_cache_are_read_back_from_what_was_stored() -> None:
+def test_publishers_beyond_the_cache_are_loaded_from_the_log() -> None:
     stored: dict[Publisher, bytes] = {}
     marks = Deduplication(stored.get, width=64, cached=2)
     for client in ("a", "b", "c"):
@@ -91,7 +91,7 @@ def test_publishers_beyond_the_cache_are_read_back_from_what_was_stored() -> Non
         assert marks.record((client, 1), 1, 0) is Freshness.DUPLICATE
 
 
-def test_a_window_whose_commit_is_under_way_is_not_read_back_as_it_was_before() -> None:
+def test_a_window_being_committed_is_not_evicted() -> None:
     stored: dict[Publisher, bytes] = {}
     marks = Deduplication(stored.get, width=64, cached=1)
     for client in ("a", "b"):
@@ -104,7 +104,7 @@ def test_a_window_whose_commit_is_under_way_is_not_read_back_as_it_was_before() 
     assert marks.record(("a", 1), 1, 0) is Freshness.DUPLICATE
 
 
-def test_what_was_recorded_for_a_failed_commit_never_happened() -> None:
+def test_records_of_a_failed_commit_are_void() -> None:
     marks = Deduplication(lambda _: None, width=64)
     marks.record(("a", 1), 1, 0)
     marks.clear()
@@ -146,7 +146,7 @@ def test_the_cache_keeps_those_that_changed_last_up_to_its_bound() -> None:
     for number, client in enumerate("abacab", 1):
         marks.record((client, 1), number, 0)
         stored.update(marks.take_changed())
-    # `c` has made room for itself at the cost of `b`, which has been silent for longer than `a`.
+    # `c` has evicted `b`, which has been silent for longer than `a`.
     assert loaded == ["a", "b", "c", "b"]
 
 
@@ -157,9 +157,7 @@ def test_another_incarnation_counts_anew() -> None:
 
 
 @given(numbers=st.lists(st.integers(1, 40), max_size=40), asked=st.integers(1, 45))
-def test_what_is_known_of_a_number_is_what_recording_it_would_say(
-    numbers: list[int], asked: int
-) -> None:
+def test_a_check_equals_the_result_of_recording(numbers: list[int], asked: int) -> None:
     deduplication = Deduplication(lambda _: None, 3)
     for number in numbers:
         deduplication.record(("c", 1), number, 0)

@@ -1,4 +1,4 @@
-"""The event log as the node uses it: order, grouping, failure."""
+"""The event log in the node: order, grouping, failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADER_RECORD = encode_header(
 
 
 class Thread:
-    """A worker thread that does its next call when it is told to."""
+    """A worker thread that makes its next call on request."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = []
@@ -51,7 +51,7 @@ class Thread:
 
 
 def log_at(folder: Path, clock: Clock, **retention: int) -> tuple[EventLog, Thread]:
-    """A log and the thread that it writes in."""
+    """Return a log and its writing thread."""
     thread = Thread()
     file = LogFile(folder, Retention(**retention), sync=False)
     log = EventLog(file, clock=clock, wall_clock=lambda: 1000, write=thread, read=thread)
@@ -83,13 +83,13 @@ class EventLogTests(SynchronousTestCase):
 
         self.log.append([(HEADER_RECORD, 1, b"<x/>")] * count, done)
 
-    def test_nobody_is_told_before_the_commit(self) -> None:
+    def test_events_are_announced_only_after_the_commit(self) -> None:
         self.append(2)
         self.assertEqual(self.told, [])
         self.writer.step()
         self.assertEqual(self.told, [[1, 2]])
 
-    def test_whatever_arrives_during_a_commit_shares_the_next(self) -> None:
+    def test_events_during_a_commit_share_the_next(self) -> None:
         for _ in range(10):
             self.append(1)
         self.writer.step()
@@ -97,12 +97,12 @@ class EventLogTests(SynchronousTestCase):
         self.assertEqual(self.told, [[n] for n in range(1, 11)])
         self.assertEqual(self.writer.calls, [])
 
-    def test_places_are_given_at_once_and_the_cut_knows_them(self) -> None:
+    def test_places_are_given_at_once_and_count_for_the_cut(self) -> None:
         self.append(3)
         self.assertEqual(self.log.own_end, (self.epoch, 3))
         self.assertEqual(self.log.bounds.last, 0)
 
-    def test_a_failed_commit_takes_what_follows_along_and_begins_an_epoch(self) -> None:
+    def test_a_failed_commit_fails_later_events_and_begins_an_epoch(self) -> None:
         self.append(2)
         self.append(1)
         self.log.deduplication.record(("a", 1), 1, 0)
@@ -167,7 +167,7 @@ class EventLogTests(SynchronousTestCase):
         self.writer.step()
         self.assertEqual([event.arrival for event in self.file.read(1, 9, 9999)], [1000, 1000])
 
-    def test_closing_commits_what_is_left(self) -> None:
+    def test_closing_commits_pending_events(self) -> None:
         self.append(1)
         self.append(1)
         closed = self.log.close()
@@ -176,7 +176,7 @@ class EventLogTests(SynchronousTestCase):
         self.successResultOf(closed)
         self.assertEqual(self.told, [[1], [2]])
 
-    def test_closing_does_not_wait_for_a_disk_that_is_gone(self) -> None:
+    def test_closing_does_not_wait_for_a_failed_disk(self) -> None:
         self.append(1)
         closed = self.log.close()
         self.writer.broken = LogUnavailable("full")
@@ -192,11 +192,11 @@ class EventLogTests(SynchronousTestCase):
         self.clock.advance(RETRY_AFTER)
 
     def begin_again(self) -> None:
-        """It has noted the new epoch."""
+        """It has recorded the new epoch."""
         self.writer.step()
 
-    def test_readers_see_no_event_whose_commit_was_not_told(self) -> None:
-        # The thread has committed; the reactor has yet to hear of it.
+    def test_readers_see_no_event_before_its_announcement(self) -> None:
+        # The thread has committed, but the reactor has not processed the result.
         self.append(2)
         self.writer.step()
         self.append(3)
@@ -212,7 +212,7 @@ class EventLogTests(SynchronousTestCase):
         self.writer.step()
         self.assertEqual(len(self.successResultOf(page)), 5)
 
-    def test_nobody_is_told_a_cut_in_an_epoch_that_a_crash_would_lose(self) -> None:
+    def test_a_cut_is_never_in_an_epoch_that_a_crash_would_lose(self) -> None:
         self.append(2)
         self.writer.step()
         self.append(3)
@@ -242,7 +242,7 @@ class EventLogTests(SynchronousTestCase):
         self.assertGreater(again.bounds.epoch, self.epoch + 1)
         self.assertEqual(again.bounds.last, 2)
 
-    def test_who_counts_places_is_told_that_some_were_taken_back(self) -> None:
+    def test_a_rollback_is_reported(self) -> None:
         told: list[int] = []
         self.log.on_rollback = told.append
         self.append(2)
@@ -264,7 +264,7 @@ class EventLogTests(SynchronousTestCase):
             [1, 1, 3, 3, 4, 4, 5],
         )
 
-    def test_who_waits_for_a_durable_subscription_is_told_when_it_is_stored(self) -> None:
+    def test_the_callback_of_a_durable_subscription_is_called_when_it_is_stored(self) -> None:
         stored: list[str] = []
         self.log.put_durable(b"a\0n", b"1", lambda: stored.append("n"))
         self.writer.step()
@@ -293,7 +293,7 @@ class EventLogTests(SynchronousTestCase):
         self.clock.advance(RETRY_AFTER)
         self.assertEqual(len(self.writer.calls), 1)
 
-    def test_one_who_breaks_when_told_keeps_nobody_else_from_being_told(self) -> None:
+    def test_a_callback_that_raises_does_not_affect_others(self) -> None:
         def broken(_: list[LoggedEvent] | BrokerError) -> None:
             raise RuntimeError("a bug")
 
@@ -313,7 +313,7 @@ class EventLogTests(SynchronousTestCase):
 
 
 def test_coverage_never_falls(tmp_path: Path) -> None:
-    """What was taken before a failure was told is logged behind what was taken after it."""
+    """Events appended before the report of a failure are logged after events appended later."""
     clock = Clock()
     log, disk = log_at(tmp_path, clock)
     log.append_relayed(RelayedEvents("o", (1, 0), (1, 20), []), lambda _: None)

@@ -1,4 +1,4 @@
-"""Places of events that are not durable yet: the cut of who subscribes now, and what is next."""
+"""Places of events that are not durable yet: the cut of a new subscription, and the next places."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_the_position_is_a_cut_of_all_origins_durable_or_not(
     log, disk = begun
     assert log.end_position() == {log.origin: log.own_end} and not log.has_origin(OTHER)
     own(log, 2)
-    # The first commit is under way; this waits for the next one.
+    # The first commit runs; this waits for the next one.
     relayed(log, 3, covers=5)
     wanted = {log.origin: (log.own_end[0], 2), OTHER: (1, 5)}
     assert log.end_position() == wanted and log.has_origin(OTHER)
     disk.step()
     assert log.end_position() == wanted and log.has_origin(OTHER)
-    # Now something of both origins waits while something of both is committed.
+    # Events of both origins are pending and being committed.
     own(log, 1)
     relayed(log, 9)
     wanted = {log.origin: (log.own_end[0], 3), OTHER: (1, 9)}
@@ -169,7 +169,7 @@ def test_state_that_comes_while_the_disk_is_full_is_committed_later(
     assert committed.called
 
 
-def test_what_a_start_mended_is_reported(tmp_path: Path, clock: Clock) -> None:
+def test_repairs_at_the_start_are_reported(tmp_path: Path, clock: Clock) -> None:
     log, disk = log_at(tmp_path, clock)
     own(log, 1)
     disk.step()
@@ -206,7 +206,7 @@ def test_the_newest_event_and_the_commits_are_counted(begun: tuple[EventLog, Thr
     assert log.commits == 2
 
 
-def test_the_next_commit_is_under_way_before_anyone_is_told(begun: tuple[EventLog, Thread]) -> None:
+def test_the_next_commit_starts_before_callbacks(begun: tuple[EventLog, Thread]) -> None:
     log, disk = begun
     under_way: list[int] = []
     log.append([(HEADER_RECORD, 1, DOCUMENT)], lambda _: under_way.append(len(disk.calls)))
@@ -215,7 +215,7 @@ def test_the_next_commit_is_under_way_before_anyone_is_told(begun: tuple[EventLo
     assert under_way == [1]
 
 
-def test_who_has_nothing_to_be_written_is_told_at_once_and_once(
+def test_callbacks_without_contents_are_called_at_once_and_once(
     begun: tuple[EventLog, Thread],
 ) -> None:
     log, disk = begun

@@ -26,7 +26,7 @@ def append(log: LogFile, count: int, size: int) -> None:
 
 
 class Reader:
-    """Another process, which LMDB wants for a log that is open here; it opens the log at once."""
+    """Another process with the log open, since LMDB allows one environment for each process."""
 
     PROGRAM = """
 import sys
@@ -52,7 +52,7 @@ print(log.own_extent(), offsets((1, 18)), len(offsets((0, 0))))
         assert self._process.stdout.readline() == "open\n"
 
     def reads(self) -> str:
-        """What it finds now."""
+        """Return its findings now."""
         answer, _ = self._process.communicate("\n", timeout=30)
         return answer.strip()
 
@@ -60,7 +60,7 @@ print(log.own_extent(), offsets((1, 18)), len(offsets((0, 0))))
 FOUND = "((0, 0), (1, 21)) [19, 20, 21] 21"
 
 
-def test_a_log_that_grows_beyond_lmdb_s_default_is_read_along(tmp_path: Path) -> None:
+def test_a_log_beyond_lmdb_s_default_map_is_read(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=64 * MIB), sync=False)
     append(log, 1, 10)
     reader = Reader(tmp_path)
@@ -70,7 +70,7 @@ def test_a_log_that_grows_beyond_lmdb_s_default_is_read_along(tmp_path: Path) ->
     log.crash()
 
 
-def test_a_log_whose_writer_comes_back_with_more_room_is_read_along(tmp_path: Path) -> None:
+def test_a_log_is_read_after_its_writer_enlarged_the_map(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=MIB), sync=False, max_events_bytes=2 * MIB)
     append(log, 1, 10)
     reader = Reader(tmp_path)

@@ -1,4 +1,5 @@
-"""Logs of the previous version are upgraded when they are opened; those of a later one refused."""
+"""Logs of the previous version are upgraded when they are opened; those of a later one are
+refused."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def written(old_code: Path, folder: Path, *how: str) -> None:
 
 
 def check(folder: Path, epoch: int) -> None:
-    """All of an old log is there, and goes on."""
+    """Check that an old log is complete and continues."""
     log = LogFile(folder, Retention(), sync=False)
     own = log.origin
     events, damages = read_past_damage(log)
@@ -81,7 +82,7 @@ def test_a_log_of_the_previous_version_is_upgraded(
     written(old_code, tmp_path, end)
     check(tmp_path, epoch)
     check(tmp_path, epoch)
-    # What was upgraded is checked from now on.
+    # Upgraded values are checked from now on.
     damage_folder(tmp_path, "durables", lambda value: flipped(value, 90))
     log = LogFile(tmp_path, Retention(), sync=False)
     assert (log.durables(), log.startup_repairs.healed) == ([(b"a\0d", b"\x90stored")], 1)
@@ -108,10 +109,10 @@ def test_a_kill_during_the_upgrade_leaves_the_old_format(old_code: Path, tmp_pat
     check(tmp_path, 1)
 
 
-def test_damage_in_what_is_unchecked_is_no_event(old_code: Path, tmp_path: Path) -> None:
+def test_damage_in_unchecked_chunks_is_no_event(old_code: Path, tmp_path: Path) -> None:
     written(old_code, tmp_path)
     LogFile(tmp_path, Retention(), sync=False).close()
-    # The count, and the length of a document: format 3 tells no more.
+    # The count, and the length of a document: all that format 3 shows.
     for bit in (3, (5 + 24 + 22 * 60 + 3) * 8):
         damage_folder(tmp_path, "events", lambda value, bit=bit: flipped(value, bit), 0)
         log = LogFile(tmp_path, Retention(), sync=False)
@@ -141,7 +142,7 @@ def test_other_formats_are_refused(
         LogFile(tmp_path, Retention(), sync=False)
 
 
-def test_a_damaged_format_is_told_from_another_one(tmp_path: Path) -> None:
+def test_a_damaged_format_is_distinguished_from_another_one(tmp_path: Path) -> None:
     LogFile(tmp_path, Retention(), sync=False).close()
     for bit in range(15 * 8):
         with lmdb.open(str(tmp_path), max_dbs=MAX_TABLES) as env:

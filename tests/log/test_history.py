@@ -1,4 +1,4 @@
-"""Histories: which marks lie on a log's branch, over restarts and copies."""
+"""Histories: marks on a log's branch, over restarts and copies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def own_events(log: LogFile, count: int) -> Commit:
 
 
 def started(folder: Path, count: int, now_ms: int) -> LogFile:
-    """A log that was started at that time and has logged so many events of its own."""
+    """Return a log started at that time with this many own events."""
     log = LogFile(folder, Retention(), wall_clock=lambda: now_ms)
     log.commit(own_events(log, count), log.bounds.epoch, now_ms)
     return log
@@ -66,7 +66,7 @@ def test_a_place_of_another_branch_is_recognised(tmp_path: Path) -> None:
 
 
 def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
-    """It has small epochs and no histories: places up to where it was upgraded are its own."""
+    """It has small epochs and no histories: places up to the upgrade are its own."""
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN)
     with log._writing() as txn:
         log._tables.meta.put(txn, b"epoch", b"7")
@@ -83,7 +83,7 @@ def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
 def test_a_place_of_another_process_in_the_same_epoch_is_recognised_by_its_id(
     tmp_path: Path,
 ) -> None:
-    """Two copies that are started at one moment give the same places."""
+    """Two copies that are started at the same moment give the same places."""
     first = started(tmp_path / "log", 5, BEGAN)
     first.close()
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
@@ -110,14 +110,14 @@ def named(history: History) -> NamedHistory:
     return history.epoch, history.id, history.branch
 
 
-def test_the_path_to_a_place_tells_where_its_branch_began() -> None:
-    """This log was started again behind the other branch: its places seem to follow it."""
+def test_the_path_to_a_place_gives_the_beginning_of_its_branch() -> None:
+    """This log was restarted after the other branch: its places seem to follow it."""
     chain = HistoryChain([History(2, 1, 1, (1, 0)), History(9, 3, 2, (2, 30))])
     far = (7, 15)
     assert chain.find_fork(far, (9, 40)) == (2, 30)
     path = [(2, 1, (1, 0)), (5, 6, (2, 10)), (7, 8, (5, 12))]
     assert chain.find_fork(far, (9, 40), path) == (2, 10)
-    # As far as it is known.
+    # As far as known.
     assert chain.find_fork(far, (9, 40), path[2:]) == (2, 30)
     assert chain.find_fork((2, 20), (9, 40), path[:1]) is None
 
@@ -135,7 +135,7 @@ def test_histories_survive_a_restart_and_are_bounded(tmp_path: Path) -> None:
     assert log.foreign_histories == {"b" * 24: ((8, 7, (6, 5)), (9, 1 << 62, (8, 6)))}
 
 
-def test_events_that_were_given_places_before_an_epoch_began_are_of_the_former_one(
+def test_events_with_places_from_before_an_epoch_belong_to_the_previous_one(
     tmp_path: Path,
 ) -> None:
     log = started(tmp_path, 3, BEGAN)
@@ -146,7 +146,7 @@ def test_events_that_were_given_places_before_an_epoch_began_are_of_the_former_o
 
 
 def test_a_log_that_is_disowned_notes_where_its_process_began(tmp_path: Path) -> None:
-    """Also where a commit has failed since, and a history began."""
+    """Also after a failed commit has begun a history."""
     log = started(tmp_path, 3, BEGAN)
     former, began = log.origin, (log.bounds.epoch, 3)
     log.close()
@@ -159,7 +159,7 @@ def test_a_log_that_is_disowned_notes_where_its_process_began(tmp_path: Path) ->
     log.close()
 
 
-def test_epochs_rise_whatever_the_clock_says() -> None:
+def test_epochs_rise_with_any_clock() -> None:
     assert next_epoch(5, 0) == 6
     now = EPOCHS_SINCE_MS + 1_000_000
     assert next_epoch(5, now) == 1_000_000 // EPOCH_MS
@@ -167,7 +167,7 @@ def test_epochs_rise_whatever_the_clock_says() -> None:
     assert next_epoch(1_800_000_000, now) == 1_800_000_001
 
 
-def test_a_loss_tells_each_reader_what_it_lacks() -> None:
+def test_a_loss_gives_each_reader_its_gaps() -> None:
     loss = BranchLoss((9, 10), (9, 15), (3, 7), (4, 20), ((8, 10), (19, 20)))
     empty = BranchLoss((9, 20), (9, 20), (3, 7), (5, 30))
     chain = HistoryChain([History(9, 1, 3, (3, 7))], [empty, loss])
@@ -184,7 +184,7 @@ def test_a_loss_tells_each_reader_what_it_lacks() -> None:
     assert list(first.gaps((0, 0))) == [((3, 1), (3, 3))]
 
 
-def test_what_was_not_found_is_told_in_runs() -> None:
+def test_missing_numbers_are_returned_in_runs() -> None:
     assert missing_runs(5, 4, []) == ()
     assert missing_runs(5, 9, [5, 9, 7, 7, 12]) == ((6, 6), (8, 8))
     assert missing_runs(1, 3, [1, 2, 3]) == ()

@@ -55,7 +55,7 @@ def test_a_new_log_is_empty_and_in_its_first_epoch(tmp_path: Path) -> None:
     assert log.read(1, 10, 1000) == []
 
 
-def test_what_was_committed_is_read_back_as_it_was(tmp_path: Path) -> None:
+def test_committed_events_are_read_unchanged(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention())
     commit = events(1, 3)
     log.commit(commit, 1, 0)
@@ -66,7 +66,7 @@ def test_what_was_committed_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_clean_close_too_begins_a_new_epoch(tmp_path: Path) -> None:
-    """What was closed may be copied, and the copy started."""
+    """A closed log may be copied, and the copy started."""
     log = LogFile(tmp_path, Retention())
     epoch = log.bounds.epoch
     log.commit(events(1, 5), epoch, 0)
@@ -114,7 +114,7 @@ def test_the_oldest_events_go_when_their_age_is_reached(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_age_ms=50))
     for first in range(1, 101, 10):
         log.commit(events(first, 10), 1, 0)
-    # Of the seventh commit a part is as old, and what is younger keeps all of it.
+    # A part of the seventh commit is as old; its newer events keep all of it.
     log.commit(events(101, 1), 1, 115)
     assert log.bounds.first == 61
 
@@ -158,7 +158,7 @@ def test_the_file_stays_bounded_while_another_process_reads_it(tmp_path: Path) -
                 assert int(reader.stdout.readline()) > 0
         reader.stdin.close()
         assert reader.wait() == 0
-    # 18 MB went through it.
+    # 18 MB were written to it.
     assert (tmp_path / "data.mdb").stat().st_size < 6 << 20
 
 
@@ -169,7 +169,7 @@ def test_a_place_after_a_mark_is_found_across_epochs(tmp_path: Path) -> None:
     assert log.first_after("n", (0, 0)) == 1
     assert log.first_after("n", (1, 4)) == 5
     assert log.first_after("n", (1, 10)) == 11
-    # The end of epoch 1 was lost and given again: what it had beyond offset 10 is not there.
+    # The end of epoch 1 was lost and its offsets given again: places beyond offset 10 are missing.
     assert log.first_after("n", (1, 15)) == 11
     assert log.first_after("n", (2, 20)) == 21
 
@@ -210,7 +210,7 @@ def test_marks_and_durables_commit_with_the_events(tmp_path: Path) -> None:
     assert log.durables() == []
 
 
-def test_marks_that_nobody_used_are_forgotten(tmp_path: Path) -> None:
+def test_unused_marks_are_dropped(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(marks_age_ms=100))
     old, new = (5).to_bytes(8, "big"), (1000).to_bytes(8, "big")
     marks = [(("a", 1), b"\0" * 8 + old), (("b", 1), b"\0" * 8 + new)]
@@ -239,7 +239,7 @@ def test_a_log_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> N
             raise LogUnavailable("no space left on device")
             yield
 
-    # What was caught keeps the object alive, and with it whatever it has open.
+    # The caught exception keeps the object alive, with its open files.
     with pytest.raises(LogUnavailable) as caught:
         OnFullDisk(tmp_path, Retention())
     LogFile(tmp_path, Retention()).close()

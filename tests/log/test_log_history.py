@@ -1,4 +1,4 @@
-"""Forks and losses of a log that runs, before and after they are committed."""
+"""Forks and losses of a running log, before and after their commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.log.test_event_log_places import OTHER, own
 
 @pytest.fixture
 def begun(tmp_path: Path) -> tuple[EventLog, Thread, Clock]:
-    """A log whose process began behind its third event, and has logged two."""
+    """Return a log whose process began after its third event and has logged two."""
     log, disk = log_at(tmp_path, Clock())
     own(log, 3)
     disk.step()
@@ -39,7 +39,7 @@ def test_a_place_ahead_of_a_log_is_of_another_process_that_went_on_a_copy_of_it(
     assert log.find_fork((epoch, 5), [log.current_history]) is None
 
 
-def test_a_known_path_to_a_place_ahead_tells_where_it_has_left_a_log(
+def test_a_known_path_to_a_place_ahead_gives_its_fork(
     begun: tuple[EventLog, Thread, Clock],
 ) -> None:
     log, *_ = begun
@@ -74,7 +74,7 @@ def test_the_places_of_a_loss_are_covered_and_events_go_on_behind_them(
     upto = (branch[0], 9)
     log.record_loss(branch, upto, ((4, 5), (8, 9)), told.append)
     epoch = log.newest_own[0]
-    # Four places hold nothing, and offsets go on above those of the other branch.
+    # Four places are empty, and offsets continue above those of the other branch.
     assert log.newest_own == (epoch, 10)
     assert log.end_position() == {log.origin: (epoch, 10)}
     disk.step()

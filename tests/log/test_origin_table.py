@@ -1,4 +1,4 @@
-"""A log with the events of several origins: where each one's lie, and what is covered of it."""
+"""A log with events of several origins: their chunks, and their coverage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def logged(origin: str, epoch: int, offset: int, serial: int, size: int = 300) -
 
 
 def filled(log: LogFile, random: Random, commits: int) -> list[LoggedEvent]:
-    """Events of three origins, with holes where somebody did not want them."""
+    """Events of three origins, without those that were not needed."""
     offsets = dict.fromkeys(("a", "b", "c"), 0)
     everything: list[LoggedEvent] = []
     for _ in range(commits):
@@ -68,7 +68,7 @@ def test_a_page_of_an_origin_is_bounded_in_bytes(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_retention_took_is_known_for_each_origin(tmp_path: Path) -> None:
+def test_the_beginning_after_retention_is_known_for_each_origin(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
     everything = filled(log, Random(1), 300)
     kept = {event.serial for event in log.read(0, 1 << 30, 1 << 40)}
@@ -81,13 +81,13 @@ def test_what_retention_took_is_known_for_each_origin(tmp_path: Path) -> None:
     again.close()
 
 
-def test_what_another_log_lost_is_not_forgotten_when_retention_takes_what_came_before(
+def test_a_loss_of_another_log_survives_retention(
     tmp_path: Path,
 ) -> None:
     retention = Retention(max_age_ms=1000)
     log = LogFile(tmp_path, retention, sync=False)
     log.commit(Commit([logged("far", 1, n, n) for n in range(1, 4)], covered={"far": (1, 3)}), 1, 0)
-    # In one commit: what is behind a hole comes, and the age takes what lies before it.
+    # In one commit: events after missing ones arrive, and retention removes those before.
     late = [attrs.evolve(logged("far", 1, 9, 4), arrival=10_000)]
     log.commit(Commit(late, covered={"far": (1, 9)}, begins_after={"far": (1, 8)}), 1, 10_000)
     assert log.begins_after == {"far": (1, 8)}
@@ -97,7 +97,7 @@ def test_what_another_log_lost_is_not_forgotten_when_retention_takes_what_came_b
     again.close()
 
 
-def test_what_is_covered_outlives_the_process_without_an_event(tmp_path: Path) -> None:
+def test_coverage_without_events_survives_a_restart(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(), sync=False)
     log.commit(Commit(covered={"far": (3, 70)}, begins_after={"far": (3, 50)}), 1, 0)
     log.crash()
@@ -106,7 +106,7 @@ def test_what_is_covered_outlives_the_process_without_an_event(tmp_path: Path) -
     again.close()
 
 
-def test_coverage_tells_what_has_risen_since_a_version() -> None:
+def test_coverage_lists_changes_since_a_version() -> None:
     coverage = Coverage({"a": (1, 1), "b": (1, 1)})
     assert coverage.changed_since(0) == []
     coverage.advance({"a": (1, 2)})
@@ -133,7 +133,7 @@ def test_with_its_chunk_retention_takes_the_place_of_it(tmp_path: Path) -> None:
         assert serials[0] == log.bounds.first
         for origin, since in origins.begins_after(txn).items():
             first = next(event for event in left if event.origin == origin)
-            # Places that nobody wanted may lie between.
+            # Places that were not needed may lie between.
             assert since <= origins._before_first(txn, origin) < first.mark
         assert origins._before_first(txn, "none") == (0, 0)
     log.close()

@@ -1,4 +1,4 @@
-"""A log's file that was cut short, or has damaged pages, is told before LMDB crashes on it."""
+"""A truncated log file, or one with damaged pages, is reported before LMDB crashes on it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_all_pages_of_a_log_are_read_as_lmdb_reads_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", [0.0, 0.001, 0.01, 0.3, 0.6, 0.9, 0.95])
-def test_a_file_that_was_cut_is_told_with_advice(tmp_path: Path, part: float) -> None:
+def test_a_truncated_file_is_reported_with_advice(tmp_path: Path, part: float) -> None:
     written(tmp_path)
     path = tmp_path / FILE
     size = path.stat().st_size
@@ -69,7 +69,7 @@ def test_a_file_that_was_cut_is_told_with_advice(tmp_path: Path, part: float) ->
 
 @pytest.mark.parametrize("page", [0, 1])
 @pytest.mark.parametrize("at", [10, 16, 20, 40])
-def test_a_damaged_meta_page_is_told_with_advice(tmp_path: Path, page: int, at: int) -> None:
+def test_a_damaged_meta_page_is_reported_with_advice(tmp_path: Path, page: int, at: int) -> None:
     written(tmp_path, 30)
     path = tmp_path / FILE
     data = bytearray(path.read_bytes())
@@ -125,12 +125,12 @@ def test_a_cut_file_does_not_kill_the_process(tmp_path: Path) -> None:
     assert run.stdout.strip() == "log-corrupt"
 
 
-def test_a_file_that_is_cut_while_it_is_open_is_told_before_it_is_read(tmp_path: Path) -> None:
+def test_a_file_truncated_while_open_is_reported_before_a_read(tmp_path: Path) -> None:
     written(tmp_path)
     log = LogFile(tmp_path, Retention(), sync=False)
     last = log.bounds.last
     os.truncate(tmp_path / FILE, 200_000)
-    # A write would make it long again, with pages of zeros.
+    # A write would extend it again, with pages of zeros.
     for use in (
         lambda: log.read(1, 9, 1 << 20),
         lambda: log.commit(Commit(made(log.origin, last + 1, 1, last + 1)), 1, 0),
@@ -142,7 +142,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_told_before_it_is_read(tmp_path:
     log.crash()
 
 
-def test_a_file_that_is_cut_while_others_read_it_is_told(tmp_path: Path) -> None:
+def test_a_file_truncated_while_others_read_it_is_reported(tmp_path: Path) -> None:
     written(tmp_path)
     along, verification = ExternalReader(tmp_path), Verification(tmp_path)
     os.truncate(tmp_path / FILE, 200_000)
@@ -160,7 +160,7 @@ def test_a_meta_page_that_names_another_transaction_is_damaged(tmp_path: Path) -
     written(tmp_path)
     path = tmp_path / FILE
     data = path.read_bytes()
-    # LMDB would go on with the older of two snapshots, without a word of the last commit.
+    # LMDB would silently use the older of two snapshots, without the last commit.
     for page in (0, 1):
         for bit in range(12):
             damaged = bytearray(data)
@@ -190,7 +190,7 @@ def test_a_page_that_is_free_and_in_use_is_damage(tmp_path: Path) -> None:
 
 
 def test_an_older_value_beside_a_newer_copy_counts_no_more(tmp_path: Path) -> None:
-    """A write that was lost leaves an older page: its places must not be given again."""
+    """A lost write leaves an older page: its places must not be given again."""
     written(tmp_path, 30)
     log = LogFile(tmp_path, Retention(), sync=False)
     own, newest = log.origin, log.bounds.offset
@@ -226,7 +226,7 @@ def test_a_lost_list_of_tables_loses_no_commit(tmp_path: Path) -> None:
 
 
 def test_a_node_that_reaches_into_another_is_damage(tmp_path: Path) -> None:
-    """LMDB would cut out both when it deletes one."""
+    """LMDB would delete both with one of them."""
     written(tmp_path)
     path = tmp_path / FILE
     file = PageFile(path)

@@ -1,4 +1,4 @@
-"""What waits for a commit: each kind of content makes one, and none is dropped."""
+"""Contents of a commit: each kind requires one, and none is dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOSS = BranchLoss((1, 1), (1, 3), (1, 0), (1, 2))
 
 
 def nothing(_: Any) -> None:
-    """Nobody is told."""
+    """Do nothing."""
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_state_of_a_failed_commit_goes_with_the_next_one() -> None:
         [("client", b"1")],
     )
     assert later.state_callbacks == failed.state_callbacks
-    # Events are refused to who sent them, and come again.
+    # Events are refused to their publisher, which sends them again.
     assert later.commit.events == [] and later.callbacks == []

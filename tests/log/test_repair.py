@@ -1,4 +1,4 @@
-"""Damage that nobody could repair: which readers pass over it, and for how long."""
+"""Damage that could not be repaired: which readers skip it, and for how long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COPIES = attrs.evolve(DAMAGE, table="kept", spans=(Span("gone", (1, 10), (1, 15)
 
 
 class File:
-    """A log in which nothing can be repaired, as long as nothing is found."""
+    """A log in which nothing can be repaired without events."""
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
         return None if events else damage
@@ -32,7 +32,7 @@ def write(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
 
 
 def repairs(clock: Clock, *damages: Damage) -> Repairs:
-    """Those of a log that has given up these."""
+    """Repairs of a log that has given up this damage."""
     made = Repairs(File(), write, clock)
     for damage in damages:
         assert made.begin_repair(damage).called
@@ -58,7 +58,7 @@ def test_a_reader_that_would_begin_with_damage_goes_on_behind_it(
     assert made.end_of_loss(table, origin, mark) == end
 
 
-def test_what_was_given_up_is_looked_for_again_after_a_time() -> None:
+def test_given_up_damage_is_repaired_again_after_a_time() -> None:
     clock = Clock()
     made = repairs(clock, DAMAGE)
     clock.advance(RETRY_AFTER - 1)

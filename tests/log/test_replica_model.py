@@ -1,4 +1,4 @@
-"""What a log says that it keeps of others, it keeps."""
+"""The stored span of a replica equals its stored events."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def keep(log: LogFile, origin: str, after: tuple[int, int], events: list[LoggedE
 
 
 def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
-    """A ReplicaRequest arrives during a commit of copies. ReplicaState reports the end before it, and
-    the owner continues there."""
+    """A ReplicaRequest arrives during a commit of copies. ReplicaState reports the end before it,
+    and the owner continues there."""
     log = LogFile(tmp_path, Retention(), sync=False)
     keep(log, "far", (0, 0), copies("far", 1, 10))
     keep(log, "far", (1, 10), copies("far", 11, 10))
@@ -36,7 +36,7 @@ def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
     log.close()
 
 
-def test_what_was_kept_just_now_is_there_beside_much_of_another(tmp_path: Path) -> None:
+def test_a_new_replica_stays_beside_a_large_one(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False, max_events_bytes=64 << 20)
     after = (0, 0)
     for first in range(1, 1000, 20):

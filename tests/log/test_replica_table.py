@@ -1,4 +1,4 @@
-"""Copies of other nodes' events, beside the log."""
+"""Replicas of other nodes' events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def keep(log: LogFile, after: Mark, events: list[LoggedEvent], upto: Mark | None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_kept_is_read_behind_any_mark(tmp_path: Path, seed: int) -> None:
+def test_a_replica_is_read_from_any_mark(tmp_path: Path, seed: int) -> None:
     random = Random(seed)
     log = LogFile(tmp_path, Retention(), sync=False)
     after, everything = (0, 0), list[LoggedEvent]()
@@ -50,7 +50,7 @@ def test_what_is_kept_is_read_behind_any_mark(tmp_path: Path, seed: int) -> None
     }
 
 
-def test_what_does_not_go_on_begins_again(tmp_path: Path) -> None:
+def test_a_replica_that_is_not_continued_starts_anew(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(), sync=False)
     keep(log, (0, 0), copies(1, 10))
     keep(log, (1, 20), copies(21, 5))
@@ -61,7 +61,7 @@ def test_what_does_not_go_on_begins_again(tmp_path: Path) -> None:
 
 
 def kept_span(log: LogFile) -> ReplicaSpan:
-    """What is left of 5,000 copies of 900 bytes."""
+    """The remaining span of 5,000 copies of 900 bytes."""
     after: Mark = (0, 0)
     for first in range(1, 5000, 100):
         new = copies(first, 100, 900)
@@ -70,7 +70,7 @@ def kept_span(log: LogFile) -> ReplicaSpan:
     return log.replica_spans["far"]
 
 
-def test_the_oldest_copies_make_room_and_the_span_says_so(tmp_path: Path) -> None:
+def test_the_oldest_replicas_make_room_and_the_span_shrinks(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_bytes=1 << 20), sync=False)
     span = kept_span(log)
     read = log.read_replica("far", (0, 0), 10_000, 1 << 30)
@@ -79,14 +79,14 @@ def test_the_oldest_copies_make_room_and_the_span_says_so(tmp_path: Path) -> Non
     assert 200 < len(read) < 1000
 
 
-def test_copies_that_the_archive_lacks_stay_while_there_is_room(tmp_path: Path) -> None:
+def test_unarchived_replicas_stay_while_there_is_room(tmp_path: Path) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     log = LogFile(large, Retention(max_bytes=1 << 20, unarchived_bytes=16 << 20), sync=False)
     span = kept_span(log)
     assert span.after == (0, 0)
     log.archive_hold.archived_replicas = {"far": (5, 2000)}
     keep(log, span.upto, copies(5001, 1, 900))
-    # Copies that the archive has make room, as before.
+    # Archived copies make room, as before.
     assert log.replica_spans["far"].after >= (5, 2000)
     log = LogFile(small, Retention(max_bytes=1 << 20, unarchived_bytes=2 << 20), sync=False)
     span = kept_span(log)

@@ -9,5 +9,5 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "transport.md"
 
 
 def documented(language: str) -> list[str]:
-    """All blocks of code in that language, in order."""
+    """Return all code blocks in that language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

@@ -1,4 +1,4 @@
-"""Cores, a channel and a receiver that note what they are asked and told."""
+"""Cores, a channel and a receiver that record their calls."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Log = list[tuple[object, ...]]
 
 
 @implementer(ISocketChannel)
-class NotingChannel:
-    """A channel that only writes down what is asked of it."""
+class RecordingChannel:
+    """A channel that only records calls."""
 
     peer_description = "nobody"
     secure = False
@@ -55,7 +55,7 @@ class NotingChannel:
     def resume(self) -> None:
         self.log.append(("resume",))
 
-    def bring(self, *packets: bytes) -> None:
+    def deliver(self, *packets: bytes) -> None:
         assert self.receiver is not None
         self.receiver.packets_received(packets)
 
@@ -65,8 +65,8 @@ class NotingChannel:
 
 
 @implementer(IStackReceiver)
-class NotingReceiver:
-    """A user that writes down what it is told, and then does what a test wants."""
+class RecordingReceiver:
+    """A user that records callbacks, and then calls a function of the test."""
 
     def __init__(self) -> None:
         self.log: Log = []
@@ -86,8 +86,8 @@ class NotingReceiver:
 
 
 @implementer(ILayerCore)
-class NotingCore(PassThrough):
-    """Passes everything on with its mark, and notices if it is entered while it runs."""
+class RecordingCore(PassThrough):
+    """A core that adds its mark to each message, and detects re-entry."""
 
     def __init__(self, mark: bytes) -> None:
         self.mark = mark
@@ -128,22 +128,22 @@ class NotingCore(PassThrough):
 
 @implementer(ILayer)
 @attrs.frozen
-class Noting:
-    """The layer of one core that the test knows."""
+class RecordingLayer:
+    """The layer of one given core."""
 
-    core: NotingCore
+    core: RecordingCore
     provides: frozenset[Property] = frozenset()
-    name: ClassVar[str] = "noting"
+    name: ClassVar[str] = "recorder"
     version: ClassVar[int] = 1
     requires: ClassVar[frozenset[Property]] = frozenset()
     breaks: ClassVar[frozenset[Property]] = frozenset()
 
-    def create_core(self) -> NotingCore:
+    def create_core(self) -> RecordingCore:
         return self.core
 
 
 @attrs.frozen
-class Needy(Noting):
-    """One that wants order below it."""
+class FifoLayer(RecordingLayer):
+    """A layer that requires order below it."""
 
     requires: ClassVar[frozenset[Property]] = frozenset({Property.FIFO})

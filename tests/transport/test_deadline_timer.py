@@ -28,10 +28,10 @@ def test_a_deadline_that_moves_away_does_not_touch_the_timer() -> None:
     alarm.arm(2.0)
     assert clock.getDelayedCalls() == [armed]
     clock.advance(2.0)
-    assert rung == [2.0]  # early: whoever hears it looks, and sets it again
+    assert rung == [2.0]  # early: its receiver checks, and arms it again
 
 
-def test_a_deadline_that_comes_nearer_is_kept() -> None:
+def test_an_earlier_deadline_is_met() -> None:
     clock, alarm, rung = new_alarm()
     alarm.arm(2.0)
     alarm.arm(1.0)

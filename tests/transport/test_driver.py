@@ -1,4 +1,4 @@
-"""The driver with cores that note what they are asked, and a channel that notes what it gets."""
+"""The driver with recording cores and a recording channel."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from broker.transport.faults import ShuffleLayer
 from broker.transport.layer import Property
 from broker.transport.view import LinkState, View
 from tests.transport.recording import (
-    Needy,
-    Noting,
-    NotingChannel,
-    NotingCore,
-    NotingReceiver,
+    FifoLayer,
+    RecordingChannel,
+    RecordingCore,
+    RecordingLayer,
+    RecordingReceiver,
 )
 
 
 class DriverTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.low, self.high = NotingCore(b"1"), NotingCore(b"2")
-        self.receiver = NotingReceiver()
-        self.channel = NotingChannel()
+        self.low, self.high = RecordingCore(b"1"), RecordingCore(b"2")
+        self.receiver = RecordingReceiver()
+        self.channel = RecordingChannel()
         self.unexpected: list[Exception] = []
         self.driver = StackDriver(
-            [Noting(self.low), Noting(self.high)],
+            [RecordingLayer(self.low), RecordingLayer(self.high)],
             self.clock,
             self.receiver,
             on_error=self.unexpected.append,
@@ -55,7 +55,7 @@ class DriverTests(SynchronousTestCase):
 
     def test_packets_pass_the_layers_from_the_bottom_to_the_top(self) -> None:
         self.attach()
-        self.channel.bring(b"a", b"b")
+        self.channel.deliver(b"a", b"b")
         self.assertEqual(self.receiver.log, [("messages", [b"a12", b"b12"])])
 
     def test_messages_pass_the_layers_from_the_top_to_the_bottom_in_one_write(self) -> None:
@@ -74,7 +74,7 @@ class DriverTests(SynchronousTestCase):
         driver.attach(self.channel)
         driver.send([b"a"])
         driver.consumed(1)
-        self.channel.bring(b"b")
+        self.channel.deliver(b"b")
         self.assertEqual(self.channel.log, [("send", [b"a"])])
         self.assertEqual(self.receiver.log[-1], ("messages", [b"b"]))
 
@@ -91,12 +91,12 @@ class DriverTests(SynchronousTestCase):
                 self.driver.send([b"x"])
                 self.driver.consumed(1)
                 self.driver.send([b"y"])
-                self.channel.bring(b"again")
+                self.channel.deliver(b"again")
 
         self.receiver.reaction = react
         self.low.extra = [SendDown([b"ack"])]
-        self.channel.bring(b"a")
-        # What the first packet asked for comes first, then the user's in order.
+        self.channel.deliver(b"a")
+        # The effects of the first packet come first, then the user's inputs in order.
         self.assertEqual(
             self.channel.log, [("send", [b"ack"]), ("send", [b"12x"]), ("send", [b"12y"])]
         )
@@ -104,16 +104,16 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.high.log, ["receive", "submit", "consumed 1", "submit", "receive"])
         self.assertEqual(self.unexpected, [])
 
-    def test_a_receiver_that_closes_in_a_callback_hears_nothing_more(self) -> None:
+    def test_a_receiver_that_closes_in_a_callback_gets_nothing_more(self) -> None:
         self.attach()
         self.low.extra = [DeliverUp([b"second"])]
         self.receiver.reaction = self.driver.close
-        self.channel.bring(b"a")
-        self.channel.bring(b"late")
+        self.channel.deliver(b"a")
+        self.channel.deliver(b"late")
         self.assertFalse(self.driver.is_attached)
         self.driver.send([b"late"])
         self.channel.lose()
-        # Both batches of the turn that had begun are told before the close.
+        # Both batches of the running turn are delivered before the close.
         self.assertEqual(
             self.receiver.log,
             [
@@ -124,7 +124,7 @@ class DriverTests(SynchronousTestCase):
         )
         self.assertEqual(self.channel.log, [("close",)])
 
-    def test_an_overloaded_top_layer_tells_the_sender(self) -> None:
+    def test_an_overloaded_top_layer_raises_to_the_sender(self) -> None:
         self.attach()
 
         def refuse(messages: Sequence[bytes], now: float) -> list[Effect]:
@@ -135,7 +135,7 @@ class DriverTests(SynchronousTestCase):
             self.driver.send([b"a"])
         self.assertTrue(self.driver.is_attached)
 
-    def test_attaching_tells_the_stack_and_detaching_too(self) -> None:
+    def test_the_stack_sees_attaching_and_detaching(self) -> None:
         self.driver.attach(self.channel)
         self.assertTrue(self.driver.is_attached)
         error = ProtocolError("x")
@@ -150,17 +150,17 @@ class DriverTests(SynchronousTestCase):
         )
         self.assertEqual(self.low.log, ["connected", "disconnected"])
 
-    def test_what_is_sent_without_a_channel_is_counted(self) -> None:
+    def test_packets_without_a_channel_are_counted(self) -> None:
         self.driver.send([b"a", b"b"])
         self.assertEqual(self.driver.dropped, 2)
 
     def test_another_channel_takes_the_place_of_the_first(self) -> None:
         self.attach()
-        old, new = self.channel, NotingChannel()
+        old, new = self.channel, RecordingChannel()
         self.driver.attach(new)
         self.assertEqual(old.log, [("abort", Closed)])
         self.assertEqual(self.low.log, ["disconnected", "connected"])
-        old.bring(b"late")
+        old.deliver(b"late")
         old.lose()
         self.assertTrue(self.driver.is_attached)
         self.assertEqual([entry[0] for entry in self.receiver.log], ["view", "view"])
@@ -169,7 +169,7 @@ class DriverTests(SynchronousTestCase):
 
     def test_nothing_of_the_old_connection_leaks_into_the_new_one(self) -> None:
         self.attach()
-        new = NotingChannel()
+        new = RecordingChannel()
         self.receiver.reaction = lambda: None
 
         def react() -> None:
@@ -178,20 +178,20 @@ class DriverTests(SynchronousTestCase):
             self.driver.send([b"old"])
 
         self.receiver.reaction = react
-        self.channel.bring(b"a")
+        self.channel.deliver(b"a")
         self.assertEqual(self.channel.log, [("send", [b"12old"]), ("abort", Closed)])
         self.assertEqual(new.log, [])
 
-    def test_what_the_end_of_a_connection_makes_a_layer_say_is_not_said_on_the_next(self) -> None:
+    def test_effects_of_the_end_of_a_connection_do_not_reach_the_next(self) -> None:
         self.attach()
-        new = NotingChannel()
+        new = RecordingChannel()
         self.high.extra = [SendDown([b"farewell"])]
         self.driver.attach(new)
         self.assertEqual(new.log, [])
         self.assertEqual(self.driver.dropped, 1)
 
     def test_a_channel_that_is_lost_already_is_noticed(self) -> None:
-        class Lost(NotingChannel):
+        class Lost(RecordingChannel):
             def __setattr__(self, name: str, value: object) -> None:
                 super().__setattr__(name, value)
                 if name == "receiver" and value is not None:
@@ -207,21 +207,21 @@ class DriverTests(SynchronousTestCase):
             self.driver.attach(self.channel)
 
     def test_layers_that_do_not_fit_are_refused(self) -> None:
-        layers = [ShuffleLayer(seed=1, rate=1.0), Needy(self.low)]
+        layers = [ShuffleLayer(seed=1, rate=1.0), FifoLayer(self.low)]
         with pytest.raises(StackError):
             StackDriver(layers, self.clock)
 
     def test_a_failure_of_a_core_aborts_the_connection_with_its_error(self) -> None:
         self.attach()
         self.low.extra = [Failed(ProtocolError("x"))]
-        self.channel.bring(b"a")
+        self.channel.deliver(b"a")
         self.assertEqual(self.channel.log, [("abort", ProtocolError)])
         self.assertEqual(
             self.receiver.log,
             [("messages", [b"a12"]), ("view", LinkState.DISCONNECTED, ProtocolError)],
         )
         self.assertIsNone(self.driver.failure)
-        self.driver.attach(NotingChannel())
+        self.driver.attach(RecordingChannel())
         self.assertTrue(self.driver.is_attached)
 
     def test_the_user_can_abort(self) -> None:
@@ -234,7 +234,7 @@ class DriverTests(SynchronousTestCase):
     def test_a_new_channel_does_not_keep_an_old_one_from_flushing(self) -> None:
         self.attach()
         self.driver.close()
-        new = NotingChannel()
+        new = RecordingChannel()
         self.driver.attach(new)
         self.assertEqual(self.channel.log, [("close",)])
         self.assertEqual(self.low.log, ["disconnected", "connected"])
@@ -279,8 +279,8 @@ class DriverTests(SynchronousTestCase):
             raise KeyError("a bug")
 
         self.receiver.reaction = react
-        self.channel.bring(b"a")
-        self.channel.bring(b"b")
+        self.channel.deliver(b"a")
+        self.channel.deliver(b"b")
         self.assertEqual([type(error) for error in self.unexpected], [KeyError])
         self.assertEqual(
             self.receiver.log,
@@ -291,7 +291,7 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
         for use in (
             lambda: self.driver.send([b"x"]),
-            lambda: self.driver.attach(NotingChannel()),
+            lambda: self.driver.attach(RecordingChannel()),
         ):
             with pytest.raises(Closed, match="a bug"):
                 use()
@@ -304,14 +304,14 @@ class DriverTests(SynchronousTestCase):
         self.driver.attach(self.channel)
         self.assertEqual([type(error) for error in self.unexpected], [KeyError, KeyError])
 
-    def test_a_core_that_raises_ends_the_stack_and_the_receiver_is_told(self) -> None:
+    def test_a_core_that_raises_ends_the_stack_and_the_receiver_sees_it(self) -> None:
         self.attach()
 
         def broken(packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
             raise IndexError("a bug")
 
         self.high.receive = broken  # type: ignore[method-assign]
-        self.channel.bring(b"a")
+        self.channel.deliver(b"a")
         self.assertEqual([type(error) for error in self.unexpected], [IndexError])
         self.assertEqual(self.receiver.log, [("view", LinkState.DISCONNECTED, Closed)])
         self.assertEqual(self.channel.log, [("abort", Closed)])
@@ -327,7 +327,7 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual([type(error) for error in self.unexpected], [ValueError])
         self.assertFalse(self.driver.is_attached)
 
-    def test_unexpected_errors_are_logged_unless_told_otherwise(self) -> None:
+    def test_unexpected_errors_are_logged_by_default(self) -> None:
         driver = StackDriver([], self.clock, self.receiver)
 
         def react() -> None:
@@ -350,11 +350,11 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual((self.low.log, self.high.log), (["timeout 3"], ["timeout 2"]))
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
-    def test_a_deadline_that_moved_away_is_kept_all_the_same(self) -> None:
+    def test_a_later_deadline_is_met(self) -> None:
         self.low.deadline = 2.0
         self.attach()
         self.low.deadline = 10.0
-        self.channel.bring(b"a")
+        self.channel.deliver(b"a")
         self.clock.advance(2.0)
         self.assertEqual(self.low.log, ["receive"])
         self.clock.advance(8.0)
@@ -362,7 +362,7 @@ class DriverTests(SynchronousTestCase):
 
     # ------------------------------------------------------------- writable
 
-    def test_the_user_is_told_of_a_change_once(self) -> None:
+    def test_a_change_is_reported_once(self) -> None:
         self.attach()
         for extra in ([WritableChanged(False)], [WritableChanged(False)], [WritableChanged(True)]):
             self.low.extra = list(extra)
@@ -374,14 +374,14 @@ class DriverTests(SynchronousTestCase):
         assert self.channel.receiver is not None
         self.channel.receiver.writable_changed(False)
         self.low.extra = [WritableChanged(False)]
-        self.channel.bring(b"a")
+        self.channel.deliver(b"a")
         self.channel.receiver.writable_changed(True)
         self.assertFalse(self.driver.is_writable)
         self.low.extra = [WritableChanged(True)]
-        self.channel.bring(b"a")
+        self.channel.deliver(b"a")
         self.assertTrue(self.driver.is_writable)
 
-    def test_a_socket_that_was_full_when_it_was_lost_blocks_nobody(self) -> None:
+    def test_a_full_socket_that_is_lost_does_not_block_the_next(self) -> None:
         self.attach()
         assert self.channel.receiver is not None
         self.channel.receiver.writable_changed(False)
@@ -389,7 +389,7 @@ class DriverTests(SynchronousTestCase):
         self.assertTrue(self.driver.is_writable)
 
     def test_a_layer_with_back_pressure_speaks_for_the_socket(self) -> None:
-        layer = Noting(self.low, provides=frozenset({Property.BACKPRESSURE}))
+        layer = RecordingLayer(self.low, provides=frozenset({Property.BACKPRESSURE}))
         driver = StackDriver([layer], self.clock, self.receiver)
         driver.attach(self.channel)
         assert self.channel.receiver is not None

@@ -1,7 +1,7 @@
-"""A process that was held up reads what came meanwhile before it calls anybody silent.
+"""A delayed process reads waiting packets before it reports a silent peer.
 
-Twisted's reactors run what is due before they read sockets, and what is made due while that runs
-in the next turn, behind the sockets. `task.Clock` does not: this one does.
+Twisted's reactors run due calls before they read sockets. Calls that become due meanwhile run in
+the next turn, after the sockets. `task.Clock` does not do so: this clock does.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from twisted.internet.task import Clock
 
 from broker.errors import BrokerError
 from broker.transport.driver import StackDriver
-from broker.transport.p2p import P2PLayer
-from broker.transport.p2p import wire
+from broker.transport.p2p import P2PLayer, wire
 
 
 class ReactorClock(Clock):
     def turn(self, seconds: float) -> None:
-        """So long the process does something else; then what is due then is called."""
+        """Simulate a busy process for this long; then run the calls due by then."""
         self.rightNow += seconds
         for call in [each for each in self.calls if each.getTime() <= self.rightNow]:
             if call in self.calls:
@@ -50,7 +49,7 @@ class Receiver:
     def writable_changed(self, writable: bool) -> None: ...
 
 
-def test_a_stack_that_was_held_up_hears_the_pings_that_came_meanwhile() -> None:
+def test_a_delayed_stack_receives_the_pings_that_came_meanwhile() -> None:
     clock = ReactorClock()
     driver = StackDriver(
         [P2PLayer(incarnation=1, keepalive=1.0, liveness=4.0)],
@@ -64,7 +63,7 @@ def test_a_stack_that_was_held_up_hears_the_pings_that_came_meanwhile() -> None:
     )
     channel.receiver.packets_received([greeting])  # type: ignore[attr-defined]
     clock.turn(0.9)
-    # Less than the liveness, as the peer sees it: our last PING was just sent.
+    # Less than the liveness for the peer, which has just received a PING.
     clock.turn(3.3)
     if channel.error is None:
         channel.receiver.packets_received([wire.encode_ping(0)] * 4)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Messages that go to many."""
+"""Messages for many recipients."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zlib import crc32
 from broker.transport.shared_message import SharedMessage
 
 
-def test_a_shared_message_is_its_bytes_and_knows_their_check() -> None:
+def test_a_shared_message_is_its_bytes_and_caches_their_checksum() -> None:
     message = SharedMessage(b"to many")
     assert message == b"to many" and isinstance(message, bytes)
     for start in (2, 2, 9):

@@ -1,4 +1,4 @@
-"""Which stacks fit, and what is said of those that do not."""
+"""Stacks that fit, and the errors of those that do not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_pass_through_core_is_a_core() -> None:
     assert verifyObject(ILayerCore, PassThrough())
 
 
-def test_no_layers_give_what_the_socket_gives() -> None:
+def test_an_empty_stack_has_the_properties_of_the_socket() -> None:
     assert check_layers([], TCP_PROPERTIES) == TCP_PROPERTIES
 
 
@@ -62,7 +62,7 @@ def test_the_nearest_layer_that_breaks_a_property_is_named() -> None:
         check_layers([farther, SHUFFLE, ORDER], TCP_PROPERTIES)
 
 
-def test_the_layer_that_lacks_a_property_is_named() -> None:
+def test_the_layer_without_a_required_property_is_named() -> None:
     delay = DelayLayer(seed=1, minimum=0, maximum=1)
     with pytest.raises(StackError) as caught:
         check_layers([delay, ORDER], frozenset({Property.FRAMED}))
@@ -71,7 +71,7 @@ def test_the_layer_that_lacks_a_property_is_named() -> None:
     )
 
 
-def test_the_socket_channel_is_named_when_it_lacks_a_property() -> None:
+def test_the_socket_channel_is_named_if_a_property_is_missing() -> None:
     with pytest.raises(StackError, match="requires framed, which the socket channel below it"):
         check_layers([P2PLayer(incarnation=1)], frozenset({Property.OUTAGE_NOTICE}))
 

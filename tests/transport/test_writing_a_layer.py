@@ -1,4 +1,4 @@
-"""The layer in `docs/transport.md` is a real one."""
+"""The layer in `docs/transport.md` works."""
 
 from __future__ import annotations
 

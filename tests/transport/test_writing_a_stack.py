@@ -1,4 +1,4 @@
-"""The package in `docs/transport.md` is installed as pip installs any, and its stack is run."""
+"""The package in `docs/transport.md` is installed by pip, and its stack runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OLDEST_SETUPTOOLS = 75
 
 pytestmark = [pytest.mark.system]
 
-#: Finds the stack by its name, and sends through two ends of it.
+#: Find the stack by its name, and send through two ends of it.
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -69,7 +69,7 @@ print(len([event for event in noted if sys.argv[1] in str(event.get("path"))]))
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder into which somebody else's package was installed."""
+    """The folder with the installed package."""
     need("setuptools")
     folder = tmp_path_factory.mktemp("ferry")
     layer, stack, drop_in = documented("python")
@@ -115,7 +115,7 @@ def test_the_installed_stack_is_found_and_carries_messages(target: Path) -> None
     stacks, messages, count, origin, warnings, _ = run(target)
     assert stacks.split() == ["ferry", "mspaces"]
     assert messages == "over the water"
-    assert int(count) > 3  # what p2p says went through the layer of theirs
+    assert int(count) > 3  # p2p's packets went through the layer of the package
     assert origin == str(target)
     assert warnings == "0"
     assert (target / "twisted" / "plugins" / "dropin.cache").is_file()
@@ -124,7 +124,7 @@ def test_the_installed_stack_is_found_and_carries_messages(target: Path) -> None
 def test_it_works_where_the_cache_can_not_be_written(target: Path) -> None:
     cache = target / "twisted" / "plugins" / "dropin.cache"
     cache.unlink(missing_ok=True)
-    # Nobody can write a file there, not even root.
+    # No user can write a file there, not even root.
     cache.mkdir()
     stacks, messages, _, _, warnings, notes = run(target)
     assert (stacks, messages) == ("ferry mspaces", "over the water")

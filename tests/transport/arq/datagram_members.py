@@ -21,7 +21,7 @@ MAX_FRAME = 64 * 1024
 
 @implementer(IGroupReceiver)
 class Member:
-    """Writes down what it hears."""
+    """Records all callbacks."""
 
     def __init__(self, name: str, members: Members, secret: bytes) -> None:
         self.name = name
@@ -95,14 +95,14 @@ class Members:
         self.network = DatagramNetwork(self.clock, seed, None if wait else faults)
         self.settings = settings or GroupSettings()
         self.all = [Member(name, self, secret) for name in names]
-        # All have heard of each other before anything is sent or lost.
+        # All know each other before packets are sent or lost.
         if wait:
             self.run(lambda: all(len(each.told) == len(names) - 1 for each in self.all), 2.0)
         if faults is not None:
             self.network.faults = faults
 
     def run(self, until: Callable[[], bool], most: float) -> float:
-        """Let time pass until something holds, or for `most` seconds; how long it took."""
+        """Advance time until a condition holds, or for `most` seconds; return the duration."""
         start = self.clock.seconds()
         while self.clock.seconds() < start + most and not until():
             calls = self.clock.getDelayedCalls()

@@ -21,7 +21,7 @@ MAX_FRAME = 1024 * 1024
 
 
 class User:
-    """Sends what it is given as far as it may, and keeps what comes."""
+    """Sends its packets as far as allowed, and stores received ones."""
 
     def __init__(self, channel: ISocketChannel, packets: Sequence[bytes] = ()) -> None:
         assert isinstance(channel, DatagramChannel)
@@ -94,7 +94,7 @@ class Pair:
         return self.dialled[-1], self.accepted[-1]
 
     def run(self, until: object, most: float) -> float:
-        """Let time pass until something holds, or for `most` seconds; how long it took."""
+        """Advance time until a condition holds, or for `most` seconds; return the duration."""
         start = self.clock.seconds()
         while self.clock.seconds() < start + most:
             if callable(until) and until():

@@ -25,7 +25,7 @@ def seconds(most: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_member_that_lies_about_its_numbers_stops_nobody() -> None:
+def test_a_member_with_false_numbers_does_not_stop_others() -> None:
     members = Members(0, "ab")
     here, there = members.all
     here.send([b"first"])
@@ -38,7 +38,7 @@ def test_a_member_that_lies_about_its_numbers_stops_nobody() -> None:
     assert there.heard["a"] == [b"first"]
 
 
-def test_skipping_tells_what_it_told_before() -> None:
+def test_skipping_again_changes_nothing() -> None:
     reception: ReceiveWindow[int] = ReceiveWindow(16, 0.002, credit=False)
     for number in (1, 3, 4, 7):
         reception.insert(number, number, 0.0)

@@ -1,4 +1,4 @@
-"""What somebody achieves who took part in no handshake, or floods with greetings: nothing (T41)."""
+"""Datagrams without a handshake, and floods of handshakes, have no effect (T41)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from twisted.internet.error import ConnectionRefusedError
 
 from broker.errors import ProtocolError, VersionMismatch
 from broker.testing.datagram_network import MemoryDatagramSocket
-from broker.transport.arq import ArqSettings
-from broker.transport.arq import wire
+from broker.transport.arq import ArqSettings, wire
 from broker.transport.arq.handshake import UNKEYED_MAC, Dialler
 from broker.transport.arq.mac import Mac
 from tests.transport.arq.datagram_members import Members
@@ -61,7 +60,7 @@ def test_every_flipped_bit_is_noticed() -> None:
         assert not seal.verify(bytes(damaged))
 
 
-def test_a_flood_of_greetings_leaves_no_state_and_is_not_amplified() -> None:
+def test_a_flood_of_handshakes_leaves_no_state_and_is_not_amplified() -> None:
     pair = Pair(0)
     outside, heard = stranger(pair)
     for number in range(1, 1001):
@@ -124,7 +123,7 @@ def test_more_connections_than_there_may_be_are_refused() -> None:
     assert pair.failures[0].check(ConnectionRefusedError)
 
 
-def test_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(0)
     monkeypatch.setattr("broker.transport.arq.handshake.VERSION", 99)
     pair.dial()
@@ -143,7 +142,7 @@ def test_a_dial_can_be_cancelled_and_leaves_no_timer() -> None:
     assert pair.clock.getDelayedCalls() == []
 
 
-def test_an_end_whose_last_words_were_lost_is_told_again() -> None:
+def test_a_lost_bye_is_repeated() -> None:
     pair = Pair(0)
     here, there = (User(channel) for channel in pair.connected())
     pair.network.cut(HERE, THERE)
@@ -171,7 +170,7 @@ def test_noise_is_counted_and_answered_by_nothing() -> None:
     assert heard == []
 
 
-def test_noise_in_a_group_is_counted_and_harms_nobody() -> None:
+def test_noise_in_a_group_is_counted_and_harmless() -> None:
     members = Members(0, "ab")
     here, there = members.all
     random = Random(0)

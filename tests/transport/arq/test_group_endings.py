@@ -1,4 +1,4 @@
-"""What a group does not lose in silence when lives of members begin and end."""
+"""Nothing is lost without a report when members of a group start and end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SETTINGS = GroupSettings(datagram_bytes=400, patience=1.0)
 
 
 def lose_data(members: Members, *numbers: int) -> None:
-    """The datagrams of DATA with these numbers never arrive."""
+    """Drop the DATA datagrams with these numbers."""
 
     def passes(datagram: bytes, source: object, target: object) -> bool:
         return not (datagram[0] == DATA and int.from_bytes(datagram[9:17], "big") in numbers)
@@ -20,7 +20,7 @@ def lose_data(members: Members, *numbers: int) -> None:
     members.network.filter = passes
 
 
-def test_what_came_behind_a_hole_is_delivered_when_the_sender_leaves() -> None:
+def test_packets_after_a_loss_are_delivered_when_the_sender_leaves() -> None:
     members = Members(0, "ab", settings=SETTINGS)
     here, there = members.all
     first = here.core.sender.highest + 1
@@ -36,7 +36,7 @@ def test_what_came_behind_a_hole_is_delivered_when_the_sender_leaves() -> None:
     assert there.gaps == [1]
 
 
-def test_what_came_behind_a_hole_is_delivered_when_the_sender_begins_a_new_life() -> None:
+def test_packets_after_a_loss_are_delivered_when_the_sender_restarts() -> None:
     members = Members(0, "ab", settings=SETTINGS)
     here, there = members.all
     first = here.core.sender.highest + 1
@@ -47,7 +47,7 @@ def test_what_came_behind_a_hole_is_delivered_when_the_sender_begins_a_new_life(
     here.send(packets[1:])
     members.run(lambda: False, 0.003)
     members.network.unbind(("a", 1))
-    here.group._is_stopped = True  # it is killed, and says nothing
+    here.group._is_stopped = True  # killed without a BYE
     here.group._timer.arm(None)
     Member("a", members, b"")
     members.run(lambda: there.told[-1:] == [("a", "appeared")] and len(there.told) > 2, 0.9)
@@ -55,7 +55,7 @@ def test_what_came_behind_a_hole_is_delivered_when_the_sender_begins_a_new_life(
     assert there.gaps == [1]
 
 
-def test_a_gap_at_the_very_beginning_is_told() -> None:
+def test_a_loss_at_the_very_beginning_is_reported() -> None:
     members = Members(0, "abc", settings=SETTINGS)
     members.all[0].send([b"before"])
     members.run(lambda: bool(members.all[1].heard["a"]), 1.0)
@@ -69,7 +69,7 @@ def test_a_gap_at_the_very_beginning_is_told() -> None:
     assert late.gaps == [1]
 
 
-def test_a_receivers_trouble_with_one_sender_loses_nothing_of_another() -> None:
+def test_an_error_with_one_sender_loses_nothing_of_another() -> None:
     members = Members(0, "abc", settings=SETTINGS)
     a, b, c = members.all
     heard: list[tuple[str, bytes]] = []
@@ -86,7 +86,7 @@ def test_a_receivers_trouble_with_one_sender_loses_nothing_of_another() -> None:
     assert ("b", b"from b") in heard
 
 
-def test_who_made_room_while_it_was_silent_is_heard_again() -> None:
+def test_a_sender_removed_while_silent_is_accepted_again() -> None:
     settings = GroupSettings(senders=1, announce=0.5, liveness=2.0)
     members = Members(0, "ab", settings=settings)
     a, b = members.all
@@ -105,7 +105,7 @@ def test_who_made_room_while_it_was_silent_is_heard_again() -> None:
     assert a.heard["b"] == [b"after"]
 
 
-def test_what_a_silent_sender_had_sent_behind_a_hole_is_told_when_it_makes_room() -> None:
+def test_packets_of_a_silent_sender_after_a_loss_are_delivered_when_it_is_removed() -> None:
     settings = GroupSettings(datagram_bytes=400, patience=60.0, senders=1, liveness=2.0)
     members = Members(0, "ab", settings=settings)
     here, there = members.all

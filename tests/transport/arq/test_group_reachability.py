@@ -1,4 +1,4 @@
-"""Who is told to hear a member, and who is not: multicast may pass in one direction only."""
+"""Reachability of members: multicast may pass in one direction only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.transport.arq.datagram_members import Member, Members
 
 
 class Deaf:
-    """What `deaf` hears of the group while this holds: nothing. Not what is sent to it alone."""
+    """While this holds, `deaf` receives no group traffic, but unicast."""
 
     def __init__(self, members: Members, *deaf: Member) -> None:
         self.holds = True
@@ -33,23 +33,23 @@ class Deaf:
         return send
 
 
-def test_who_hears_nothing_of_the_group_is_not_told_to_hear() -> None:
+def test_a_deaf_member_is_not_reachable() -> None:
     members = Members(0, "abc", wait=False)
     a, b, c = members.all
     Deaf(members, b)
-    # What was on its way it has heard.
+    # It has received the datagrams in flight.
     members.run(lambda: False, 2 * members.settings.liveness)
     assert ("b", "appeared") in a.told
     assert (a.hearers, b.hearers, c.hearers) == ({"c"}, set(), {"a"})
 
 
-def test_who_hears_no_more_is_told_so_and_who_hears_again_too() -> None:
+def test_lost_and_regained_reachability_are_reported() -> None:
     members = Members(0, "ab")
     a, b = members.all
     members.run(lambda: a.hearers == {"b"} and b.hearers == {"a"}, 1.0)
     deaf = Deaf(members, b)
     liveness = members.settings.liveness
-    # It says once more that it hears, before it misses anything.
+    # It confirms once more before it misses anything.
     took = members.run(lambda: a.hearers == set(), 3 * liveness)
     assert took <= 2 * liveness
     assert a.told == [("b", "appeared")], "it is there: what it sends is heard"
@@ -57,7 +57,7 @@ def test_who_hears_no_more_is_told_so_and_who_hears_again_too() -> None:
     assert members.run(lambda: a.hearers == {"b"}, liveness) <= members.settings.announce + 0.1
 
 
-def test_who_hears_goes_on_hearing() -> None:
+def test_a_reachable_member_stays_reachable() -> None:
     members = Members(0, "abc")
     for _ in range(30):
         members.run(lambda: False, 1.0)

@@ -30,7 +30,7 @@ def drawn_packets(random: Random, count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("fifty", seeds(3, SEEDS // 50))
-def test_every_member_hears_every_other_once_and_in_order(fifty: int) -> None:
+def test_every_member_receives_every_other_once_and_in_order(fifty: int) -> None:
     for seed in range(50 * fifty, 50 * fifty + 50):
         try:
             run_schedule(seed)
@@ -64,8 +64,9 @@ def run_schedule(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(30, 100))
-def test_what_can_not_be_had_any_more_is_told_by_its_number(seed: int) -> None:
-    """A short history and short patience: what comes and the gaps are together what was sent."""
+def test_unrecoverable_packets_are_reported_by_count(seed: int) -> None:
+    """With a short history and short patience, delivered and lost packets add up to all that were
+    sent."""
     random = Random(seed)
     settings = GroupSettings(history_bytes=3000, patience=0.3, datagram_bytes=400, rate=1e6)
     members = Members(seed, "ab", DatagramFaults(loss=0.3, jitter=0.005), settings)
@@ -83,7 +84,7 @@ def test_what_can_not_be_had_any_more_is_told_by_its_number(seed: int) -> None:
     assert there.gaps
 
 
-def test_one_that_was_cut_off_learns_what_it_missed_and_the_others_hear_everything() -> None:
+def test_a_member_that_was_cut_off_gets_a_loss_and_the_others_get_everything() -> None:
     settings = GroupSettings(liveness=2.0, announce=0.5, history_bytes=3000, datagram_bytes=400)
     members = Members(3, "abc", settings=settings)
     a, b, c = members.all
@@ -104,8 +105,8 @@ def test_one_that_was_cut_off_learns_what_it_missed_and_the_others_hear_everythi
 
 
 @pytest.mark.parametrize("seed", seeds(20, 50))
-def test_who_is_known_to_a_sender_hears_all_that_it_sends_from_then_on(seed: int) -> None:
-    """Even if it does not know the sender yet, because the announcements were lost."""
+def test_a_member_known_to_a_sender_receives_all_its_later_packets(seed: int) -> None:
+    """Also if it does not know the sender yet, because announcements were lost."""
     settings = GroupSettings(patience=60.0, liveness=60.0)
     members = Members(seed, "ab", DatagramFaults(loss=0.4), settings, wait=False)
     here, there = members.all
@@ -116,7 +117,7 @@ def test_who_is_known_to_a_sender_hears_all_that_it_sends_from_then_on(seed: int
     assert there.heard["a"] == packets
 
 
-def test_what_many_miss_goes_to_the_group_and_what_one_misses_to_that_one() -> None:
+def test_repairs_for_many_go_to_the_group_and_for_one_to_that_member() -> None:
     members = Members(4, "abcdef")
     sender, *others = members.all
     lost: list[bytes] = []

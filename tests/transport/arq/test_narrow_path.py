@@ -1,4 +1,4 @@
-"""A path that carries 2 MB/s and has a queue for 64 kB: little is sent in vain."""
+"""A path of 2 MB/s with a queue of 64 kB: few datagrams are sent in vain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUEUE = 64_000
 
 
 class Narrow(DatagramNetwork):
-    """Each direction between two addresses has a link of `CAPACITY` behind a queue."""
+    """Each direction between two addresses has a link of `CAPACITY` with a queue."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -35,7 +35,7 @@ class Narrow(DatagramNetwork):
 
 
 class Endless(User):
-    """It always has more."""
+    """A source without end."""
 
     def send_more(self) -> None:
         while self.writable:
@@ -43,7 +43,7 @@ class Endless(User):
 
 
 class Sink(User):
-    """It counts."""
+    """A counter."""
 
     got = 0
 
@@ -51,7 +51,7 @@ class Sink(User):
         self.got += sum(map(len, packets))
 
 
-def test_most_of_what_is_sent_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_most_datagrams_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datagram_pair, "DatagramNetwork", Narrow)
     pair = Pair(1, DatagramFaults(delay=0.025), ArqSettings())
     ends = pair.connected()
@@ -62,5 +62,5 @@ def test_most_of_what_is_sent_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     pair.run(lambda: False, 10.0)
     sent, got = pair.wires[0].sent_bytes - sent, sink.got - got
     assert got / 10.0 > 0.9 * CAPACITY
-    # 30% of loss is tolerated, whatever it comes from.
+    # 30% loss of any cause is tolerated.
     assert got / sent > 0.65

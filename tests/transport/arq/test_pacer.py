@@ -1,4 +1,4 @@
-"""How the rate follows what gets through."""
+"""The rate follows the measured throughput."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ SETTINGS = ArqSettings()
 
 
 def rounds(pace: Pacer, count: int, loss: float, round_trip: float = 0.01) -> None:
-    """Rounds in which there is always more to send than tokens, and so much gets lost.
-
-    What became of each datagram is known a round trip later.
-    """
+    """Simulate rounds with more packets than tokens, and this loss. The fate of each datagram is
+    known a round trip later."""
     now = pace._filled_at
     under_way: deque[tuple[float, int]] = deque()
     sent = came = 0
@@ -59,7 +57,7 @@ def test_it_grows_to_its_bound_on_a_free_path() -> None:
     assert pace.rate == SETTINGS.most_rate
 
 
-def test_it_does_not_grow_while_nobody_needs_it() -> None:
+def test_it_does_not_grow_without_demand() -> None:
     pace = Pacer(SETTINGS, 0.0)
     for step in range(1000):
         now = step * 0.01

@@ -1,4 +1,4 @@
-"""FEEDBACK must speak of the newest datagram that came, not of one that a POLL told of."""
+"""FEEDBACK refers to the newest datagram that arrived, not to one announced by a POLL."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Two endpoints on a bad network: thousands of schedules in virtual time (A20).
 
-What is claimed of each run: every packet is delivered once and in order, both ends learn of the
-end, what is held stays within the settings, and no timer is left.
+Each run must deliver every packet once and in order. Both ends must learn of the end, buffers must
+stay within the settings, and no timer may be left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.seeds import seeds
 from tests.transport.arq.datagram_pair import HERE, THERE, Pair, User
 
 SEEDS = 1000
-#: Small, so that every limit is met.
+#: Small, so that every limit is reached.
 SMALL = {"window": 32, "send_buffer_bytes": 20_000, "datagram_bytes": 400}
 
 
@@ -77,7 +77,7 @@ def run_schedule(seed: int) -> None:
         pair.clock.callLater(random.uniform(0.5, 20.0), pair.network.heal)
     pair.run(arrived, 200.0)
     assert (there.packets, here.packets) == (forth, back)
-    # The end of the cut and of the pause may be still to come.
+    # The cut and the pause may still last.
     pair.run(lambda: False, 25.0)
     last = drawn_packets(random, 5)
     here.channel.send(last)
@@ -89,7 +89,7 @@ def run_schedule(seed: int) -> None:
     assert pair.clock.getDelayedCalls() == []
 
 
-def test_a_cut_that_lasts_is_told_to_both_ends() -> None:
+def test_a_long_cut_is_reported_to_both_ends() -> None:
     pair = Pair(0, DatagramFaults(loss=0.1))
     here, there = (User(channel) for channel in pair.connected())
     pair.run(lambda: False, 1.0)
@@ -120,7 +120,7 @@ def test_an_idle_connection_costs_a_few_datagrams_a_poll() -> None:
     assert sum(wire.sent for wire in pair.wires) - before <= 100.0 / pair.settings.poll * 4
 
 
-def test_nobody_at_the_address_is_a_timeout_with_no_timer_left() -> None:
+def test_an_unanswered_dial_times_out_with_no_timer_left() -> None:
     pair = Pair(0)
     pair.network.unbind(THERE)
     pair.dial()

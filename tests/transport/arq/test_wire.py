@@ -1,4 +1,4 @@
-"""The codecs: what is written is read, and nothing else is."""
+"""The codecs round-trip, and reject everything else."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import ConfigurationError, ProtocolError
-from broker.transport.arq import ArqSettings
-from broker.transport.arq import wire
+from broker.transport.arq import ArqSettings, wire
 from broker.transport.arq.fragmentation import Fragmenter
 from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.mac import Mac
@@ -80,7 +79,7 @@ def test_any_bytes_are_read_or_refused(noise: bytes) -> None:
         wire.encode_feedback(1, wire.Feedback(5, 9, 5, 0.0, 3)) + b"more",
     ],
 )
-def test_what_contradicts_itself_is_refused(contents: bytes) -> None:
+def test_contradictory_feedback_is_refused(contents: bytes) -> None:
     read = wire.decode_data if contents[0] == wire.DATA else wire.decode_feedback
     with pytest.raises(ProtocolError):
         read(SEAL.add_tag(contents))

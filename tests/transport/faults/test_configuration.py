@@ -1,4 +1,4 @@
-"""Faults out of a node's configuration file: the layers they make, and what they do to a link."""
+"""Faults in a node's configuration file: their layers, and their effect on a link."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_fault_acts_on_the_links_that_its_pattern_names(pattern: str, hit: lis
     assert [name for name in names if create_layers(configured, name, 0.0)] == hit
 
 
-def test_a_node_with_faults_says_so_and_one_without_says_nothing() -> None:
+def test_only_a_node_with_faults_logs_a_warning() -> None:
     assert describe_faults(()) == ""
     text = describe_faults(
         faults(
@@ -169,7 +169,7 @@ class End:
         self.views.append(view.state)
 
     def writable_changed(self, writable: bool) -> None:
-        """Little is sent."""
+        """Ignored: little is sent."""
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "all"])
@@ -201,5 +201,5 @@ def test_a_link_with_configured_faults_delivers_everything_once_and_in_order(kin
             break
         run(1.0)
     assert two.messages == sent
-    # These spoil a connection, the others only its time.
+    # These break a connection, the others only delay it.
     assert (attempts > 1) == (kind in ("discard", "corrupt", "shuffle", "partition", "all"))

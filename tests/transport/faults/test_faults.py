@@ -1,4 +1,4 @@
-"""Each fault does what it says, from its seed, within its bounds."""
+"""Each fault has its documented effect, from its seed, within its bounds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def up(effects: Sequence[Effect]) -> list[bytes]:
 
 
 def through(core: ILayerCore, packets: Sequence[bytes], step: int = 10) -> list[bytes]:
-    """What comes out below when packets go down at time 0, a few at a time."""
+    """Return the packets sent down by the core when packets are submitted at time 0, a few at
+    a time."""
     out: list[bytes] = []
     for place in range(0, len(packets), step):
         out += down(core.submit(packets[place : place + step], 0.0))
@@ -62,7 +63,7 @@ def drain(core: ILayerCore) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_fault_is_a_layer_that_says_what_it_is(name: str) -> None:
+def test_each_fault_is_a_layer_with_a_name(name: str) -> None:
     layer = ALL[name]()
     assert verifyObject(ILayer, layer)
     assert verifyObject(ILayerCore, layer.create_core())
@@ -77,7 +78,7 @@ def test_a_seed_always_does_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - {"delay"}))
-def test_a_fault_acts_on_packets_both_ways_unless_told_otherwise(name: str) -> None:
+def test_a_fault_acts_on_packets_both_ways_by_default(name: str) -> None:
     def changed(**more: Any) -> tuple[bool, bool]:
         core = ALL[name](**more).create_core()
         sent = down(core.submit(PACKETS, 0.0))
@@ -100,7 +101,7 @@ def test_views_and_credit_pass_untouched(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["delay", "shuffle", "throttle"])
-def test_what_is_held_is_lost_with_the_connection(name: str) -> None:
+def test_held_packets_are_lost_with_the_connection(name: str) -> None:
     core = ALL[name]().create_core()
     core.submit(PACKETS[:20], 0.0)
     core.receive(PACKETS[:20], None, 0.0)
@@ -126,7 +127,7 @@ def test_the_label_of_a_peer_stays_with_its_packets(name: str) -> None:
     assert seen == {b"a": "x", b"b": "x", b"c": "y"}
 
 
-def test_discard_drops_about_as_many_as_it_says_and_counts_them() -> None:
+def test_discard_drops_packets_at_its_rate_and_counts_them() -> None:
     core = DiscardLayer(seed=5, rate=0.2).create_core()
     kept = through(core, PACKETS)
     assert kept == [packet for packet in PACKETS if packet in set(kept)]
@@ -174,7 +175,7 @@ def test_partition_follows_its_schedule() -> None:
     assert core.discarded == 7
 
 
-def test_partition_comes_again_with_its_whole_schedule() -> None:
+def test_partition_repeats_its_whole_schedule() -> None:
     core = PartitionLayer(schedule=[(1.0, 2.0), (3.0, 3.5)], every=4.0).create_core()
     passed = [now / 2 for now in range(22) if core.submit([b"x"], now / 2)]
     assert passed == [0.0, 0.5, 2.0, 2.5, 3.5, 4.0, 4.5, 6.0, 6.5, 7.5, 8.0, 8.5, 10.0, 10.5]
@@ -231,7 +232,7 @@ def test_throttle_lets_so_many_bytes_pass_in_a_second() -> None:
     assert passed == pytest.approx([2.0 + 0.1 * (number + 1) for number in range(50)])
 
 
-def test_throttle_drops_what_finds_no_room_and_counts_it() -> None:
+def test_throttle_drops_packets_without_room_and_counts_them() -> None:
     core = ThrottleLayer(bytes_per_second=1000, queue_bytes=1000).create_core()
     packets = [bytes([number]) * 300 for number in range(5)]
     core.submit(packets, 0.0)
@@ -265,7 +266,7 @@ def test_a_setting_that_can_not_be_is_refused_by_name(
         make()
 
 
-def test_what_a_fault_breaks_is_declared() -> None:
+def test_a_fault_declares_the_properties_it_breaks() -> None:
     broken = {name: make().breaks for name, make in ALL.items()}
     assert broken["delay"] == frozenset()
     assert Property.FIFO in broken["shuffle"]

@@ -1,4 +1,5 @@
-"""Copies to peers over real stacks and a memory network: order, absence, fullness, callbacks."""
+"""Copies to peers over real stacks and a memory network: order, absence, back-pressure,
+callbacks."""
 
 from __future__ import annotations
 
@@ -40,15 +41,15 @@ class Peer:
             self.driver.consumed(len(messages))
 
     def view_changed(self, view: View) -> None:
-        """The hub's views are what is looked at."""
+        """Ignored: the tests check the hub's views."""
 
     def writable_changed(self, writable: bool) -> None:
-        """Peers send little."""
+        """Ignored: peers send little."""
 
 
 @implementer(IMulticastReceiver)
 class Hub:
-    """One node with three neighbours, and a user who does what a test wants."""
+    """One node with three neighbours, and a user with the callbacks of a test."""
 
     def __init__(self, suspect_timeout: float = 0.0) -> None:
         self.clock = Clock()
@@ -108,7 +109,7 @@ def test_a_message_reaches_each_of_its_destinations_and_no_other() -> None:
     assert hub.channel.outcomes == {SENT: 4, FULL: 0, ABSENT: 0}
 
 
-def test_what_peers_send_is_told_with_their_name_and_its_credit_returns() -> None:
+def test_messages_come_with_the_name_of_the_peer_and_return_credit() -> None:
     hub = Hub()
     for number in range(100):
         hub.peers["b"].driver.send([b"%d" % number])
@@ -116,7 +117,7 @@ def test_what_peers_send_is_told_with_their_name_and_its_credit_returns() -> Non
     assert hub.received == [("b", b"%d" % number) for number in range(100)]
 
 
-def test_an_absent_destination_is_told_and_the_order_of_the_others_is_as_sent() -> None:
+def test_an_absent_destination_is_reported_and_others_keep_their_order() -> None:
     hub = Hub()
     assert hub.channel.send(b"1", NAMES) == dict.fromkeys(NAMES, SENT)
     hub.run(0.05)
@@ -146,7 +147,7 @@ def test_a_suspected_peer_gets_all_when_it_is_back_in_time() -> None:
     assert hub.views[3:] == [("b", LinkState.SUSPECTED), ("b", LinkState.CONNECTED)]
 
 
-def test_a_peer_that_restarts_is_told_with_what_it_missed_before_it_is_sent_more() -> None:
+def test_a_restart_of_the_peer_is_reported_with_its_undelivered_messages_first() -> None:
     hub = Hub(suspect_timeout=5.0)
     views: list[View] = []
     hub.on_view = lambda peer, view: views.append(view)
@@ -177,7 +178,7 @@ def test_a_peer_that_does_not_come_back_is_disconnected_when_its_time_is_over() 
     assert hub.views[3:] == [("b", LinkState.SUSPECTED), ("b", LinkState.DISCONNECTED)]
 
 
-def test_a_slow_peer_is_full_in_bounded_memory_and_slows_nobody() -> None:
+def test_a_slow_peer_is_full_in_bounded_memory_and_slows_no_other() -> None:
     hub = Hub()
     hub.peers["b"].consumes = False
     sent = dict.fromkeys(NAMES, 0)
@@ -188,7 +189,7 @@ def test_a_slow_peer_is_full_in_bounded_memory_and_slows_nobody() -> None:
         hub.run(0.02)
     assert sent["a"] == sent["c"] == 200
     assert sent["b"] < 200
-    # Half of the buffer is left for what must not be refused.
+    # Half of the buffer is reserved for messages that must not be refused.
     hub.drivers["b"].send([b"urgent"])
     hub.peers["b"].consumes = True
     hub.peers["b"].driver.consumed(len(hub.peers["b"].messages))
@@ -198,7 +199,7 @@ def test_a_slow_peer_is_full_in_bounded_memory_and_slows_nobody() -> None:
     assert hub.channel.outcomes[FULL] == 200 - sent["b"]
 
 
-def test_who_sends_in_a_loop_from_a_callback_is_stopped_at_the_same_mark() -> None:
+def test_sending_in_a_loop_from_a_callback_stops_at_the_same_mark() -> None:
     hub = Hub()
     found: list[Outcome] = []
 
@@ -231,7 +232,7 @@ def test_the_check_of_a_message_is_computed_once_for_all() -> None:
     assert (len(messages), check.call_count) == (1, 3)
 
 
-def test_who_sends_from_a_callback_does_not_overtake_the_message_under_way() -> None:
+def test_a_message_sent_from_a_callback_does_not_overtake() -> None:
     hub = Hub()
     hub.add("small", 9, send_buffer_bytes=4_000)
     hub.run(0.1)
@@ -249,7 +250,7 @@ def test_who_sends_from_a_callback_does_not_overtake_the_message_under_way() -> 
     assert hub.peers["b"].messages == hub.peers["c"].messages == [first, b"second"]
 
 
-def test_a_peer_that_leaves_is_told_of_no_more() -> None:
+def test_nothing_is_reported_of_a_peer_after_it_left() -> None:
     hub = Hub()
     driver = hub.channel.leave("b")
     assert driver is hub.drivers["b"]
@@ -294,7 +295,7 @@ def test_a_callback_that_fails_ends_the_stack_of_that_peer_alone() -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(10, 30))
-def test_each_peer_gets_what_was_sent_to_it_in_order_whatever_happens_to_others(seed: int) -> None:
+def test_each_peer_gets_its_messages_in_order_independently_of_others(seed: int) -> None:
     random = Random(seed)
     hub = Hub(suspect_timeout=random.choice((0.0, 1.0)))
     expected: dict[str, list[bytes]] = {name: [] for name in NAMES}

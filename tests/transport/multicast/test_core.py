@@ -1,4 +1,4 @@
-"""Which peers may be sent to, and when one that broke off is given up."""
+"""States of peers, and the end of suspicion."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_suspected_peer_is_still_sent_to_and_then_given_up() -> None:
     assert core.send_outcome("b", True) is Outcome.SENT
 
 
-def test_suspicion_counts_from_the_first_break_and_each_failed_attempt_is_told() -> None:
+def test_suspicion_counts_from_the_first_break_and_each_failed_attempt_is_reported() -> None:
     core = core_of("a")
     core.view_changed("a", BROKEN, 10.0)
     told = View(LinkState.SUSPECTED, error=AGAIN.error)
@@ -78,7 +78,7 @@ def test_the_earliest_of_several_is_given_up_first() -> None:
     assert core.next_timeout() == 7.0
 
 
-def test_without_suspicion_a_break_is_told_at_once() -> None:
+def test_without_suspicion_a_break_is_reported_at_once() -> None:
     core = core_of("a", suspect_timeout=0.0)
     assert core.view_changed("a", BROKEN, 1.0) == [PeerView("a", BROKEN)]
     assert core.view_changed("a", AGAIN, 2.0) == [PeerView("a", AGAIN)]
@@ -93,7 +93,7 @@ def test_a_stack_that_can_not_be_used_any_more_is_not_hoped_for() -> None:
     assert core.next_timeout() is None
 
 
-def test_back_pressure_is_told_of_who_is_there() -> None:
+def test_back_pressure_is_reported_for_present_peers() -> None:
     core = core_of("a")
     assert core.send_outcome("a", writable=False) is Outcome.FULL
     assert core.send_outcome("b", writable=False) is Outcome.ABSENT

@@ -1,4 +1,4 @@
-"""One p2p core, and packets made by hand for it."""
+"""One p2p core, and handmade packets for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from broker.transport.effects import (
     Failed,
     SendDown,
 )
-from broker.transport.p2p import P2PLayer
-from broker.transport.p2p import wire
+from broker.transport.p2p import P2PLayer, wire
 from broker.transport.p2p.core import P2PCore
 from broker.transport.p2p.wire import Resume
 from broker.transport.view import LinkState, View
@@ -40,7 +39,7 @@ def said(
 
 
 def open_core(core: P2PCore, greeting: bytes | None = None, now: float = 0.0) -> list[Effect]:
-    """A new connection on which the peer greets; what came of it."""
+    """Open a new connection with the peer's RESUME; return the effects."""
     core.view_changed(UP, now)
     return core.receive([greeting if greeting is not None else said()], None, now)
 
@@ -52,7 +51,7 @@ def only(effects: list[Effect], kind: type[E]) -> E:
 
 
 def sent_data(effects: list[Effect]) -> list[tuple[int, bytes]]:
-    """Sequence numbers and messages of the DATA among the effects."""
+    """Return sequence numbers and messages of the DATA among the effects."""
     found = []
     for effect in effects:
         if isinstance(effect, SendDown):

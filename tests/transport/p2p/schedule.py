@@ -1,8 +1,8 @@
 """Two real cores, two drivers, a network that breaks, faults, restarts: a schedule from a seed.
 
-What is claimed of each run: every message is delivered at most once and in order; a message that
-was sent and not delivered was counted as undelivered when a restarted peer showed up; without
-restarts everything is delivered; buffers stay within their settings; no timer is left.
+Each run must deliver every message at most once and in order. Undelivered messages must have been
+counted when a restarted peer connected. Without restarts everything must arrive. Buffers must stay
+within their settings, and no timer may be left.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from broker.transport.view import LinkState, View
 
 WINDOW = 6_000
 SEND_BUFFER = 20_000
-LARGEST = 8_000  # larger than the window now and then
+LARGEST = 8_000  # sometimes larger than the window
 
 #: sender, its incarnation, and a number
 MARK = struct.Struct(">BII")
@@ -45,14 +45,14 @@ MARK = struct.Struct(">BII")
 
 @implementer(IStackReceiver)
 class End:
-    """One end of the link, with a user who sends, consumes late, and is restarted."""
+    """One end of the link, with a user that sends, consumes late, and restarts."""
 
     def __init__(self, number: int, run: Run) -> None:
         self.number = number
         self.run = run
         self.incarnation = 0
         self.sent: dict[int, int] = {}  # messages that each incarnation sent
-        self.undelivered: dict[int, int] = {}  # that each incarnation was told of
+        self.undelivered: dict[int, int] = {}  # reported to each incarnation
         self.refused = 0
         self.connecting = False
         self.driver = self._new_driver()
@@ -78,7 +78,7 @@ class End:
         return cast(P2PCore, self.driver.cores[-1])
 
     def send(self, count: int) -> None:
-        """A batch of messages of different sizes, some too small and some too big."""
+        """Send a batch of messages of different sizes, some very small and some very large."""
         random = self.run.random
         batch = []
         for place in range(count):
@@ -94,7 +94,7 @@ class End:
             self.sent[self.incarnation] += count
 
     def restart(self) -> None:
-        """The process dies and starts again: all that the core knew is gone."""
+        """Restart the process: the core's state is lost."""
         self.driver.abort(Overloaded("the process died"))
         self.driver.receiver = None
         self.driver = self._new_driver()
@@ -127,12 +127,12 @@ class End:
         assert writable is self.driver.is_writable
 
     def listen(self) -> None:
-        """The second end is the server."""
+        """Listen: the second end is the server."""
         if self.number == 1:
             self.run.network.listen("server", lambda channel: self.driver.attach(channel))
 
     def connect_soon(self) -> None:
-        """The first end is the client."""
+        """Connect: the first end is the client."""
         if self.number == 0:
             self.run.clock.callLater(0.1, self.connect)
 
@@ -157,7 +157,6 @@ class End:
 class Run:
     """One schedule."""
 
-    #: Where somebody listens.
     addresses: tuple[str, ...] = ("server",)
 
     def __init__(self, seed: int, make_end: Callable[[int, Run], End] = End) -> None:
@@ -174,7 +173,7 @@ class Run:
             end.listen()
 
     def faults(self) -> list[ILayer]:
-        """The layers below p2p in this schedule."""
+        """Return the layers below p2p in this schedule."""
         seed = self.random.randrange(2**32)
         rate = 0.03
         table: list[list[ILayer]] = [
@@ -191,7 +190,7 @@ class Run:
         return table[self.kind]
 
     def step(self) -> None:
-        """One thing happens."""
+        """Do one random action."""
         choice = self.random.random()
         end = self.ends[self.random.randrange(2)]
         if choice < 0.75:
@@ -211,7 +210,7 @@ class Run:
             assert each.core.sender.buffered <= SEND_BUFFER
 
     def advance(self, seconds: float) -> None:
-        """Let virtual time pass, from call to call."""
+        """Advance virtual time, from call to call."""
         end = self.clock.seconds() + seconds
         while self.clock.calls and self.clock.calls[0].getTime() <= end:
             self.clock.rightNow = self.clock.calls[0].getTime()
@@ -219,7 +218,7 @@ class Run:
         self.clock.rightNow = end
 
     def play(self) -> None:
-        """All of it, and what must be true then."""
+        """Run the schedule and check the result."""
         for end in self.ends:
             end.connect_soon()
         for _ in range(40):
@@ -243,10 +242,11 @@ class Run:
             self.check(end)
 
     def settled(self) -> None:
-        """Everything has arrived, and the network is whole."""
+        """Return True if everything has arrived, and the network is whole."""
 
     def check(self, end: End) -> None:
-        """What `end` sent, incarnation by incarnation, against what was delivered."""
+        """Compare the messages sent by `end` with the delivered ones, incarnation by
+        incarnation."""
         for incarnation, sent in end.sent.items():
             mine = [each for each in self.deliveries if each[:2] == (end.number, incarnation)]
             indices = [index for _, _, index, _ in mine]

@@ -1,8 +1,7 @@
-"""Two nodes that dial each other, both at once, with cuts and restarts (T12, T13).
+"""Two nodes that dial each other, often at once, with cuts and restarts (T12, T13).
 
-Where two connections meet, both ends keep the one that the node with the smaller name has made. So
-they agree without a word, whatever the order in which the connections come to each of them; and
-p2p goes on over whichever it is.
+Of two connections both ends keep the one dialled by the node with the smaller name. So they agree
+without messages, in any order of arrival, and p2p continues on either.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ NAMES = ("a", "b")
 
 
 def keeps(own: str, peer: str, initiated_by_us: bool) -> bool:
-    """Whether this connection is the one to keep, as both ends see it."""
+    """Return True if both ends keep this connection."""
     return initiated_by_us is (own < peer)
 
 
@@ -42,7 +41,7 @@ class Node(End):
         self.run.network.listen(self.name, lambda channel: self.take(channel, ours=False))
 
     def connect_soon(self) -> None:
-        # Often at the very same time as the other one.
+        # Often at the same time as the other one.
         self.run.clock.callLater(self.run.random.choice((0.1, 0.1, 0.2)), self.connect)
 
     def connect(self) -> None:
@@ -56,7 +55,7 @@ class Node(End):
         self.take(channel, ours=True)
 
     def take(self, channel: ISocketChannel, ours: bool) -> None:
-        """A connection is there: use it, unless a better one is in use."""
+        """Use a new connection, unless a better one is in use."""
         better = keeps(self.name, self.peer, ours)
         if self.driver.is_attached and self.kept and not better:
             self.refused_connections += 1
@@ -73,7 +72,7 @@ class BothDial(Run):
     """A schedule in which each end dials the other."""
 
     addresses = NAMES
-    #: Kinds of fault that break a connection by chance for as long as it lasts.
+    #: Kinds of fault that break a connection at random while they last.
     breaking = (1, 3, 4, 8)
 
     def __init__(self, seed: int) -> None:

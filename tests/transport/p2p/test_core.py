@@ -1,4 +1,4 @@
-"""One core against packets made by hand: receiving, sending, time, garbage."""
+"""One core with handmade packets: receiving, sending, time, garbage."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_duplicate_is_counted_and_not_delivered() -> None:
     assert core.receiver.duplicates == 2
 
 
-def test_a_gap_ends_the_connection_after_delivering_what_came_before_it() -> None:
+def test_a_missing_message_ends_the_connection_after_earlier_ones_are_delivered() -> None:
     core = new_core()
     open_core(core)
     packets = wire.encode_data(1, 0, WINDOW, [b"a", b"b", b"c"])
@@ -85,7 +85,7 @@ def test_a_message_sent_carries_the_acknowledgement() -> None:
     assert core.next_timeout() == 11.0  # only the next PING is due
 
 
-def test_consuming_a_quarter_of_the_window_is_told_at_once() -> None:
+def test_consuming_a_quarter_of_the_window_returns_credit_at_once() -> None:
     core = new_core()
     open_core(core)
     core.receive(wire.encode_data(1, 0, WINDOW, [bytes(1250 - MESSAGE_COST)] * 5), None, 0.0)
@@ -95,7 +95,7 @@ def test_consuming_a_quarter_of_the_window_is_told_at_once() -> None:
     assert wire.decode_packet(packet)[1] == (5, WINDOW + 2500)
 
 
-def test_consuming_everything_is_told_after_the_delay_however_little_it_was() -> None:
+def test_consuming_everything_returns_credit_after_the_delay() -> None:
     core = new_core()
     open_core(core)
     core.receive(wire.encode_data(1, 0, WINDOW, [b"a"]), None, 0.0)
@@ -168,7 +168,7 @@ def test_a_batch_that_does_not_fit_the_buffer_is_refused_as_a_whole() -> None:
     assert sent_data(open_core(core)) == [(1, bytes(9000))]
 
 
-def test_the_user_is_told_to_stop_at_half_the_buffer_and_to_go_on_below_a_quarter() -> None:
+def test_the_stack_is_not_writable_from_half_the_buffer_to_a_quarter() -> None:
     core = new_core()
     open_core(core, said(limit=10**6))
     message = bytes(1000 - MESSAGE_COST)
@@ -180,7 +180,7 @@ def test_the_user_is_told_to_stop_at_half_the_buffer_and_to_go_on_below_a_quarte
 
 
 @pytest.mark.parametrize("packet", [wire.encode_ack(2, 0), wire.encode_data(1, 2, 0, [b"x"])[0]])
-def test_an_acknowledgement_of_what_was_never_sent_is_refused(packet: bytes) -> None:
+def test_an_acknowledgement_of_an_unsent_message_is_refused(packet: bytes) -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one"], 0.0)
@@ -198,7 +198,7 @@ def test_an_old_acknowledgement_takes_nothing_back() -> None:
 # --------------------------------------------------------------------------- time
 
 
-def test_a_ping_goes_out_when_no_message_did_for_the_keepalive_time() -> None:
+def test_a_ping_is_sent_after_the_keepalive_time_without_a_message() -> None:
     core = new_core()
     open_core(core, now=1.0)
     assert core.next_timeout() == 11.0
@@ -217,7 +217,7 @@ def test_a_ping_is_answered_with_an_acknowledgement() -> None:
     ]
 
 
-def test_a_ping_that_tells_of_a_lost_message_ends_the_connection() -> None:
+def test_a_ping_that_shows_a_lost_message_ends_the_connection() -> None:
     core = new_core()
     open_core(core)
     assert isinstance(failure(core.receive([wire.encode_ping(1)], None, 0.0)), ProtocolError)
@@ -255,7 +255,7 @@ def test_nothing_is_due_without_a_connection() -> None:
     [wire.encode_ack(0, 0), wire.encode_ping(0), wire.encode_data(1, 0, 0, [b""])[0]],
     ids=["ack", "ping", "d"],
 )
-def test_nothing_but_a_greeting_may_come_first(packet: bytes) -> None:
+def test_only_a_resume_may_come_first(packet: bytes) -> None:
     core = new_core()
     core.view_changed(UP, 0.0)
     assert isinstance(failure(core.receive([packet, said()], None, 0.0)), ProtocolError)
@@ -272,7 +272,7 @@ def test_random_bytes_end_the_connection_and_raise_nothing(packets: list[bytes],
 
 
 def _checked(kind: int, body: bytes) -> bytes:
-    """A packet of any kind and body whose check holds."""
+    """Return a packet of any kind and body with a valid check."""
     check = crc32(body[:24], crc32(body[24:], kind)) if kind == wire.DATA else crc32(body, kind)
     return struct.pack(">BI", kind, check) + body
 

@@ -1,4 +1,4 @@
-"""One core against greetings made by hand: the table of RESUME."""
+"""One core with handmade RESUMEs: the table of RESUME."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.transport.p2p.one_end import (
 )
 
 
-def test_a_new_connection_is_greeted_with_all_that_we_know() -> None:
+def test_a_new_connection_starts_with_a_complete_resume() -> None:
     core = new_core()
     greeting = wire.decode_resume(
         wire.decode_packet(only(core.view_changed(UP, 0.0), SendDown).packets[0])[1]
@@ -45,7 +45,7 @@ def test_a_new_connection_is_greeted_with_all_that_we_know() -> None:
     assert greeting == Resume(US, known=PEER, received=2, limit=WINDOW + 100, window=WINDOW)
 
 
-def test_nothing_is_sent_before_the_peer_has_greeted() -> None:
+def test_nothing_is_sent_before_the_resume_of_the_peer() -> None:
     core = new_core()
     assert core.submit([b"early"], 0.0) == []
     assert sent_kinds(core.view_changed(UP, 0.0)) == [wire.RESUME]
@@ -55,7 +55,7 @@ def test_nothing_is_sent_before_the_peer_has_greeted() -> None:
     assert sent_data(effects) == [(1, b"early"), (2, b"later")]
 
 
-def test_the_outbox_of_an_end_that_met_nobody_goes_to_the_first_peer() -> None:
+def test_messages_submitted_before_any_peer_go_to_the_first_peer() -> None:
     core = new_core()
     core.submit([b"one", b"two"], 0.0)
     effects = open_core(core)
@@ -75,7 +75,7 @@ def test_a_peer_that_kept_its_state_gets_the_rest() -> None:
     assert core.sender.resent == 1
 
 
-def test_a_restarted_peer_gets_nothing_of_what_was_meant_for_its_former_life() -> None:
+def test_a_restarted_peer_gets_no_messages_for_its_previous_incarnation() -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
@@ -88,7 +88,7 @@ def test_a_restarted_peer_gets_nothing_of_what_was_meant_for_its_former_life() -
     assert sent_data(core.submit([b"new"], 2.0)) == [(1, b"new")]
 
 
-def test_only_what_goes_to_the_same_peer_again_counts_as_resent() -> None:
+def test_only_repetitions_to_the_same_peer_count_as_resent() -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
@@ -100,7 +100,7 @@ def test_only_what_goes_to_the_same_peer_again_counts_as_resent() -> None:
     assert core.sender.resent == 3
 
 
-def test_a_restarted_peer_that_has_our_greeting_already_is_a_new_peer_all_the_same() -> None:
+def test_a_restarted_peer_with_our_resume_is_still_a_new_peer() -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one"], 0.0)
@@ -119,7 +119,7 @@ def test_messages_of_a_restarted_peer_start_at_one_again() -> None:
     assert only(effects, DeliverUp).messages == [b"new"]
 
 
-def test_a_restarted_peer_learns_its_limit_at_once_less_what_is_unconsumed() -> None:
+def test_a_restarted_peer_gets_its_limit_at_once_less_unconsumed_messages() -> None:
     core = new_core()
     open_core(core)
     core.receive(wire.encode_data(1, 0, WINDOW, [bytes(1000 - MESSAGE_COST)] * 3), None, 0.0)
@@ -127,7 +127,7 @@ def test_a_restarted_peer_learns_its_limit_at_once_less_what_is_unconsumed() -> 
     effects = open_core(core, said(incarnation=PEER + 1))
     (packet,) = only(effects, SendDown).packets
     assert wire.decode_packet(packet)[1] == (0, WINDOW - 3000)
-    # The old messages are consumed first, and give their room back.
+    # The old messages are consumed first, and return their credit.
     core.consumed(3, 1.0)
     assert core.receiver.announce_credit()[1] == WINDOW
 
@@ -142,7 +142,7 @@ def test_a_limit_that_was_meant_for_another_incarnation_of_ours_is_not_used() ->
 
 
 @pytest.mark.parametrize("known", [0, US - 1])
-def test_a_peer_that_never_saw_our_greeting_gets_everything_from_one(known: int) -> None:
+def test_a_peer_without_our_resume_gets_everything_from_one(known: int) -> None:
     core = new_core()
     open_core(core, said(known=known))
     core.submit([b"one"], 0.0)
@@ -179,11 +179,11 @@ def test_a_peer_that_knew_us_and_forgot_starts_from_nothing_with_us(proof: list[
     [
         said(known=US, received=3),  # more than was sent
         said(known=US, received=0),  # less than was acknowledged
-        said(incarnation=PEER + 1, known=US, received=1),  # a newborn that has something
+        said(incarnation=PEER + 1, known=US, received=1),  # a new peer that has messages
     ],
     ids=["more", "less", "newborn"],
 )
-def test_a_peer_whose_greeting_can_not_be_true_is_refused(greeting: bytes) -> None:
+def test_a_peer_with_an_impossible_resume_is_refused(greeting: bytes) -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
@@ -202,7 +202,7 @@ def test_a_peer_of_another_version_is_refused_with_both_versions_named() -> None
     assert "9" in error.text and str(wire.VERSION) in error.text
 
 
-def test_a_repeated_greeting_is_ignored_and_another_one_refused() -> None:
+def test_a_repeated_resume_is_ignored_and_another_one_refused() -> None:
     core = new_core()
     open_core(core)
     assert core.receive([said()], None, 0.0) == []

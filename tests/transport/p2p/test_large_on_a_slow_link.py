@@ -1,4 +1,4 @@
-"""A message that takes longer than the liveness to arrive is no silence."""
+"""A message that takes longer than the liveness to arrive does not count as silence."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from twisted.internet.task import Clock
 
 from broker.transport.arq import ArqSettings
 from broker.transport.driver import StackDriver
-from broker.transport.p2p import P2PLayer
-from broker.transport.p2p import wire
+from broker.transport.p2p import P2PLayer, wire
 from broker.transport.socket.framing import encode_frames
 from broker.transport.socket.stream import StreamChannel
 from broker.transport.view import LinkState, View
 from tests.transport.arq.datagram_pair import Pair
 
-MESSAGE = bytes(1_000_000)  # as long as limits.max_event_bytes allows
+MESSAGE = bytes(1_000_000)  # of the length limits.max_event_bytes
 
 
 def layer(incarnation: int) -> P2PLayer:
-    # What plugins/mspaces says for nodes.
+    # The settings of plugins/mspaces.
     return P2PLayer(incarnation=incarnation, keepalive=1.0, liveness=4.0)
 
 

@@ -1,4 +1,4 @@
-"""The settings of p2p, and what it asks of its neighbours."""
+"""The settings of p2p, and its required properties."""
 
 from __future__ import annotations
 

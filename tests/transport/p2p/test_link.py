@@ -23,7 +23,7 @@ SEND_BUFFER = 400_000
 
 @implementer(IStackReceiver)
 class End:
-    """A user that keeps what it is told, and consumes at once or not at all."""
+    """A user that records callbacks, and consumes at once or not at all."""
 
     def __init__(self, clock: Clock, incarnation: int, consumes: bool) -> None:
         self.driver = StackDriver(
@@ -112,7 +112,7 @@ def test_a_consumer_that_takes_nothing_stops_the_sender_at_the_window() -> None:
     assert len(link.server.messages) == WINDOW // 1000
     assert link.client.core.sender.buffered == SEND_BUFFER
     assert link.client.writable == [False]
-    assert link.client.driver.is_attached  # the peers still hear each other
+    assert link.client.driver.is_attached  # the peers still receive from each other
 
     link.server.consumes = True
     link.server.driver.consumed(len(link.server.messages))
@@ -136,7 +136,7 @@ def test_a_conversation_goes_on_over_a_new_connection(link: Link) -> None:
     link.network.cut("s")
     link.run(0.1)
     assert not link.client.driver.is_attached
-    link.client.driver.send([b"three"])  # said while there is no connection
+    link.client.driver.send([b"three"])  # sent without a connection
     link.server.driver.send([b"zwei"])
     link.connect()
     assert link.server.messages == [b"one", b"two", b"three"]
@@ -161,7 +161,7 @@ def test_a_newer_connection_takes_the_place_of_the_older_one(link: Link) -> None
     assert link.client.views[-1] == View(LinkState.CONNECTED, resumed=True)
 
 
-def test_a_peer_that_never_says_a_word_is_given_up(link: Link) -> None:
+def test_a_silent_peer_fails(link: Link) -> None:
     link.network.listen("mute", lambda channel: None)
     link.network.connect("mute").addCallback(link.client.driver.attach)
     link.run(29.0)
@@ -176,7 +176,7 @@ def test_idle_ends_keep_their_connection(link: Link) -> None:
     assert link.server.driver.is_attached
 
 
-def test_what_the_peer_did_wrong_reaches_the_user_as_a_typed_error(link: Link) -> None:
+def test_faults_of_the_peer_reach_the_user_as_typed_errors(link: Link) -> None:
     attachment = link.client.driver._binding
     assert attachment is not None
     attachment.channel.send([b"GET / HTTP/1.1"])

@@ -11,7 +11,7 @@ SEEDS = 1000
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_every_message_arrives_once_and_in_order_whatever_the_network_does(chunk: int) -> None:
+def test_every_message_arrives_once_and_in_order_on_a_bad_network(chunk: int) -> None:
     size = SEEDS // CHUNKS
     for seed in range(chunk * size, (chunk + 1) * size):
         try:

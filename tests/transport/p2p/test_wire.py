@@ -1,4 +1,4 @@
-"""The packets byte by byte."""
+"""The packets, byte by byte."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_shared_message_makes_the_same_packets_as_any_other() -> None:
 @given(st.binary(min_size=1), st.data())
 def test_a_packet_with_a_changed_byte_is_refused(message: bytes, data: st.DataObject) -> None:
     packet = bytearray(wire.encode_data(1, 2, 3, [message])[0])
-    # Another kind may make of it what it likes: the kind is the start value of the check.
+    # The kind is the start value of the check, so another kind fails.
     packet[data.draw(st.integers(1, len(packet) - 1))] ^= data.draw(st.integers(1, 255))
     with pytest.raises(ProtocolError):
         wire.decode_packet(bytes(packet))
@@ -130,6 +130,6 @@ def test_a_packet_of_another_length_or_kind_is_refused(kind: int, size: int, ref
         wire.decode_packet(_checked(kind, body))
 
 
-def test_a_greeting_without_an_incarnation_is_refused() -> None:
+def test_a_resume_without_an_incarnation_is_refused() -> None:
     with pytest.raises(ProtocolError, match="incarnation 0"):
         wire.decode_resume(wire.decode_packet(wire.encode_resume(Resume(0, 2, 3, 4, 5)))[1])

@@ -1,4 +1,4 @@
-"""Frames out of any pieces of the stream."""
+"""Frames from any pieces of the stream."""
 
 from __future__ import annotations
 
@@ -149,6 +149,6 @@ def test_the_work_for_a_large_frame_grows_with_its_size_only() -> None:
         (bytes.fromhex("15030300020230"), "this is TLS"),
     ],
 )
-def test_what_is_another_protocol_is_called_by_its_name(data: bytes, what: str) -> None:
+def test_another_protocol_is_named_in_the_error(data: bytes, what: str) -> None:
     with pytest.raises(FrameTooLarge, match=what):
         FrameDecoder(1 << 20).feed(data)

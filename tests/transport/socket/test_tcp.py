@@ -1,4 +1,4 @@
-"""The Twisted face of a socket channel against a transport that notes what is asked of it."""
+"""The Twisted adapter of a socket channel with a recording transport."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_half_frame_counts_only_if_the_peer_broke_off() -> None:
     assert lost(channel, noting, ConnectionDone()) is None
 
 
-def test_a_broken_connection_is_told_with_its_reason() -> None:
+def test_a_broken_connection_is_reported_with_its_reason() -> None:
     channel, _, noting = connected()
     error = lost(channel, noting, ConnectionLost("the cable"))
     assert isinstance(error, NotConnected)

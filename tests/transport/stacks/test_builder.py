@@ -1,4 +1,4 @@
-"""A plug-in and settings make a stack that fits, or a refusal that says why not."""
+"""A plug-in and settings give a stack that fits, or an error with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack's options are read by name and type, and refused by name."""
+"""Options of a stack are read by name and type, and refused by name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_options_fill_the_fields_and_leave_the_defaults() -> None:
         ({"parents": 1, "label": 1}, "stack dcp: label must be a text, found 1"),
     ],
 )
-def test_what_can_not_be_is_refused_with_the_stack_and_the_option(
+def test_an_invalid_option_is_refused_with_stack_and_name(
     options: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(ConfigurationError) as caught:

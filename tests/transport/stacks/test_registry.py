@@ -1,4 +1,4 @@
-"""What drop-ins offer is found, and what is wrong with some does not hide the others."""
+"""Stacks of drop-ins are found, and faulty drop-ins do not hide the others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DropIn = Callable[[str, str], None]
 
 @pytest.fixture
 def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DropIn]:
-    """Writes a module into a folder of plug-ins that only this test sees."""
+    """Write a module into a folder of plug-ins of this test."""
     folder = tmp_path / "twisted" / "plugins"
     folder.mkdir(parents=True)
     monkeypatch.setattr(twisted.plugins, "__path__", [*twisted.plugins.__path__, str(folder)])
@@ -53,7 +53,7 @@ def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DropIn]
 
 @pytest.fixture
 def logged() -> Iterator[list[LogEvent]]:
-    """What is logged meanwhile."""
+    """The messages logged meanwhile."""
     events: list[LogEvent] = []
     note = cast(ILogObserver, events.append)
     globalLogPublisher.addObserver(note)
@@ -131,7 +131,7 @@ def test_a_folder_that_takes_no_cache_is_noted_once(
     drop_in: DropIn, tmp_path: Path, logged: list[LogEvent]
 ) -> None:
     drop_in("zz_ferry", written("ferry"))
-    # Nobody can write a file there, not even root.
+    # No user can write a file there, not even root.
     (tmp_path / "twisted" / "plugins" / "dropin.cache").mkdir()
     for _ in range(3):
         assert find_stack("ferry").name == "ferry"
