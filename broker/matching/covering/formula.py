@@ -94,7 +94,6 @@ FALSE = Constant(False)
 
 
 def combine(operator: str, operands: list[Formula]) -> Formula:
-    """Return the canonical `and` or `or` of any number of formulas."""
     decisive = Constant(operator == "or")
     flat: set[Formula] = set()
     for each in operands:

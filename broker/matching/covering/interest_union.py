@@ -51,7 +51,6 @@ class InterestUnion:
 
     @property
     def is_widened(self) -> bool:
-        """True if the announced queries match more than the interests."""
         return self._widened is not None
 
     def add(self, key: Hashable, pattern: StreamPattern, query: Query) -> InterestDelta:

@@ -37,7 +37,6 @@ _ROOT_ELEMENT = PathStep(False, LabelKind.ELEMENT, None, None)
 
 @lru_cache(maxsize=4096)
 def normalise_query(query: Query) -> Formula:
-    """Return the normal form of a query. The most recent ones are cached."""
     normaliser = _Normaliser({**dict(query.namespaces), **PREDEFINED_PREFIXES})
     return normaliser.normalise(query.expression, outermost=True)
 
@@ -74,9 +73,9 @@ class _Normaliser:
     def _normalise_comparison(
         self, whole: Expression, sign: str, left: Expression, right: Expression, outermost: bool
     ) -> Formula:
-        constant = _constant_of(right)
+        constant = tree.literal_value(right)
         if constant is None:
-            constant, left, sign = _constant_of(left), right, _FLIPPED[sign]
+            constant, left, sign = tree.literal_value(left), right, _FLIPPED[sign]
         kind = value_type(left)
         if constant is None or kind is ValueType.BOOLEAN:
             return self._make_opaque(whole, outermost)
@@ -238,17 +237,6 @@ class _Normaliser:
 def _with_predicates(branch: PathStep, more: list[Formula]) -> PathStep:
     predicates = combine("and", [*branch.predicates, *more])
     return attrs.evolve(branch, predicates=conjuncts(predicates))
-
-
-def _constant_of(expression: Expression) -> str | float | None:
-    match expression:
-        case tree.Number(value=number):
-            return number
-        case tree.Literal(value=text):
-            return text
-        case tree.Negation(operand=tree.Number(value=number), signs=signs):
-            return -number if signs % 2 else number
-    return None
 
 
 def _is_single_node(node_set: Expression) -> bool:

@@ -133,7 +133,6 @@ def _writable_part(form: Formula) -> Formula:
 
 
 def _rebuild(form: Formula, replace: Replacement, *, negations: bool = True) -> Formula:
-    """Return the formula with its comparisons replaced by weaker formulas."""
 
     def of(each: Formula) -> Formula:
         return _rebuild(each, replace, negations=negations)

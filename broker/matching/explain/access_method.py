@@ -63,7 +63,6 @@ def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
 
 
 def format_literal(literal: Literal) -> str:
-    """Format a literal for display: texts quoted and truncated."""
     if isinstance(literal, bytes):
         return f"'{truncate(literal.decode())}'"
     return format_number(literal).decode()

@@ -34,7 +34,6 @@ class EmptyPathAnalysis:
         self._writer = writer
 
     def find_reason(self, nodes: tree.Expression) -> EmptyReason:
-        """Return the reason. The node-set must be empty."""
         match nodes:
             case tree.Path():
                 return self._path(nodes)

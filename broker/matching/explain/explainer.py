@@ -153,7 +153,6 @@ class Explainer:
         return EventFindings(query.text, probe).explain_expression(query.expression)
 
     def _measure(self, action: Callable[[], object]) -> float:
-        """Return the median in seconds."""
         taken: list[float] = []
         while len(taken) < MEASUREMENTS and sum(taken) < MAX_SECONDS:
             before = self._clock()

@@ -129,7 +129,6 @@ class IndexExplainer:
         return lambda: match_batches([BatchMatch(bound, ShapeBatch([values]))])
 
     def _current_shapes(self) -> Iterator[Shape]:
-        """Yield the shapes of types whose DTD has not changed since."""
         for shape in self._shapes:
             dtd = self._dtds.get(shape.reference)
             if dtd is not None and dtd.content_hash == shape.dtd.content_hash:

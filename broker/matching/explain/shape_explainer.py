@@ -179,7 +179,6 @@ def _choose_method(
 
 
 def _overall_method(hows: Sequence[AnswerMethod]) -> AnswerMethod:
-    """Combine the methods of the alternatives: one that matches is enough."""
     for how in (AnswerMethod.ALWAYS, AnswerMethod.EVALUATION, AnswerMethod.INDEX):
         if how in hows:
             return how

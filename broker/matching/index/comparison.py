@@ -24,19 +24,6 @@ Compare: TypeAlias = Callable[
     None,
 ]
 
-_EXPRESSIONS = {
-    Operator.EQUAL: "v{0} == l[{0}]",
-    Operator.NOT_EQUAL: "v{0} != l[{0}]",
-    Operator.STARTS_WITH: "v{0}.startswith(l[{0}])",
-    Operator.CONTAINS: "l[{0}] in v{0}",
-    Operator.NUMBER_EQUAL: "v{0} == l[{0}]",
-    Operator.NUMBER_NOT_EQUAL: "v{0} != l[{0}]",
-    Operator.LESS: "v{0} < l[{0}]",
-    Operator.LESS_EQUAL: "v{0} <= l[{0}]",
-    Operator.GREATER: "v{0} > l[{0}]",
-    Operator.GREATER_EQUAL: "v{0} >= l[{0}]",
-}
-
 
 def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
     return _compile(tuple(operators))
@@ -46,7 +33,7 @@ def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
 def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
     columns = "".join(f"    c{at} = columns[{at}]\n" for at, _ in operators)
     values = "".join(f"        v{at} = c{at}[row]\n" for at, _ in operators)
-    tests = " and ".join(_EXPRESSIONS[operator].format(at) for at, operator in operators)
+    tests = " and ".join(_format_test(operator, at) for at, operator in operators)
     source = (
         "def compare(pairs, columns, found):\n"
         f"{columns}"
@@ -63,3 +50,12 @@ def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
     # The source contains numbers and the operators above only, nothing of a query.
     exec(compile(source, "<comparisons>", "exec"), names)
     return cast(Compare, names["compare"])
+
+
+def _format_test(operator: Operator, at: int) -> str:
+    if operator is Operator.STARTS_WITH:
+        return f"v{at}.startswith(l[{at}])"
+    if operator is Operator.CONTAINS:
+        return f"l[{at}] in v{at}"
+    sign = operator.value.removeprefix("text ")
+    return f"v{at} {'==' if sign == '=' else sign} l[{at}]"

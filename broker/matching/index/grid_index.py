@@ -105,21 +105,6 @@ class GridIndex:
         }
         return [*filed, *self._overflow.list_members()]
 
-    def find_candidates(
-        self, columns: Sequence[Sequence[Any]], row: int
-    ) -> tuple[Member, ...] | None:
-        """Return the members to compare for a row, None if that needs `match_rows`."""
-        if self._overflow:
-            return None
-        values = [columns[window.lower][row] for window in self._windows]
-        found: tuple[Member, ...] = ()
-        for level in self._levels.values():
-            key = values[0] // level.sizes[0]
-            if len(values) > 1:
-                key += values[1] // level.sizes[1] * _CELL_STRIDE
-            found += level.by_key.get(key, ())
-        return found
-
     def match_rows(
         self,
         columns: Sequence[Sequence[Any]],

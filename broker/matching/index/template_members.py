@@ -85,7 +85,6 @@ class TemplateMembers:
         return self._require_index().match_bitmap(parameter, value)
 
     def select_members(self, bitmap: int) -> list[Member]:
-        """Return the members of a bitmap computed from `full_bitmap` and `match_bitmap`."""
         return self._require_index().select_members(bitmap)
 
     def _require_index(self) -> BitmapIndex:

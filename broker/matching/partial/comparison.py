@@ -98,7 +98,6 @@ def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | 
 
 
 def _some_pair_holds(operator: str, left: list[Any], right: list[Any]) -> bool:
-    """Compare all pairs in time proportional to the number of values."""
     # NaN equals nothing, not even itself, and differs from everything.
     some, others = ({value for value in side if value == value} for side in (left, right))
     if operator == "=":

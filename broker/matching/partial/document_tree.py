@@ -118,7 +118,6 @@ class _TreeBuilder:
 
 
 def _possible_prefixes(namespace: str | None, element: etree._Element) -> list[str]:
-    """Prefixes that an attribute in the namespace may have in the document's text."""
     if namespace == XML_NAMESPACE:
         return ["xml"]
     return [prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix]

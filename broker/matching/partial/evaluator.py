@@ -31,7 +31,7 @@ from broker.matching.partial.node_set import (
     PathWalker,
     PredicateFunction,
 )
-from broker.matching.partial.template import Template, literal_value
+from broker.matching.partial.template import Template
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
 from broker.matching.partial.work_budget import TooExpensive, Undecidable
 from broker.matching.query import tree
@@ -187,7 +187,7 @@ class _Evaluator(ValueEvaluator):
         parameter = self._template.parameter_at.get(node.position)
         if parameter is None:
             return None
-        subject = node.right if literal_value(node.right) is None else node.left
+        subject = node.right if tree.literal_value(node.right) is None else node.left
         several = value_type(subject) is ValueType.NODE_SET
         return parameter, subject, self._template.parameters[parameter].is_numeric, several
 

@@ -122,7 +122,6 @@ def necessary_condition(formula: Formula) -> Formula:
 
 
 def operand_count(formula: Formula) -> int:
-    """Number of operands: the cost of joining it to another formula."""
     match formula:
         case And(parts=parts) | Or(parts=parts):
             return len(parts)

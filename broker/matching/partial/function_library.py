@@ -52,7 +52,6 @@ def parse_digits(text: bytes) -> float:
 
 
 def format_number(value: float) -> bytes:
-    """`string(number)` in libxml2's format."""
     return str(_FORMAT(_CONTEXT, n=value)).encode()
 
 
@@ -70,7 +69,6 @@ def sum_numbers(*values: float) -> float:
 
 
 def string_length(text: bytes) -> float:
-    """`string-length(text)` in characters."""
     return float(len(text.decode()))
 
 
@@ -126,7 +124,6 @@ def substring(text: bytes, start: float, count: float) -> bytes:
 
 
 def translate(text: bytes, old: bytes, new: bytes) -> bytes:
-    """`translate(text, old, new)`; the first occurrence of a character in `old` counts."""
     replacements = new.decode()
     table: dict[int, str | None] = {}
     for place, character in enumerate(old.decode()):

@@ -56,7 +56,6 @@ class ElementsByName:
         self._by_root: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
 
     def find(self, root: Node, namespace: str | None, local: str) -> list[Node]:
-        """Return the elements with this name in the document below `root`."""
         names = self._by_root.get(root)
         if names is None:
             names = self._by_root[root] = {}
@@ -109,7 +108,6 @@ class PathWalker:
         return members
 
     def filter_members(self, members: NodeSet, predicates: tuple[tree.Expression, ...]) -> NodeSet:
-        """Filter members, which are in document order, by predicates."""
         for predicate in predicates:
             known = all(condition is TRUE for _, condition in members)
             size = len(members)
@@ -133,7 +131,7 @@ class PathWalker:
         # All members are in one document.
         if members and may_select_omitted_nodes(step, following) and omits_nodes(members[0][0]):
             raise Undecidable("comments and instructions of a document are not in its tree")
-        if len(members) == 1 and step.axis not in _REVERSE_AXES:
+        if len(members) == 1 and step.axis not in tree.REVERSE_AXES:
             # From one start node, the result is in order and without duplicates.
             origin, condition = members[0]
             found = self._step_from(origin, step)
@@ -200,7 +198,7 @@ class PathWalker:
 
 def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
     """Drop members whose descendants other members cover."""
-    if step.axis not in _DESCENDANT_AXES or any(map(is_positional, step.predicates)):
+    if step.axis not in tree.DESCENDANT_AXES or any(map(is_positional, step.predicates)):
         return members
     found: NodeSet = []
     last = -1
@@ -220,17 +218,10 @@ def _selected_position(step: Step) -> float | None:
 
 
 def _named_candidates(axis: Axis, origin: Node) -> list[Node] | None:
-    """Candidates for a name on the attribute or child axis; None for other axes."""
     if axis is Axis.ATTRIBUTE:
         return origin.attributes
     # Texts are among the children, but have no names.
     return origin.children if axis is Axis.CHILD else None
-
-
-_DESCENDANT_AXES = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
-_REVERSE_AXES = frozenset(
-    {Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.PRECEDING, Axis.PRECEDING_SIBLING}
-)
 
 
 def sort_members(found: Mapping[Node, Formula]) -> NodeSet:

@@ -19,7 +19,7 @@ from broker.matching.partial.axis import walk_axis
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.node_set import string_value
 from broker.matching.partial.source import Constant, Source, computed
-from broker.matching.partial.template import Template, literal_value
+from broker.matching.partial.template import Template
 from broker.matching.partial.work_budget import WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import Axis, PathStart
@@ -103,7 +103,7 @@ class _PlainPathCompiler:
         """Return the compared expression, and parameter, operator and type."""
         match expression:
             case tree.Binary(position=position, left=left, right=right):
-                subject = right if literal_value(right) is None else left
+                subject = right if tree.literal_value(right) is None else left
             case tree.FunctionCall(position=position, arguments=[subject, _]):
                 pass
             case _:
@@ -247,7 +247,6 @@ class _RowFinder:
 
 
 def _remove_duplicates(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]]:
-    """Remove equal rows of the same node, reached from two start nodes."""
     found: Mapping[tuple[Node, tuple[tuple[int, Source], ...]], tuple[Node, Row]] = {
         (node, tuple(row.items())): (node, row) for node, row in reached
     }

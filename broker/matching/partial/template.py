@@ -98,17 +98,6 @@ def template_without_parameters(query: Query) -> Template:
     return _TemplateExtractor(namespaces, with_parameters=False).extract(query.expression).template
 
 
-def literal_value(expression: tree.Expression) -> str | float | None:
-    """Return the value of a literal, also of a negative number; else None."""
-    match expression:
-        case tree.Number(value=value) | tree.Literal(value=value):
-            return value
-        case tree.Negation(operand=tree.Number(value=value), signs=signs):
-            return -value if signs % 2 else value
-        case _:
-            return None
-
-
 class _TemplateExtractor:
     def __init__(self, namespaces: Mapping[str, str], *, with_parameters: bool = True) -> None:
         self._namespaces = namespaces
@@ -194,7 +183,7 @@ class _TemplateExtractor:
             if (
                 self._with_parameters
                 and isinstance(substring, tree.Literal)
-                and literal_value(subject) is None
+                and tree.literal_value(subject) is None
             ):
                 key = self._key(subject)
                 self._add_parameter(call.position, operator, substring.value.encode(), key)
@@ -202,7 +191,7 @@ class _TemplateExtractor:
         return ("call", call.name, *map(self._key, call.arguments))
 
     def _binary_key(self, node: tree.Binary) -> Hashable:
-        left, right = literal_value(node.left), literal_value(node.right)
+        left, right = tree.literal_value(node.left), tree.literal_value(node.right)
         if (
             self._with_parameters
             and node.operator in _NUMBER_OPERATORS

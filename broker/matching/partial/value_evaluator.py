@@ -267,7 +267,6 @@ class ValueEvaluator(abc.ABC):
     # ---------------------------------------------------------------- node-sets
 
     def evaluate_nodes(self, expression: tree.Expression, context: Context) -> NodeSet:
-        """Return the members in document order."""
         members = self._evaluate_once(self._compute_nodes, expression, context)
         if id(expression) in self._context_free:
             # The caller iterates over all of them.

@@ -46,5 +46,4 @@ class WorkBudget:
         return parts
 
     def spend_on_text(self, text: bytes) -> None:
-        """Count the cost of reading a constant text."""
         self.spend(len(text) // _BYTES_PER_UNIT)

@@ -12,10 +12,9 @@ import attrs
 
 from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern, PatternStep
 from broker.matching.paths.requirement import ALWAYS, Requirements, require_both, require_pattern
-from broker.matching.query.tree import Axis, KindTest, NodeTest, Step
+from broker.matching.query.tree import SIBLING_AXES, Axis, KindTest, NodeTest, Step
 
 _ANYWHERE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.FOLLOWING, Axis.PRECEDING})
-_SIBLINGS = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
 
 
 @attrs.frozen(slots=True)
@@ -75,7 +74,7 @@ class AbstractNode:
         if axis is Axis.PARENT:
             above = here._parent()
             return None if above is None else above._self(test)
-        if axis in _SIBLINGS:
+        if axis in SIBLING_AXES:
             above = here._parent()
             return None if above is None else above._child(test)
         if axis in _ANYWHERE:

@@ -72,7 +72,6 @@ class Automaton:
         return entry
 
     def remove_pattern(self, entry: PatternEntry) -> None:
-        """Remove a pattern and the states that only it uses."""
         del self._entries[entry.pattern]
         state = entry.state
         state.entry = None

@@ -102,7 +102,6 @@ class PathIndex(Generic[Item]):
         return [self.item_at(number) for number in list_members(numbers)]
 
     def uses_label_kind(self, kind: LabelKind) -> bool:
-        """Return True if a pattern ends in a label of this kind."""
         return self._label_kind_counts[kind] > 0
 
     def find_candidates(self, paths: Iterable[LabelPath]) -> Candidates:

@@ -82,7 +82,6 @@ class Pattern:
 
     @property
     def weight(self) -> int:
-        """Estimated rarity of the pattern, by names and length."""
         return sum((step.local is not None) + (not step.descendant) + 1 for step in self.steps)
 
     def matches(self, keys: Sequence[tuple[str, str, str]]) -> bool:

@@ -144,7 +144,7 @@ def abstract_literals(
     def rewrite(expression: tree.Expression) -> tree.Expression:
         each = tree.map_subexpressions(expression, rewrite, in_predicates=True)
         if isinstance(each, tree.Binary) and each.position in parameter_at:
-            if _is_literal(each.left):
+            if tree.literal_value(each.left) is not None:
                 left = _abstract_operand(each.operator, each.right, each.left)
                 return attrs.evolve(each, left=left)
             right = _abstract_operand(each.operator, each.left, each.right)
@@ -171,12 +171,6 @@ def _is_decisive(subject: tree.Expression) -> bool:
     """Return True if a compared text can influence the requirements."""
     texts = (texts_if_empty(subject, each) for each in (None, *outermost_node_sets(subject)))
     return any(each is not None and each != frozenset({""}) for each in texts)
-
-
-def _is_literal(expression: tree.Expression) -> bool:
-    return isinstance(expression, (tree.Literal, tree.Number)) or (
-        isinstance(expression, tree.Negation) and isinstance(expression.operand, tree.Number)
-    )
 
 
 def _unknown_value(literal: tree.Expression) -> tree.Expression:

@@ -29,9 +29,7 @@ _TEXT_COST = 10
 _DOCUMENT_AXES = frozenset(
     {tree.Axis.DESCENDANT, tree.Axis.DESCENDANT_OR_SELF, tree.Axis.FOLLOWING, tree.Axis.PRECEDING}
 )
-_SIBLING_AXES = frozenset({tree.Axis.FOLLOWING_SIBLING, tree.Axis.PRECEDING_SIBLING})
-_ANCESTOR_AXES = frozenset({tree.Axis.ANCESTOR, tree.Axis.ANCESTOR_OR_SELF})
-_UPWARD_AXES = _ANCESTOR_AXES | {tree.Axis.PARENT}
+_UPWARD_AXES = tree.ANCESTOR_AXES | {tree.Axis.PARENT}
 _SINGLE_NODE_AXES = frozenset({tree.Axis.SELF, tree.Axis.PARENT})
 
 
@@ -160,9 +158,9 @@ class _CostModel:
     def _fan_out(self, axis: tree.Axis, wide: bool) -> float:
         if axis in _DOCUMENT_AXES:
             return self._nodes
-        if axis in _SIBLING_AXES or (wide and axis is tree.Axis.CHILD):
+        if axis in tree.SIBLING_AXES or (wide and axis is tree.Axis.CHILD):
             return max(_NEARBY_NODES, self._nodes / 10)
-        if axis in _ANCESTOR_AXES:
+        if axis in tree.ANCESTOR_AXES:
             return self._depth
         return 1.0 if axis in _SINGLE_NODE_AXES else _NEARBY_NODES
 

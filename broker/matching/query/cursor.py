@@ -67,7 +67,6 @@ class Cursor:
         return self.advance() if self.token.kind in kinds else None
 
     def expect(self, kind: TokenKind, where: str) -> Token:
-        """Advance; raise `BadQuery` unless the next token has this kind."""
         if self.token.kind is not kind:
             raise bad_query_at(
                 f"expected {kind.value} {where}, found {self.token}", self.token.position

@@ -46,7 +46,7 @@ _TRANSLATION_WORK = 8
 _INWARD_AXES = frozenset(
     {Axis.CHILD, Axis.ATTRIBUTE, Axis.SELF, Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF}
 )
-_SEARCH_FUNCTIONS = frozenset({"contains", "substring-before", "substring-after", "translate"})
+SEARCH_FUNCTIONS = frozenset({"contains", "substring-before", "substring-after", "translate"})
 
 
 def record_call_rewrite(
@@ -62,7 +62,7 @@ def record_call_rewrite(
     `punctuation` has its brackets and the commas between. A call in a predicate is evaluated for
     each node, possibly on a large text each time.
     """
-    if call.name in _SEARCH_FUNCTIONS:
+    if call.name in SEARCH_FUNCTIONS:
         short = _is_short_search(call.arguments[1], info)
         if not short or (in_predicate and _reads_outside_context(call.arguments[0])):
             info.call_replacements += _rewrite_call(name, punctuation, [])
@@ -138,7 +138,6 @@ def _rewrite_call(
 
 
 def _count_work(context: Any, amount: int) -> None:
-    """Add work to this evaluation; raise `QueryTooExpensive` beyond `MAX_WORK`."""
     done = context.eval_context.get(NAMESPACE, 0) + amount
     context.eval_context[NAMESPACE] = done
     if done > MAX_WORK:

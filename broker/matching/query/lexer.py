@@ -21,8 +21,6 @@ from broker.matching.query.tree import Axis
 
 
 class TokenKind(enum.Enum):
-    """Kind of a token, with its name in error messages."""
-
     NUMBER = "a number"
     LITERAL = "a string"
     VARIABLE = "a variable"

@@ -39,6 +39,12 @@ class Axis(enum.Enum):
     __hash__ = object.__hash__
 
 
+SIBLING_AXES = frozenset({Axis.FOLLOWING_SIBLING, Axis.PRECEDING_SIBLING})
+DESCENDANT_AXES = frozenset({Axis.DESCENDANT, Axis.DESCENDANT_OR_SELF})
+ANCESTOR_AXES = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF})
+REVERSE_AXES = ANCESTOR_AXES | {Axis.PRECEDING, Axis.PRECEDING_SIBLING}
+
+
 class PathStart(enum.Enum):
     """Start of a path that has no filter expression in front of it."""
 
@@ -237,3 +243,14 @@ def map_subexpressions(
 def is_any_descendant(step: Step) -> bool:
     """Return True for `//` in front of a step."""
     return step.axis is Axis.DESCENDANT_OR_SELF and step.test == ANY_NODE and not step.predicates
+
+
+def literal_value(expression: Expression) -> str | float | None:
+    """Return the value of a literal, also of a negative number; else None."""
+    match expression:
+        case Number(value=value) | Literal(value=value):
+            return value
+        case Negation(operand=Number(value=value), signs=signs):
+            return -value if signs % 2 else value
+        case _:
+            return None

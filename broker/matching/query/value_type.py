@@ -115,7 +115,6 @@ def value_type(expression: tree.Expression) -> ValueType:
 
 
 def is_positional(predicate: tree.Expression) -> bool:
-    """Return True if a predicate depends on the position of a node."""
     return value_type(predicate) is ValueType.NUMBER or any(
         isinstance(each, tree.FunctionCall) and each.name in ("position", "last")
         for each in tree.walk(predicate)

@@ -23,7 +23,7 @@ import attrs
 
 from broker.matching.document_limits import LIBXML2_MAX_DEPTH, SHALLOW_DEPTH
 from broker.matching.query import tree
-from broker.matching.query.extension_function import MAX_LIBXML2_SEARCHED
+from broker.matching.query.extension_function import MAX_LIBXML2_SEARCHED, SEARCH_FUNCTIONS
 from broker.matching.query.value_type import value_type
 
 #: Comparing two nodes: libxml2 reads both, and they are scattered in memory.
@@ -39,15 +39,10 @@ BYTES_PER_NODE = 32
 #: Attributes per element (`DocumentLimits`).
 _MAX_ATTRIBUTES = 256
 
-_SIBLING_AXES = frozenset({tree.Axis.FOLLOWING_SIBLING, tree.Axis.PRECEDING_SIBLING})
-_SIDEWAYS_AXES = _SIBLING_AXES | {tree.Axis.FOLLOWING, tree.Axis.PRECEDING}
-_DESCENDANT_AXES = frozenset({tree.Axis.DESCENDANT, tree.Axis.DESCENDANT_OR_SELF})
-_ANCESTOR_AXES = frozenset({tree.Axis.ANCESTOR, tree.Axis.ANCESTOR_OR_SELF})
-_REVERSE_AXES = _ANCESTOR_AXES | {tree.Axis.PRECEDING, tree.Axis.PRECEDING_SIBLING}
+_SIDEWAYS_AXES = tree.SIBLING_AXES | {tree.Axis.FOLLOWING, tree.Axis.PRECEDING}
 _DUPLICATE_FREE_AXES = frozenset(
     {tree.Axis.CHILD, tree.Axis.ATTRIBUTE, tree.Axis.NAMESPACE, tree.Axis.SELF}
 )
-_SEARCH_FUNCTIONS = frozenset({"contains", "substring-before", "substring-after", "translate"})
 _ANY_ELEMENT = tree.NameTest(None, None)
 
 
@@ -232,7 +227,7 @@ class _WorstCaseModel:
             total = min(visited, times * self._nodes)
         several = origins.each > 1
         merges = several and axis not in _DUPLICATE_FREE_AXES
-        in_order = origins.in_order and axis not in _REVERSE_AXES
+        in_order = origins.in_order and axis not in tree.REVERSE_AXES
         if several:
             in_order = in_order and axis in (tree.Axis.SELF, tree.Axis.ATTRIBUTE)
         cost = visited + (_PAIR_COST * visited * each / 2 if merges else 0.0)
@@ -254,7 +249,7 @@ class _WorstCaseModel:
             return total, origins.each, same
         if axis is tree.Axis.PARENT:
             return total, origins.each, times
-        if axis in _ANCESTOR_AXES:
+        if axis in tree.ANCESTOR_AXES:
             return total * self._depth, min(limit, origins.each * self._depth), times
         if axis in _SIDEWAYS_AXES:
             place = _sibling_position(step)
@@ -262,7 +257,7 @@ class _WorstCaseModel:
                 # All siblings together pass one node at most so many times.
                 return min(total * limit, same * place * limit), origins.each, times
             return total * limit, limit, times
-        if axis in _DESCENDANT_AXES:
+        if axis in tree.DESCENDANT_AXES:
             visited = min(total * limit, same * limit * self._depth)
             return visited, limit, min(times, same * self._depth)
         if axis is tree.Axis.ATTRIBUTE:
@@ -334,7 +329,7 @@ class _WorstCaseModel:
         cost += sum(self._value_cost(argument, count) for argument in call.arguments)
         if not call.arguments:
             cost += self._texts_cost(_Sets(1.0, count.total, count.per_node), count.total)
-        if call.name in _SEARCH_FUNCTIONS:
+        if call.name in SEARCH_FUNCTIONS:
             cost += self._search_cost(call, count)
         return cost, None
 
@@ -374,7 +369,7 @@ def _finds_leaves(step: tree.Step) -> bool:
 
 def _sibling_position(step: tree.Step) -> float | None:
     """Position of the only sibling that the step finds, if it is known statically."""
-    if step.axis not in _SIBLING_AXES or len(step.predicates) != 1:
+    if step.axis not in tree.SIBLING_AXES or len(step.predicates) != 1:
         return None
     place, test = step.predicates[0], step.test
     is_any = test == tree.ANY_NODE or test == _ANY_ELEMENT

@@ -128,7 +128,6 @@ def number_range(texts: Iterable[str], cause: Cause | None = None) -> Numbers:
 
 
 def string_values(nodes: Iterable[SchemaNode]) -> frozenset[str] | None:
-    """Return all string-values of nodes at these schema nodes; None if unknown."""
     found: set[str] = set()
     for node in nodes:
         if node.values is None:
@@ -138,7 +137,6 @@ def string_values(nodes: Iterable[SchemaNode]) -> frozenset[str] | None:
 
 
 def describe_source(nodes: Iterable[SchemaNode]) -> Callable[[], str]:
-    """Return a function that describes these schema nodes in a message."""
 
     def words() -> str:
         names = set()

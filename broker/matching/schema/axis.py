@@ -27,7 +27,6 @@ class ResolvedTest:
         self._principal = _PRINCIPAL.get(axis, NodeKind.ELEMENT)
 
     def accepts(self, node: SchemaNode) -> bool:
-        """True if a node at the schema node can pass."""
         if self._kind is not None:
             if self._kind == "node":
                 return True
@@ -42,7 +41,6 @@ class ResolvedTest:
         return self._uri is None or uris is None or self._uri in uris
 
     def accepts_all(self, node: SchemaNode) -> bool:
-        """True if every node at the schema node passes."""
         if self._kind == "node":
             return True
         if node.kind is NodeKind.COMMENT or not self.accepts(node):

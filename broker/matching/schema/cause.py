@@ -115,7 +115,6 @@ def format_list(values: Collection[str], *, quoted: bool = True, last: str = "or
 
 
 def closest_name(name: str, names: Iterable[str]) -> str:
-    """Return the most similar name, or an empty text."""
     close = difflib.get_close_matches(name, sorted(set(names)), 1)
     return close[0] if close else ""
 

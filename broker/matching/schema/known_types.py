@@ -53,7 +53,6 @@ class KnownTypes:
         return schema
 
     def previous_version(self, reference: DtdReference) -> DtdReference | None:
-        """Return the newest older version in the cache."""
         older = [each for each in self._dtds.versions(reference.type) if each < reference]
         return older[-1] if older else None
 

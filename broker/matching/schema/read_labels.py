@@ -18,7 +18,6 @@ class ReadLabels:
         self.labels: set[str] = set()
 
     def add_nodes(self, nodes: Iterable[SchemaNode]) -> None:
-        """Record that the existence of nodes matters."""
         for node in nodes if self._reading else ():
             self.labels.update(node.edge_labels)
 
