@@ -120,7 +120,7 @@ class LinkEnd:
         self.missing += count
         self.count_packets(0)
 
-    def reachability_changed(self, sender: str, hears: bool) -> None:
+    def reachability_changed(self, sender: str, is_reachable: bool) -> None:
         """Ignored: the receiving member is always there."""
 
     def sender_disappeared(self, sender: str) -> None:

@@ -91,9 +91,9 @@ class ClusterGroup:
     def sender_appeared(self, sender: str) -> None:
         """Ignored: the member may not receive this node."""
 
-    def reachability_changed(self, sender: str, hears: bool) -> None:
+    def reachability_changed(self, sender: str, is_reachable: bool) -> None:
         """A member begins or ceases to receive this node."""
-        if hears:
+        if is_reachable:
             self._members.add(sender)
         else:
             self._members.discard(sender)

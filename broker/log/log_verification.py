@@ -127,8 +127,8 @@ class Verification:
             self._progress(min(self._read, self.file.size), self.file.size)
             yield key, value
 
-    def _add_finding(self, kind: str, table: str, text: str, **said: Any) -> None:
-        self.result.findings.append(Finding(kind, table, text, **said))
+    def _add_finding(self, kind: str, table: str, text: str, **fields: Any) -> None:
+        self.result.findings.append(Finding(kind, table, text, **fields))
 
     def _add_damage(self, damage: Damage) -> None:
         for span in damage.spans or (Span("", (0, 0), (0, 0)),):

@@ -92,12 +92,12 @@ def check_file(folder: Path, *, was_used: bool) -> None:
     file = PageFile(path)
     try:
         newest = file.newest
-        wanted = (newest.last_page + 1) * file.page_size
+        stated_size = (newest.last_page + 1) * file.page_size
         check_pages(file, newest)
         # Pages at the end may never have been written, since they were free again at once.
-        if file.problems and file.size < wanted:
+        if file.problems and file.size < stated_size:
             raise LogCorrupt(
-                f"{path} was cut short: it has {file.size} bytes, its header says {wanted}; "
+                f"{path} was cut short: it has {file.size} bytes, its header says {stated_size}; "
                 f"{REPAIR_ADVICE}"
             )
         if file.problems:

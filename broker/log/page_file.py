@@ -196,8 +196,14 @@ class PageFile:
                     self.add_problem(table, "keys out of order")
                 entries, last = entries + 1, key
                 yield key, value, node_flags
-        said = [tree.depth, tree.branch_pages, tree.leaf_pages, tree.overflow_pages, tree.entries]
-        if said != [self._depth, *self._page_counts, entries]:
+        recorded = [
+            tree.depth,
+            tree.branch_pages,
+            tree.leaf_pages,
+            tree.overflow_pages,
+            tree.entries,
+        ]
+        if recorded != [self._depth, *self._page_counts, entries]:
             self.add_problem(table, "it is not what its record says")
 
     def _walk(

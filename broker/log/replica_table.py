@@ -72,14 +72,14 @@ class ReplicaTable:
         self,
         txn: lmdb.Transaction,
         spans: Mapping[str, ReplicaSpan],
-        keeping: Sequence[ReplicaBatch],
+        batches: Sequence[ReplicaBatch],
         max_bytes: int,
         hold: ArchiveHold,
     ) -> dict[str, ReplicaSpan]:
         """Add batches to the replicas with these spans. If there is no room, drop the oldest chunks
         of any origin, except those that `hold` protects. Return the spans then."""
         kept = dict(spans)
-        for each in keeping:
+        for each in batches:
             span = kept.get(each.origin)
             events: Sequence[LoggedEvent] = each.events
             if span is not None and span.after <= each.after <= span.upto:

@@ -30,7 +30,7 @@ MAGIC = "xmlbroker"
 #: Longest control message in bytes; a query alone may have `query.max_length`.
 MAX_CONTROL = 256 * 1024
 
-# ----------------------------------------------------------------------------- greeting
+# ----------------------------------------------------------------------------- handshake
 
 
 class Hello(Message, frozen=True):

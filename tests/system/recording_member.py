@@ -33,7 +33,7 @@ class RecordingMember:
         self.gaps.append((sender, count))
         self.changed()
 
-    def reachability_changed(self, sender: str, hears: bool) -> None:
+    def reachability_changed(self, sender: str, is_reachable: bool) -> None:
         """Ignored: members of one segment always receive each other."""
 
     def sender_disappeared(self, sender: str) -> None:

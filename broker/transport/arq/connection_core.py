@@ -65,27 +65,27 @@ class ConnectionCore:
     def __init__(
         self,
         settings: ArqSettings,
-        seal: Mac,
-        here: int,
-        there: int,
+        mac: Mac,
+        own_id: int,
+        peer_id: int,
         room: int,
         now: float,
         max_frame: int,
     ) -> None:
-        self.own_id = here
-        self.peer_id = there
+        self.own_id = own_id
+        self.peer_id = peer_id
         self.is_over = False
         #: The peer has proven that it has the key.
         self.is_confirmed = False
         self.final_bye: bytes | None = None
         self.datagram_counts = DatagramCounts()
         self.decoder = FrameDecoder(max_frame)
-        self.sender = Sender(settings, seal, there, room, now)
+        self.sender = Sender(settings, mac, peer_id, room, now)
         self.receive_window: ReceiveWindow[bytes] = ReceiveWindow(
             settings.window, settings.reorder_delay
         )
         self._settings = settings
-        self._mac = seal
+        self._mac = mac
         self._is_reading = False
         self._is_closing = False
         self._is_writable = True
@@ -106,13 +106,13 @@ class ConnectionCore:
     @property
     def counters(self) -> ArqCounters:
         """Counters of losses and repairs until now."""
-        reception = self.receive_window
+        window = self.receive_window
         return ArqCounters(
             lost=self.sender.lost,
             repeated=self.sender.retransmitted,
             received=self.datagram_counts.received,
-            duplicate=reception.duplicates,
-            beyond=reception.beyond,
+            duplicate=window.duplicates,
+            beyond=window.beyond,
             forged=self.datagram_counts.forged,
         )
 
@@ -222,14 +222,14 @@ class ConnectionCore:
         """Process a verified datagram; True if it needs an answer at once."""
         kind, _ = decode_head(datagram)
         if kind == DATA:
-            said = decode_data(datagram)
+            data = decode_data(datagram)
             self.datagram_counts.received += 1
-            if said.number > self._highest:
-                self._highest, self._highest_at = said.number, now
+            if data.number > self._highest:
+                self._highest, self._highest_at = data.number, now
                 self._highest_count = self.datagram_counts.received
             self._unacked += 1
             # A repetition shows that a FEEDBACK was lost or is late.
-            return not self.receive_window.insert(said.number, said.piece, now)
+            return not self.receive_window.insert(data.number, data.piece, now)
         if kind == FEEDBACK:
             self.sender.receive_feedback(decode_feedback(datagram), now)
             return False
@@ -275,14 +275,14 @@ class ConnectionCore:
     def _respond(self, answer: bool, now: float) -> list[Effect]:
         """Return the answers to a read: due feedback, and datagrams for which there is room now."""
         datagrams: list[bytes] = []
-        reception = self.receive_window
-        if reception.received > self._sent_received:
+        window = self.receive_window
+        if window.received > self._sent_received:
             self._request_interval = _FIRST_REQUEST_INTERVAL
         if answer or self._unacked >= self._settings.ack_every:
             datagrams.append(self._create_feedback(now))
         elif self._unacked:
             self._schedule_feedback(now + self._settings.ack_delay)
-            if reception.missing:
+            if window.missing:
                 self._schedule_feedback(now + self._settings.reorder_delay)
         datagrams += self.sender.take_datagrams(now)
         effects = self._send_effects(datagrams)
@@ -298,22 +298,22 @@ class ConnectionCore:
             self._feedback_at = when
 
     def _create_feedback(self, now: float) -> bytes:
-        reception = self.receive_window
-        missing = reception.missing_ranges(now)
+        window = self.receive_window
+        missing = window.missing_ranges(now)
         self._unacked = 0
-        self._sent_limit = reception.limit
-        self._sent_received = reception.received
+        self._sent_limit = window.limit
+        self._sent_received = window.received
         self._feedback_at = now + self._request_interval if missing else None
-        late_at = reception.next_missing_at(now)
+        late_at = window.next_missing_at(now)
         if late_at is not None:
             self._schedule_feedback(late_at)
-        said = Feedback(
-            *(reception.received, reception.limit, self._highest),
+        report = Feedback(
+            *(window.received, window.limit, self._highest),
             now - self._highest_at,
             self._highest_count,
             tuple(missing),
         )
-        return self._mac.add_tag(encode_feedback(self.peer_id, said))
+        return self._mac.add_tag(encode_feedback(self.peer_id, report))
 
     def _buffer_fill(self) -> float:
         return self.sender.buffered_bytes / self._settings.send_buffer_bytes

@@ -77,7 +77,7 @@ class GroupCore:
     def __init__(
         self,
         settings: GroupSettings,
-        seal: Mac,
+        mac: Mac,
         name: str,
         session: int,
         draw: Callable[[], float],
@@ -85,10 +85,10 @@ class GroupCore:
         now: float,
     ) -> None:
         self.counts = GroupCounts()
-        self.sender = GroupSender(settings, seal, session, now)
+        self.sender = GroupSender(settings, mac, session, now)
         self.receivers: dict[int, GroupReceiver] = {}
         self._settings = settings
-        self._mac = seal
+        self._mac = mac
         self._name = name.encode()
         self._session = session
         self._random = draw
@@ -223,10 +223,10 @@ class GroupCore:
             self.counts.wrong_address += 1
             return []
         if kind == DATA:
-            said = decode_data(datagram)
-            receiver = receiver or self._add_receiver(session, address, said.number, now)
+            data = decode_data(datagram)
+            receiver = receiver or self._add_receiver(session, address, data.number, now)
             if receiver is not None:
-                receiver.receive_data(said, now)
+                receiver.receive_data(data, now)
                 return self._mark_present(session, receiver, now)
         elif kind == ANNOUNCE:
             highest, contents = decode_numbered(datagram)
@@ -303,8 +303,8 @@ class GroupCore:
         receiver = self.receivers.get(session)
         if receiver is None or receiver.name is None or not receiver.is_present:
             return []
-        said = self._confirmed_at.get(session)
-        is_reachable = said is not None and now < said + self._settings.liveness
+        confirmed_at = self._confirmed_at.get(session)
+        is_reachable = confirmed_at is not None and now < confirmed_at + self._settings.liveness
         if is_reachable == receiver.is_reachable:
             return []
         receiver.is_reachable = is_reachable

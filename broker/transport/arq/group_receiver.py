@@ -78,18 +78,18 @@ class GroupReceiver:
 
     def receive_data(self, data: Data, now: float) -> None:
         self.received_at = now
-        reception = self.receive_window
-        if self.name is None and reception.ready_count >= self._settings.window:
+        receive_window = self.receive_window
+        if self.name is None and receive_window.ready_count >= self._settings.window:
             return  # it will be requested again
-        received_before = reception.received
-        if data.number > reception.limit:
+        received_before = receive_window.received
+        if data.number > receive_window.limit:
             self._make_room(data.number)
-        if data.number in reception.missing:
+        if data.number in receive_window.missing:
             # Repairs arrive: request the rest soon.
             self._request_soon(now)
         else:
             self.has_group_traffic = True
-        reception.insert(data.number, data, now)
+        receive_window.insert(data.number, data, now)
         self._window_moved(received_before, now)
 
     def receive_announcement(self, highest: int, now: float) -> None:
@@ -107,16 +107,16 @@ class GroupReceiver:
         `patience`."""
         if self._request_at is None or now < self._request_at:
             return []
-        reception = self.receive_window
+        receive_window = self.receive_window
         last_given_up = 0
-        for number, since in reception.missing.items():
+        for number, since in receive_window.missing.items():
             if now < since + self._settings.patience:
                 break
             last_given_up = number
         if last_given_up:
-            reception.skip_to(last_given_up + 1)
-        ranges = reception.missing_ranges(now, _MAX_REQUEST_DATAGRAMS * MAX_RANGES)
-        late_at = reception.next_missing_at(now)
+            receive_window.skip_to(last_given_up + 1)
+        ranges = receive_window.missing_ranges(now, _MAX_REQUEST_DATAGRAMS * MAX_RANGES)
+        late_at = receive_window.next_missing_at(now)
         self._request_at = None
         if ranges:
             self._request_at = now + self._request_interval + self._random() * _MAX_RANDOM_DELAY
@@ -150,11 +150,11 @@ class GroupReceiver:
 
     def _make_room(self, number: int) -> None:
         """Give up the oldest missing numbers: the window behind them is full."""
-        reception, window = self.receive_window, self._settings.window
-        if not reception.missing or number > reception.limit + window:
-            reception.skip_to(number - window // 2)
-        while reception.missing and number > reception.limit:
-            reception.skip_to(next(iter(reception.missing)) + 1)
+        receive_window, window = self.receive_window, self._settings.window
+        if not receive_window.missing or number > receive_window.limit + window:
+            receive_window.skip_to(number - window // 2)
+        while receive_window.missing and number > receive_window.limit:
+            receive_window.skip_to(next(iter(receive_window.missing)) + 1)
 
     def _request_soon(self, now: float) -> None:
         self._request_interval = _FIRST_REQUEST_INTERVAL
@@ -190,13 +190,13 @@ class GroupReceiver:
         self._packet = ((self._packet or 0) + len(packets)) % _PACKET_MODULUS
 
     def _window_moved(self, received_before: int, now: float) -> None:
-        reception = self.receive_window
-        if reception.received > received_before:
+        receive_window = self.receive_window
+        if receive_window.received > received_before:
             self._request_interval = _FIRST_REQUEST_INTERVAL
-        if not reception.missing:
+        if not receive_window.missing:
             self._request_at = None
         elif self._request_at is None:
-            late_at = reception.next_missing_at(now)
+            late_at = receive_window.next_missing_at(now)
             self._request_at = (
                 now if late_at is None else late_at
             ) + self._random() * _MAX_RANDOM_DELAY

@@ -33,14 +33,14 @@ class _HistoryEntry:
 class GroupSender:
     """Numbered datagrams at a set rate, and a bounded history of them."""
 
-    def __init__(self, settings: GroupSettings, seal: Mac, session: int, now: float) -> None:
+    def __init__(self, settings: GroupSettings, mac: Mac, session: int, now: float) -> None:
         #: Number of the last datagram sent.
         self.highest = 0
         #: Repairs sent to one member, and to all.
         self.repaired = 0
         self.repaired_to_all = 0
         self._settings = settings
-        self._mac = seal
+        self._mac = mac
         self._session = session
         self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
         self._pacer = Pacer(settings.pacer_settings(settings.rate), now)

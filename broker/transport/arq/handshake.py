@@ -80,9 +80,9 @@ def decode_request(datagram: bytes) -> HandshakeRequest:
     return HandshakeRequest(version, client, nonce, room, contents[_REQUEST.size :])
 
 
-def encode_accept(client: int, server: int, nonce: bytes, room: int, seal: Mac) -> bytes:
+def encode_accept(client: int, server: int, nonce: bytes, room: int, mac: Mac) -> bytes:
     """Encode an ACCEPT with its tag."""
-    return seal.add_tag(encode_plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
+    return mac.add_tag(encode_plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
 
 
 class Cookies:
@@ -91,24 +91,22 @@ class Cookies:
     def __init__(self, entropy: Entropy) -> None:
         self._secret = entropy(32)
 
-    def create_cookie(self, greeting: HandshakeRequest, address: Hashable, now: float) -> bytes:
+    def create_cookie(self, request: HandshakeRequest, address: Hashable, now: float) -> bytes:
         """Return the COOKIE that answers a HELLO. It is shorter than a HELLO, against
         amplification."""
-        cookie = self._compute_cookie(greeting, address, int(now / _COOKIE_PERIOD))
-        return UNKEYED_MAC.add_tag(encode_plain(COOKIE, greeting.client, cookie))
+        cookie = self._compute_cookie(request, address, int(now / _COOKIE_PERIOD))
+        return UNKEYED_MAC.add_tag(encode_plain(COOKIE, request.client, cookie))
 
-    def verify_cookie(self, greeting: HandshakeRequest, address: Hashable, now: float) -> bool:
+    def verify_cookie(self, request: HandshakeRequest, address: Hashable, now: float) -> bool:
         """Return True if an OPEN returns the cookie that was recently sent to its address."""
         period = int(now / _COOKIE_PERIOD)
         return any(
-            compare_digest(self._compute_cookie(greeting, address, each), greeting.cookie)
+            compare_digest(self._compute_cookie(request, address, each), request.cookie)
             for each in (period, period - 1)
         )
 
-    def _compute_cookie(self, greeting: HandshakeRequest, address: Hashable, period: int) -> bytes:
-        cookie_input = repr(
-            (address, greeting.client, greeting.nonce, greeting.room, period)
-        ).encode()
+    def _compute_cookie(self, request: HandshakeRequest, address: Hashable, period: int) -> bytes:
+        cookie_input = repr((address, request.client, request.nonce, request.room, period)).encode()
         return blake2b(cookie_input, key=self._secret, digest_size=COOKIE_BYTES).digest()
 
 
@@ -160,8 +158,8 @@ class Dialler:
         if len(contents) != _ACCEPT.size:
             return DialStep.IGNORED
         server, nonce, room = _ACCEPT.unpack(contents)
-        seal = Mac(derive_connection_key(self.client, server, self._nonce, nonce))
-        if not seal.verify(datagram):
+        mac = Mac(derive_connection_key(self.client, server, self._nonce, nonce))
+        if not mac.verify(datagram):
             return DialStep.IGNORED
-        self.server, self.room, self.mac = server, room, seal
+        self.server, self.room, self.mac = server, room, mac
         return DialStep.ACCEPTED

@@ -42,7 +42,7 @@ class Sender:
     The caller bounds the queue of unsent packets.
     """
 
-    def __init__(self, settings: ArqSettings, seal: Mac, peer: int, limit: int, now: float) -> None:
+    def __init__(self, settings: ArqSettings, mac: Mac, peer: int, limit: int, now: float) -> None:
         #: Bytes in flight.
         self.in_flight_bytes = 0
         #: Datagrams that the receiver reported missing.
@@ -51,7 +51,7 @@ class Sender:
         self.retransmitted = 0
         self.pacer = Pacer(settings, now)
         self.round_trip = RoundTrip()
-        self._mac = seal
+        self._mac = mac
         self._peer = peer
         self._ack_delay = settings.ack_delay
         self._limit = limit

@@ -32,7 +32,7 @@ class Connection(enum.Enum):
     """State of the present connection."""
 
     DOWN = "down"
-    HANDSHAKE = "greeting"
+    HANDSHAKE = "handshake"
     OPEN = "open"
 
 

@@ -100,7 +100,7 @@ class DatagramChannel:
         self._is_reading = True
         self._apply_reading()
 
-    # ----------------------------------------------------------------- told by the endpoint
+    # ----------------------------------------------------------------- called by the endpoint
 
     def datagrams_received(self, datagrams: Sequence[bytes]) -> None:
         """Process the datagrams of one read for this connection."""

@@ -220,9 +220,9 @@ class DatagramEndpoint:
                 self.counts.dropped_half_open += 1
                 self._drop_half_open(next(iter(self._half_open)))
             server, nonce = self._new_id(), self._entropy(NONCE_BYTES)
-            seal = Mac(derive_connection_key(request.client, server, request.nonce, nonce))
-            channel = self._create_channel(seal, server, request.client, request.room, address)
-            datagram = encode_accept(request.client, server, nonce, self.window, seal)
+            mac = Mac(derive_connection_key(request.client, server, request.nonce, nonce))
+            channel = self._create_channel(mac, server, request.client, request.room, address)
+            datagram = encode_accept(request.client, server, nonce, self.window, mac)
             half = _HalfOpen(channel, datagram, now + self._settings.handshake_timeout)
             self._half_open[key] = half
             self._half_open_keys[server] = key
@@ -279,15 +279,15 @@ class DatagramEndpoint:
             dial.result.callback(channel)
 
     def _create_channel(
-        self, seal: Mac, here: int, there: int, room: int, address: Address
+        self, mac: Mac, own_id: int, peer_id: int, room: int, address: Address
     ) -> DatagramChannel:
         settings = attrs.evolve(self._settings, window=self.window)
         now = self._clock.seconds()
-        core = ConnectionCore(settings, seal, here, there, room, now, self._max_frame)
+        core = ConnectionCore(settings, mac, own_id, peer_id, room, now, self._max_frame)
         transmit = partial(self._transmit, address)
         on_end = partial(self._channel_ended, address)
         channel = DatagramChannel(self._clock, core, self._describe(address), transmit, on_end)
-        self._channels[here] = channel
+        self._channels[own_id] = channel
         return channel
 
     def _transmit(self, address: Address, datagrams: Sequence[bytes]) -> None:

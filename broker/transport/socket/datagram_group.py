@@ -44,7 +44,7 @@ class IGroupReceiver(Interface):
     def packets_lost(sender: str, count: int) -> None:
         """`count` packets can not be recovered; later ones follow."""
 
-    def reachability_changed(sender: str, hears: bool) -> None:
+    def reachability_changed(sender: str, is_reachable: bool) -> None:
         """A present member confirms that it receives this member's packets, or has not confirmed
         that for `liveness` seconds. A member that reappears is unreachable at first."""
 

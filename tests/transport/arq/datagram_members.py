@@ -27,7 +27,7 @@ class Member:
         self.name = name
         self.heard: dict[str, list[bytes]] = defaultdict(list)
         self.told: list[tuple[str, object]] = []
-        self.hearers: set[str] = set()
+        self.reachable: set[str] = set()
         self.writable = True
         self.waiting: list[bytes] = []
         address = (name, 1)
@@ -64,12 +64,12 @@ class Member:
     def packets_lost(self, sender: str, count: int) -> None:
         self.told.append((sender, count))
 
-    def reachability_changed(self, sender: str, hears: bool) -> None:
-        assert hears != (sender in self.hearers)
-        self.hearers ^= {sender}
+    def reachability_changed(self, sender: str, is_reachable: bool) -> None:
+        assert is_reachable != (sender in self.reachable)
+        self.reachable ^= {sender}
 
     def sender_disappeared(self, sender: str) -> None:
-        self.hearers.discard(sender)
+        self.reachable.discard(sender)
         self.told.append((sender, "vanished"))
 
     def writable_changed(self, writable: bool) -> None:

@@ -40,25 +40,25 @@ def test_a_deaf_member_is_not_reachable() -> None:
     # It has received the datagrams in flight.
     members.run(lambda: False, 2 * members.settings.liveness)
     assert ("b", "appeared") in a.told
-    assert (a.hearers, b.hearers, c.hearers) == ({"c"}, set(), {"a"})
+    assert (a.reachable, b.reachable, c.reachable) == ({"c"}, set(), {"a"})
 
 
 def test_lost_and_regained_reachability_are_reported() -> None:
     members = Members(0, "ab")
     a, b = members.all
-    members.run(lambda: a.hearers == {"b"} and b.hearers == {"a"}, 1.0)
+    members.run(lambda: a.reachable == {"b"} and b.reachable == {"a"}, 1.0)
     deaf = Deaf(members, b)
     liveness = members.settings.liveness
     # It confirms once more before it misses anything.
-    took = members.run(lambda: a.hearers == set(), 3 * liveness)
+    took = members.run(lambda: a.reachable == set(), 3 * liveness)
     assert took <= 2 * liveness
     assert a.told == [("b", "appeared")], "it is there: what it sends is heard"
     deaf.holds = False
-    assert members.run(lambda: a.hearers == {"b"}, liveness) <= members.settings.announce + 0.1
+    assert members.run(lambda: a.reachable == {"b"}, liveness) <= members.settings.announce + 0.1
 
 
 def test_a_reachable_member_stays_reachable() -> None:
     members = Members(0, "abc")
     for _ in range(30):
         members.run(lambda: False, 1.0)
-        assert [each.hearers for each in members.all] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]
+        assert [each.reachable for each in members.all] == [{"b", "c"}, {"a", "c"}, {"a", "b"}]
