@@ -20,8 +20,14 @@ from broker.identity import Identity
 from broker.ingest.unsaved_dtds import NO_UNSAVED_DTDS, UnsavedDtds
 from broker.matching.query.query import Query
 from broker.matching.schema.known_types import KnownTypes
-from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
-from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
+from broker.matching.schema.schema_difference import (
+    Effect,
+    QueryEffect,
+    SchemaDifference,
+    compare_versions,
+    find_effect,
+    sort_labels,
+)
 from broker.sessions.session import Session
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock

@@ -18,8 +18,14 @@ from broker.delivery.feed import Feed, FeedState
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import Query
 from broker.matching.schema.known_types import KnownTypes
-from broker.matching.schema.query_effect import Effect, QueryEffect, find_effect
-from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
+from broker.matching.schema.schema_difference import (
+    Effect,
+    QueryEffect,
+    SchemaDifference,
+    compare_versions,
+    find_effect,
+    sort_labels,
+)
 from broker.sessions.session import Session
 from broker.subscriptions.new_versions import NewVersions
 from broker.wire.messages import TypeChanged

@@ -8,7 +8,6 @@ from functools import lru_cache
 
 import attrs
 
-from broker.matching.covering.atom_implication import ORDER, is_true_of
 from broker.matching.covering.formula import (
     FALSE,
     SELF,
@@ -22,6 +21,7 @@ from broker.matching.covering.formula import (
     combine,
     conjuncts,
 )
+from broker.matching.covering.implication import ORDER, is_true_of
 from broker.matching.paths.emptiness import outermost_node_sets, truth_if_empty
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.query import tree

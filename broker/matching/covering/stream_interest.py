@@ -5,16 +5,14 @@ from __future__ import annotations
 import attrs
 
 from broker.event.stream import StreamPattern
-from broker.matching.covering.comparison_bounds import (
+from broker.matching.covering.feature import (
     Bounds,
+    Feature,
     bounds_may_follow,
     offered_bounds,
-    required_bounds,
-)
-from broker.matching.covering.feature import (
-    Feature,
     offered_features,
     offered_stream_features,
+    required_bounds,
     required_features,
     required_stream_features,
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from operator import and_
+from typing import Any, TypeAlias, cast
 
-from broker.matching.bitmap import PARTITION_SIZE
-from broker.matching.index.kd_tree import KdTree
+import attrs
+
+from broker.matching.bitmap import PARTITION_SIZE, iterate_numbers
+from broker.matching.index.bound_block import CumulativeBitmaps
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.index.partition import Partition
 from broker.matching.index.substring_index import SubstringIndex
-from broker.matching.index.zone_map import ZoneMap
 
 _PARTITION_MASK = (1 << PARTITION_SIZE) - 1
 _PARTITION_BYTES = PARTITION_SIZE // 8
@@ -239,3 +241,110 @@ class Overflow:
         self, columns: Sequence[Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
         return self._index.match_rows(columns, rows) if self._index else []
+
+
+class ZoneMap:
+    """A snapshot of the partitions. The bitmap index builds a new one after a change."""
+
+    __slots__ = ("_by_position", "_partition_count")
+
+    def __init__(
+        self, parameters: Mapping[int, Parameter], partitions: Sequence[Partition]
+    ) -> None:
+        self._partition_count = len(partitions)
+        self._by_position: list[tuple[int, CumulativeBitmaps]] = []
+        for position, parameter in parameters.items():
+            if parameter.is_threshold:
+                weakest = [
+                    (bound, 1 << at)
+                    for at, partition in enumerate(partitions)
+                    if (bound := partition.weakest_bound(position)) is not None
+                ]
+                weakest.sort()
+                cumulative = CumulativeBitmaps(parameter.operator)
+                cumulative.load([bound for bound, _ in weakest], [bit for _, bit in weakest])
+                self._by_position.append((position, cumulative))
+
+    def select_rows(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Sequence[int]]:
+        """Return for each partition the ascending rows to look up in it."""
+        if not self._by_position:
+            return [range(rows)] * self._partition_count
+        combined: list[int] | None = None
+        for position, cumulative in self._by_position:
+            column = cumulative.match_column(columns[position])
+            combined = column if combined is None else list(map(and_, combined, column))
+        chosen: list[list[int]] = [[] for _ in range(self._partition_count)]
+        for row, bits in enumerate(combined or ()):
+            for at in iterate_numbers(bits):
+                chosen[at].append(row)
+        return list(chosen)
+
+
+@attrs.define(eq=False)
+class Branch:
+    """Literals at `position` below the boundary belong to `low`, others and NaN to `high`."""
+
+    position: int
+    boundary: float
+    low: Node
+    high: Node
+    parent: Branch | None
+
+
+Node: TypeAlias = Branch | Partition
+
+
+class KdTree:
+    """The tree. Its leaves are partitions."""
+
+    __slots__ = ("_parents", "_root")
+
+    def __init__(self, partition: Partition) -> None:
+        self._root: Node = partition
+        #: Parents of all leaves; a leaf that is the root has none.
+        self._parents: dict[Partition, Branch] = {}
+
+    def find_partition(self, member: Member) -> Partition:
+        node = self._root
+        while isinstance(node, Branch):
+            below = cast(float, member.literals[node.position]) < node.boundary
+            node = node.low if below else node.high
+        return node
+
+    def split_position(self, partition: Partition) -> int:
+        parent = self._parents.get(partition)
+        return parent.position if parent else -1
+
+    def split(
+        self, partition: Partition, position: int, boundary: float, new_partition: Partition
+    ) -> None:
+        """Split a leaf: the new partition takes literals that are not below the boundary."""
+        parent = self._parents.get(partition)
+        branch = Branch(position, boundary, partition, new_partition, parent)
+        self._replace(partition, branch, parent)
+        self._parents[partition] = self._parents[new_partition] = branch
+
+    def is_leaf(self, partition: Partition) -> bool:
+        return partition is self._root or partition in self._parents
+
+    def remove_leaf(self, partition: Partition) -> None:
+        """Remove a leaf; its sibling takes its range. No effect on the only leaf or on no leaf."""
+        branch = self._parents.pop(partition, None)
+        if branch is None:
+            return
+        sibling = branch.high if branch.low is partition else branch.low
+        self._replace(branch, sibling, branch.parent)
+        if isinstance(sibling, Branch):
+            sibling.parent = branch.parent
+        elif branch.parent is None:
+            del self._parents[sibling]
+        else:
+            self._parents[sibling] = branch.parent
+
+    def _replace(self, node: Node, successor: Node, parent: Branch | None) -> None:
+        if parent is None:
+            self._root = successor
+        elif parent.low is node:
+            parent.low = successor
+        else:
+            parent.high = successor

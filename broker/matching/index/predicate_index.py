@@ -10,7 +10,7 @@ from broker.matching.index.bucket import Buckets, build_member_index
 from broker.matching.index.lookup import Lookup, LookupTable
 from broker.matching.index.member import Member, RowMatcher, RowMatches
 from broker.matching.index.parameter import Literal, Operator, Parameter
-from broker.matching.index.prefix_index import PrefixIndex
+from broker.matching.index.substring_index import PrefixIndex
 
 #: Constants of a shape, by parameter position.
 Constants: TypeAlias = Mapping[int, Literal]

@@ -7,11 +7,11 @@ slots remain. libxml2 defines the semantics (DESIGN 5).
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from broker.matching.partial import function_library as library
-from broker.matching.partial.comparison import compare_operands
 from broker.matching.partial.evaluation_input import EvaluationInput, EvaluationResult
 from broker.matching.partial.formula import (
     FALSE,
@@ -21,6 +21,7 @@ from broker.matching.partial.formula import (
     Formula,
     all_of,
     any_of,
+    equivalence,
     has_more_atoms,
     negate,
     operand_count,
@@ -31,6 +32,7 @@ from broker.matching.partial.node_set import (
     PathWalker,
     PredicateFunction,
 )
+from broker.matching.partial.source import Constant
 from broker.matching.partial.template import Template
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
 from broker.matching.partial.work_budget import TooExpensive, Undecidable
@@ -220,3 +222,99 @@ def _any_atom_holds(parameter: int, cases: GuardedValue) -> Formula:
     if len(cases) == 1 and cases[0][0] is TRUE:
         return Atom(parameter, cases[0][1])
     return any_of([all_of((when, Atom(parameter, source))) for when, source in cases])
+
+
+#: Pairs of two node-sets; larger products are compared only if all members are constants.
+MAX_PAIRS = 1_024
+
+_OPERATORS: dict[str, Callable[..., bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def compare_operands(evaluator: ValueEvaluator, node: tree.Binary, context: Context) -> Formula:
+    sides = (node.left, node.right)
+    kinds = {value_type(side) for side in sides}
+    equality = node.operator in ("=", "!=")
+    if ValueType.BOOLEAN in kinds:
+        if equality:
+            # No loop, which would add a frame per level: such comparisons nest deeply.
+            agreed = equivalence(
+                evaluator.evaluate_boolean(node.left, context),
+                evaluator.evaluate_boolean(node.right, context),
+            )
+            return agreed if node.operator == "=" else negate(agreed)
+        if ValueType.NODE_SET in kinds:
+            raise Undecidable("ordering a node-set and a boolean is not decided on a shape")
+    numeric = not equality or ValueType.NUMBER in kinds
+    left, right = (_operand_values(evaluator, side, context, numeric=numeric) for side in sides)
+    if len(left) * len(right) > MAX_PAIRS:
+        some, others = _constant_values(left), _constant_values(right)
+        if some is not None and others is not None:
+            evaluator.work.spend(len(some) + len(others))
+            return TRUE if _some_pair_holds(node.operator, some, others) else FALSE
+        raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
+    evaluator.work.spend(len(left) * len(right))
+    function = _OPERATORS[node.operator]
+    join = evaluator.work.spend_on_join
+    return any_of(
+        [
+            all_of(join((one_when, other_when, _compare_pair(function, one, other))))
+            for one_when, one in left
+            for other_when, other in right
+        ]
+    )
+
+
+def _operand_values(
+    evaluator: ValueEvaluator, side: tree.Expression, context: Context, *, numeric: bool
+) -> list[tuple[Formula, GuardedValue]]:
+    """Each member's value with its condition, or the one value."""
+    if value_type(side) is not ValueType.NODE_SET:
+        read: Callable[..., Any] = evaluator.evaluate_number if numeric else evaluator.evaluate_text
+        return [(all_of(()), read(side, context))]
+    members = []
+    for node, condition in evaluator.evaluate_nodes(side, context):
+        members.append(
+            (condition, evaluator.number_value(node) if numeric else evaluator.string_value(node))
+        )
+    return members
+
+
+def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | None:
+    """The values if all are unconditional constants, as in a parsed document."""
+    found = []
+    for when, cases in values:
+        [(case, source), *more] = cases
+        if when is not TRUE or case is not TRUE or more or not isinstance(source, Constant):
+            return None
+        found.append(source.value)
+    return found
+
+
+def _some_pair_holds(operator: str, left: list[Any], right: list[Any]) -> bool:
+    # NaN equals nothing, not even itself, and differs from everything.
+    some, others = ({value for value in side if value == value} for side in (left, right))
+    if operator == "=":
+        return not some.isdisjoint(others)
+    if operator == "!=":
+        return len(some | others) > 1 or any(value != value for value in (*left, *right))
+    if not some or not others:
+        return False
+    if operator in ("<", "<="):
+        return _OPERATORS[operator](min(some), max(others))
+    return _OPERATORS[operator](max(some), min(others))
+
+
+def _compare_pair(function: Callable[..., bool], one: GuardedValue, other: GuardedValue) -> Formula:
+    return any_of(
+        [
+            all_of((when, truth_formula(source)))
+            for when, source in apply_function(function, one, other)
+        ]
+    )

@@ -10,8 +10,16 @@ from collections.abc import Mapping
 
 import attrs
 
-from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern, PatternStep
-from broker.matching.paths.requirement import ALWAYS, Requirements, require_both, require_pattern
+from broker.matching.paths.pattern import (
+    ALWAYS,
+    DocumentRole,
+    LabelKind,
+    Pattern,
+    PatternStep,
+    Requirements,
+    require_both,
+    require_pattern,
+)
 from broker.matching.query.tree import SIBLING_AXES, Axis, KindTest, NodeTest, Step
 
 _ANYWHERE = frozenset({Axis.ANCESTOR, Axis.ANCESTOR_OR_SELF, Axis.FOLLOWING, Axis.PRECEDING})

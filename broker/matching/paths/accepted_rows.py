@@ -14,7 +14,7 @@ import attrs
 from broker.matching.bitmap import bitmap_of
 from broker.matching.paths.automaton import Automaton, PatternEntry
 from broker.matching.paths.label_path import LabelPath
-from broker.matching.paths.requirement import MAX_CONJUNCTS
+from broker.matching.paths.pattern import MAX_CONJUNCTS
 
 #: Memory of the cache in bytes. Beyond it, every other label path is dropped, and computed again on
 #: use.

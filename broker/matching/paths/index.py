@@ -17,8 +17,7 @@ from broker.matching.bitmap import list_members
 from broker.matching.paths.accepted_rows import MAX_BITMAP_BYTES, AcceptedRowsCache, RowChange
 from broker.matching.paths.automaton import Automaton, PatternEntry
 from broker.matching.paths.label_path import MAX_LABEL_PATHS, LabelPath, LabelPathTable
-from broker.matching.paths.pattern import LabelKind
-from broker.matching.paths.requirement import MAX_CONJUNCTS, Alternative, Requirements
+from broker.matching.paths.pattern import MAX_CONJUNCTS, Alternative, LabelKind, Requirements
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -9,11 +9,13 @@ import attrs
 
 from broker.matching.paths.abstract_node import AbstractNode
 from broker.matching.paths.emptiness import outermost_node_sets, texts_if_empty, truth_if_empty
-from broker.matching.paths.pattern import DocumentRole, LabelKind, PatternStep
-from broker.matching.paths.requirement import (
+from broker.matching.paths.pattern import (
     ALWAYS,
     NEVER,
     UNKNOWN,
+    DocumentRole,
+    LabelKind,
+    PatternStep,
     Requirements,
     require_both,
     require_either,

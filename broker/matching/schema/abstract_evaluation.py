@@ -22,8 +22,7 @@ from broker.matching.schema.abstract_value import (
 )
 from broker.matching.schema.axis import follow_axis, select_elements
 from broker.matching.schema.expression_evaluation import ExpressionEvaluation
-from broker.matching.schema.path_evaluation import PathEvaluation
-from broker.matching.schema.read_labels import ReadLabels
+from broker.matching.schema.path_evaluation import PathEvaluation, ReadLabels
 from broker.matching.schema.schema import PayloadScope, Schema
 from broker.matching.schema.schema_node import SchemaNode
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.query import Query
@@ -28,9 +28,8 @@ from broker.matching.schema.abstract_value import (
 from broker.matching.schema.axis import ResolvedTest, follow_axis, follow_certainly
 from broker.matching.schema.cause import Cause, EmptyStep, FailedPart, deeper_cause
 from broker.matching.schema.document_graph import DocumentGraph
-from broker.matching.schema.read_labels import ReadLabels
 from broker.matching.schema.schema import PayloadScope
-from broker.matching.schema.schema_node import SchemaNode
+from broker.matching.schema.schema_node import NodeKind, SchemaNode
 
 
 class PathEvaluation:
@@ -171,3 +170,32 @@ def _at_position(number: Numbers, predicate: Expression, nodes: int) -> Truth:
         cause = FailedPart(predicate.position, lambda: "has nothing at such a position")
         return Truth(possible, not (point == 1 and nodes == 1), None if possible else cause)
     return Truth(number.low <= number.high and number.high >= 1, True)
+
+
+class ReadLabels:
+    """Collects labels. A wildcard inside a path reads nothing by itself."""
+
+    def __init__(self, *, reading: bool = True) -> None:
+        """Without `reading`, nothing is recorded."""
+        self._reading = reading
+        self.labels: set[str] = set()
+
+    def add_nodes(self, nodes: Iterable[SchemaNode]) -> None:
+        for node in nodes if self._reading else ():
+            self.labels.update(node.edge_labels)
+
+    def add_text(self, nodes: Iterable[SchemaNode], spend: Callable[[int], None]) -> None:
+        """Record that the string-values of nodes matter: everything inside them."""
+        if not self._reading:
+            return
+        containers = [p for p in nodes if p.kind in (NodeKind.ELEMENT, NodeKind.ROOT)]
+        self.add_nodes(follow_axis(Axis.DESCENDANT, containers, spend))
+
+    def add_languages(self, nodes: Iterable[SchemaNode]) -> None:
+        """Record that the `xml:lang` of nodes matters."""
+        self.add_nodes(
+            attribute
+            for node in nodes
+            for attribute in node.attributes
+            if attribute.qualified == "xml:lang"
+        )

@@ -9,7 +9,7 @@ from broker.matching.schema.abstract_evaluation import AbstractEvaluation, WorkL
 from broker.matching.schema.cause import Cause, FailedPart, Unsatisfiable, deeper_cause
 from broker.matching.schema.document_graph import TooManyNodes
 from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.read_labels import ReadLabels
+from broker.matching.schema.path_evaluation import ReadLabels
 from broker.matching.schema.schema import Schema
 
 

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from broker.errors import BadQuery
+from broker.matching.covering.implication import implies
+from broker.matching.covering.normal_form import normalise_query
 from broker.matching.query.query import Query, parse_query
 from tests.matching.unlimited import ANY_COST
 
@@ -90,3 +92,8 @@ def query(text: str) -> Query | None:
 
 def matches(asked: Query, root: etree._Element) -> bool:
     return bool(etree.XPath(f"boolean({asked.text})", namespaces=dict(asked.namespaces))(root))
+
+
+def covers(wide: Query, narrow: Query) -> bool:
+    """Return True if it is proved that every event that matches `narrow` matches `wide`."""
+    return implies(normalise_query(narrow), normalise_query(wide))

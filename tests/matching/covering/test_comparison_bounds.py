@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.event.stream import StreamPattern
-from broker.matching.covering.comparison_bounds import (
+from broker.matching.covering.cover_forest import CoverForest
+from broker.matching.covering.feature import (
     bounds_may_follow,
     offered_bounds,
     required_bounds,
 )
-from broker.matching.covering.cover_forest import CoverForest
 from broker.matching.covering.formula import FALSE, Formula
-from broker.matching.covering.implication import covers, implies
+from broker.matching.covering.implication import implies
 from broker.matching.covering.normal_form import normalise_query
 from broker.matching.covering.stream_interest import CoverNode, StreamInterest
 from broker.matching.query.query import Query, parse_query
-from tests.matching.covering.generated_queries import TEXTS, query
+from tests.matching.covering.generated_queries import TEXTS, covers, query
 
 EVERYWHERE = StreamPattern.parse(">")
 

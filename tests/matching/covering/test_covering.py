@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from broker.matching.covering.implication import covers
 from broker.matching.query.query import parse_query
-from tests.matching.covering.generated_queries import TEXTS, matches, query, trees
+from tests.matching.covering.generated_queries import TEXTS, covers, matches, query, trees
 
 
 def _covers(wide: str, narrow: str) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from broker.event.envelope import NAMESPACE
 from broker.matching.partial.template import extract_templates
-from broker.matching.paths.requirement import MAX_ALTERNATIVES, MAX_CONJUNCTS, require_both
+from broker.matching.paths.pattern import MAX_ALTERNATIVES, MAX_CONJUNCTS, require_both
 from broker.matching.paths.requirement_derivation import (
     abstract_literals,
     derive_from_expression,

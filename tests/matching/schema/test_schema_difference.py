@@ -8,8 +8,13 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.matching.query.query import parse_query
-from broker.matching.schema.query_effect import Effect, find_effect
-from broker.matching.schema.schema_difference import SchemaDifference, compare_versions, sort_labels
+from broker.matching.schema.schema_difference import (
+    Effect,
+    SchemaDifference,
+    compare_versions,
+    find_effect,
+    sort_labels,
+)
 
 OLD = """
 <!ELEMENT flight (id, leg*, note?)>

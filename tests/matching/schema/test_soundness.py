@@ -16,10 +16,9 @@ from broker.matching.contract import Accepted
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
 from broker.matching.reference_matcher import ReferenceMatcher
-from broker.matching.schema.query_effect import Effect, find_effect
 from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
 from broker.matching.schema.schema import Schema
-from broker.matching.schema.schema_difference import compare_versions
+from broker.matching.schema.schema_difference import Effect, compare_versions, find_effect
 from tests.matching.schema.generated_types import GeneratedQueries, GeneratedType
 from tests.seeds import seeds
 
