@@ -112,7 +112,7 @@ def test_a_question_without_room_for_an_event_is_one_without_an_event() -> None:
 WANTED = (1, "a", "b", {}, "", "last", (), 0)
 
 
-def test_what_a_subscription_leaves_unsaid_is_that_nothing_is_wanted_of_it() -> None:
+def test_omitted_fields_of_a_subscription_have_neutral_defaults() -> None:
     encoded = bytes([Subscribe.kind]) + msgpack.packb(WANTED)
     assert messages.decode(encoded) == Subscribe(*WANTED, "", 0, (), 0, 0.0, 0, None)
 
@@ -166,7 +166,7 @@ def test_a_factor_may_be_written_as_a_whole_number() -> None:
         ("", 0, (), 0, 0.0, 0, None, 0),
     ],
 )
-def test_a_subscription_that_asks_for_what_can_not_be_is_refused(told: tuple[object, ...]) -> None:
+def test_a_subscription_with_invalid_fields_is_refused(told: tuple[object, ...]) -> None:
     encoded = bytes([Subscribe.kind]) + msgpack.packb((*WANTED, *told))
     with pytest.raises(ProtocolError, match="malformed Subscribe"):
         messages.decode(encoded)
@@ -187,5 +187,5 @@ def test_a_gap_whose_bounds_are_no_marks_is_refused(mark: tuple[int, ...]) -> No
         messages.decode(encoded)
 
 
-def test_a_secret_is_not_in_the_text_form_of_a_greeting() -> None:
+def test_a_secret_is_not_in_the_text_form_of_a_hello() -> None:
     assert "hush" not in repr(Hello(MAGIC, (1,), "a", 1, b"", "account", "hush"))

@@ -10,9 +10,9 @@ from broker.wire.stack import ENVELOPE_BYTES, session_layers
 
 
 @pytest.mark.parametrize(("window", "largest"), [(4 << 20, 0), (64 << 10, 1 << 20), (8192, 0)])
-def test_who_sends_while_the_stack_is_writable_always_finds_room(window: int, largest: int) -> None:
+def test_a_writable_stack_has_room_for_a_message(window: int, largest: int) -> None:
     event = max(window, largest)
-    # A header and a record may stand around an event of the greatest length.
+    # The largest event may be sent with a header and a record.
     message = bytes(event + ENVELOPE_BYTES // 4)
     for before in (0, event // 2, event, event + ENVELOPE_BYTES // 2 - 64):
         (layer,) = session_layers(1, window, largest)
@@ -22,7 +22,7 @@ def test_who_sends_while_the_stack_is_writable_always_finds_room(window: int, la
         core.submit([message], 0.0)
 
 
-def test_who_sends_on_is_refused_in_the_end() -> None:
+def test_sending_on_is_refused_at_the_limit() -> None:
     (layer,) = session_layers(1, 8192)
     core = layer.create_core()
     with pytest.raises(Overloaded):
