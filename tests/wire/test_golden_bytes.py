@@ -11,8 +11,7 @@ import pytest
 
 from broker.cluster import handshake_messages as handshake
 from broker.cluster import messages as node_messages
-from broker.cluster import network_question
-from broker.cluster import stream_time
+from broker.cluster import network_question, stream_time
 from broker.cluster.address import Address
 from broker.cluster.descriptor import Endpoint, MulticastGroup, NodeDescriptor
 from broker.cluster.discovery import datagram
