@@ -25,7 +25,6 @@ WORDS = {
     "correction": "arq",
     "seal": "mac",
     **dict.fromkeys(("departure", "departures"), "sender"),
-    **dict.fromkeys(("arrivals",), "receiver"),
     **dict.fromkeys(("acquaintance", "acquaintances"), "known peers"),
     "former": "previous",
     **dict.fromkeys(("trouble", "troubles", "complaint", "complaints"), "rate-limited log"),

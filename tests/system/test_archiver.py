@@ -99,7 +99,7 @@ def test_killed_archiver_restarts_and_misses_nothing(tmp_path: Path) -> None:
             receipts.extend(await publish(node, 100 * round, 100 * round + 100))
             seen = len(node.log().splitlines())
             os.kill(archiver_of(node), signal.SIGKILL)
-            await asyncio.to_thread(node.await_log, "it is started again", seen)
+            await asyncio.to_thread(node.await_log, "it is restarted", seen)
             await asyncio.to_thread(node.await_log, "events are archived", seen)
 
     with NodeProcess(tmp_path, "[archive]\nevery = 0.1\n") as node:

@@ -62,7 +62,7 @@ def test_port_in_use_is_reported_with_the_setting(tmp_path: Path, used_port: int
     [
         (
             f'group = "{GROUP}"\ngroup_interface = "nosuch0"',
-            "network.group_interface nosuch0: no interface is called nosuch0",
+            "network.group_interface nosuch0: there is no interface nosuch0",
         ),
         (
             f'group = "{GROUP}"\ngroup_interface = "{NOWHERE}"',
@@ -70,14 +70,14 @@ def test_port_in_use_is_reported_with_the_setting(tmp_path: Path, used_port: int
         ),
         (
             'group = "[ff15::7709]:7309"\ngroup_interface = "nosuch0"',
-            "network.group_interface nosuch0: no interface is called nosuch0",
+            "network.group_interface nosuch0: there is no interface nosuch0",
         ),
         (
             'group = "10.1.1.1:7309"\ngroup_interface = "lo"',
-            "10.1.1.1 is no multicast address",
+            "10.1.1.1 is not a multicast address",
         ),
         (f'udp = "{NOWHERE}:7209"', f"network.udp {NOWHERE}:7209: Cannot assign"),
-        ('udp = "localhost:7209"', "network.udp localhost:7209: localhost is no IP address"),
+        ('udp = "localhost:7209"', "network.udp localhost:7209: localhost is not an IP address"),
         ('udp = "0.0.0.0:7209"', "network.udp is on all interfaces"),
         ('listen = ["tcp:port=0"]', "name the address of one interface, or set network.advertise"),
     ],

@@ -70,7 +70,7 @@ def test_removed_events_come_from_the_archive_and_the_rest_from_the_log(
     with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
         run_within(work())
         node.stop()
-        assert "the replay process is started" in node.log()
+        assert "replay process started" in node.log()
         assert "own events were removed" not in node.log()
         assert "Traceback" not in node.log()
 

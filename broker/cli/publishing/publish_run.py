@@ -54,7 +54,7 @@ class PublishRun:
         self.error: BrokerError | None = None
         """Error that ended the run early: no node, or a refusal by the node."""
         client.on_state = self._state_changed
-        client.on_trouble = self._trouble_changed
+        client.on_trouble = self._show_connection_state
 
     async def run(self, supply: ItemSource) -> None:
         """Publish all items and wait for the receipts; `stop` ends it early."""
@@ -151,7 +151,7 @@ class PublishRun:
         elif self._give_up_timer is None:
             self._give_up_timer = self._loop.call_later(self._timeout, self._give_up)
 
-    def _trouble_changed(self, problem: BrokerError | None) -> None:
+    def _show_connection_state(self, problem: BrokerError | None) -> None:
         # The disk is full: sent events are sent again until there is space.
         if problem is None:
             self._tally.report("the node accepts events again")

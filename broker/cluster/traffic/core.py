@@ -297,11 +297,7 @@ class Traffic:
     def _on_common_route(
         self, frame_events: Sequence[FrameEvent], reader: Address
     ) -> list[FrameEvent]:
-        """Return the events that share the route of the lowest level.
-
-        The reader repeats its request in vain. A route for a higher level can loop where a unit is
-        not connected for that level.
-        """
+        # A route for a higher level can loop where a unit is not connected for that level.
         common = self._state.next_hop(reader, 0)
         passing = [
             each for each in frame_events if self._state.next_hop(reader, each.level) == common

@@ -47,7 +47,7 @@ _ANY_ELEMENT = tree.NameTest(None, None)
 
 
 class WorstCost(NamedTuple):
-    """Visits on a document of the maximum depth, and on one of the depth `SHALLOW`."""
+    """Visits on a document of the maximum depth, and on one of the depth `SHALLOW_DEPTH`."""
 
     deep: float
     shallow: float

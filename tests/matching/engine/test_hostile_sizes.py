@@ -228,7 +228,7 @@ def test_a_type_without_recurring_documents_takes_no_memory_and_no_shapes_of_oth
     assert engines.count("shapes") < 150
     assert engines.count("shape_bytes") < 2 * MEGABYTE
     assert engines.matched > 500
-    figures = {each.type: each for each in engines.switch.type_counters()}
-    assert figures["deep"].suspended
-    assert not figures["flight"].suspended
-    assert figures["flight"].recognised > usual - 5
+    counters = {each.type: each for each in engines.switch.type_counters()}
+    assert counters["deep"].suspended
+    assert not counters["flight"].suspended
+    assert counters["flight"].recognised > usual - 5

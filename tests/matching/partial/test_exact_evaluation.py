@@ -21,7 +21,7 @@ ENOUGH = 200_000
 
 
 class Document:
-    """A document in place of a `Subject`."""
+    """A document in place of a `ParsedEvent`."""
 
     def __init__(self, root: etree._Element) -> None:
         self.envelope = root

@@ -36,7 +36,7 @@ DOTS = ",".join("." * MAX_LIBXML2_CONCATENATED)
 
 @attrs.frozen
 class Payload:
-    """A document in place of a `Subject`."""
+    """A document in place of a `ParsedEvent`."""
 
     root: Any
 
