@@ -47,7 +47,7 @@ class ClientTimeShares:
     """
 
     def __init__(self, clock: Callable[[], float], max_run_time: float, share: float) -> None:
-        self._credit = max_run_time * _DEBT_FACTOR
+        self._max_debt_seconds = max_run_time * _DEBT_FACTOR
         self._clock = clock
         self._share = share
         self._by_client: dict[str, ClientTimeShare] = {}
@@ -121,7 +121,7 @@ class ClientTimeShares:
             share.free_seconds = 0.0
 
     def _max_debt(self, is_cheap: bool) -> float:
-        return self._credit * _CHEAP_DEBT_FACTOR if is_cheap else self._credit
+        return self._max_debt_seconds * _CHEAP_DEBT_FACTOR if is_cheap else self._max_debt_seconds
 
     def _settle(self, share: ClientTimeShare, now: float) -> None:
         share.owed_seconds = max(0.0, share.owed_seconds - (now - share.settled_at) * self._share)
