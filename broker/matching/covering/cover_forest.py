@@ -34,12 +34,6 @@ class CoverForest:
         for interest in interests:
             self.add(interest)
 
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def __contains__(self, interest: StreamInterest) -> bool:
-        return interest in self._nodes
-
     @property
     def roots(self) -> dict[StreamInterest, CoverNode]:
         """The interests to announce. Callers must not change the dict."""

@@ -42,9 +42,6 @@ class InterestUnion:
         self._widened: frozenset[StreamInterest] | None = None
         self._seed: frozenset[StreamInterest] = frozenset()
 
-    def __len__(self) -> int:
-        return len(self._by_key)
-
     @property
     def announced(self) -> frozenset[StreamInterest]:
         return frozenset(self._forest.roots) if self._widened is None else self._widened

@@ -33,9 +33,6 @@ class Member:
         self.partition: object = None
         self.number = 0
 
-    def __repr__(self) -> str:
-        return f"Member({self.literals!r})"
-
 
 #: Rows with the members that they match.
 RowMatches: TypeAlias = Sequence[tuple[int, Sequence[Member]]]

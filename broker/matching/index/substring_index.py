@@ -157,10 +157,6 @@ class SubstringIndex:
                 self._memo_size += weight
         return known
 
-    @property
-    def memo_size(self) -> int:
-        return self._memo_size
-
     def _clear_memo(self) -> None:
         self._memo.clear()
         self._memo_size = 0

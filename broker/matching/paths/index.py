@@ -64,9 +64,6 @@ class PathIndex(Generic[Item]):
         self._requirement_counts = [0] * MAX_CONJUNCTS
         self._label_kind_counts = dict.fromkeys(LabelKind, 0)
 
-    def __len__(self) -> int:
-        return len(self._rows_by_item)
-
     def add_item(self, requirements: Requirements, item: Item) -> int:
         """Add an item and return its number; raises `ValueError` if it is indexed already.
 

@@ -58,9 +58,6 @@ class LabelPath:
         found.reverse()
         return found
 
-    def __repr__(self) -> str:
-        return f"<{self.document.value} /{'/'.join(keys[0] for keys in self.label_keys())}>"
-
 
 class LabelPathTable:
     def __init__(self, max_paths: int = MAX_LABEL_PATHS) -> None:
@@ -70,9 +67,6 @@ class LabelPathTable:
 
     def __len__(self) -> int:
         return self._interned_count
-
-    def root_path(self, document: DocumentRole) -> LabelPath:
-        return self._roots[document]
 
     def collect_from_tree(
         self,

@@ -22,24 +22,19 @@ from broker.matching.paths.pattern import (
 )
 from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
-from broker.matching.query.query import Query
 from broker.matching.query.value_type import value_type
 
 #: Outside predicates the context is the payload's element, with any name.
 _OUTERMOST_CONTEXT = AbstractNode(DocumentRole.PAYLOAD, (PatternStep(False, LabelKind.ELEMENT),))
 
 
-def derive_requirements(query: Query) -> Requirements:
+def derive_from_expression(
+    expression: tree.Expression, namespaces: Mapping[str, str]
+) -> Requirements:
     """Return the patterns that a matching document must have (F2).
 
     Envelope variables, `not()`, positions and values require nothing.
     """
-    return derive_from_expression(query.expression, dict(query.namespaces))
-
-
-def derive_from_expression(
-    expression: tree.Expression, namespaces: Mapping[str, str]
-) -> Requirements:
     return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 

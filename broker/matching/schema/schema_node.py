@@ -100,9 +100,6 @@ class SchemaNode:
             inner.edge_labels.append(edge)
         (self.attributes if inner.kind is NodeKind.ATTRIBUTE else self.children).append(inner)
 
-    def __repr__(self) -> str:
-        return f"<{self.kind.value} {self.label}>"
-
 
 def values_of(attribute: DeclaredAttribute) -> frozenset[str] | None:
     """Return all values of an attribute in valid documents; None if they are not listed."""

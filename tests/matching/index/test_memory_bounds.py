@@ -92,7 +92,7 @@ def test_the_substring_memo_is_bounded_and_cleared_after_changes() -> None:
     substrings.add(b"a")
     for at in range(3000):
         assert substrings.find_contained(b"%0100d a" % at) == (b"a",)
-        assert substrings.memo_size <= MEMO_BYTES
+        assert substrings._memo_size <= MEMO_BYTES
     assert substrings.find_contained(b"b" * 2 * MEMO_BYTES) == ()
     substrings.add(b"b")
     assert set(substrings.find_contained(b"ab")) == {b"a", b"b"}

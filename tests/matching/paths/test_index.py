@@ -12,9 +12,9 @@ from broker.matching.paths.accepted_rows import MAX_JOURNAL
 from broker.matching.paths.index import PathIndex
 from broker.matching.paths.label_path import LabelPathTable
 from broker.matching.paths.pattern import DocumentRole, LabelKind
-from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
 from broker.matching.shape.tree import Node, NodeKind
+from tests.matching.paths.test_requirement_derivation import derive_requirements
 
 _TREE = etree.fromstring('<a y="1"><b><c/>t</b><b x="2"/><!-- r -->tail</a>')
 

@@ -6,13 +6,19 @@ import pytest
 
 from broker.event.envelope import NAMESPACE
 from broker.matching.partial.template import extract_templates
-from broker.matching.paths.pattern import MAX_ALTERNATIVES, MAX_CONJUNCTS, require_both
-from broker.matching.paths.requirement_derivation import (
-    abstract_literals,
-    derive_from_expression,
-    derive_requirements,
+from broker.matching.paths.pattern import (
+    MAX_ALTERNATIVES,
+    MAX_CONJUNCTS,
+    Requirements,
+    require_both,
 )
-from broker.matching.query.query import parse_query
+from broker.matching.paths.requirement_derivation import abstract_literals, derive_from_expression
+from broker.matching.query.query import Query, parse_query
+
+
+def derive_requirements(query: Query) -> Requirements:
+    return derive_from_expression(query.expression, dict(query.namespaces))
+
 
 FREE = "anything"
 

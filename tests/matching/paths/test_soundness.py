@@ -10,8 +10,8 @@ from lxml import etree
 
 from broker.matching.paths.index import PathIndex
 from broker.matching.paths.pattern import DocumentRole
-from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
+from tests.matching.paths.test_requirement_derivation import derive_requirements
 from tests.matching.unlimited import ANY_COST
 
 NAMESPACES = {"p": "urn:p"}

@@ -11,8 +11,8 @@ from lxml import etree
 
 from broker.matching.paths.index import PathIndex
 from broker.matching.paths.pattern import DocumentRole
-from broker.matching.paths.requirement_derivation import derive_requirements
 from broker.matching.query.query import parse_query
+from tests.matching.paths.test_requirement_derivation import derive_requirements
 
 #: Steps of a path, and the probability of `*` and of `//` in a step.
 LEVELS, STAR, DESCENDANT = 6, 0.2, 0.2
