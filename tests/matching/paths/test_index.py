@@ -67,7 +67,7 @@ def test_items_with_shared_patterns_are_independent() -> None:
     for item in ("2", "3", "4", "5"):
         index.remove_item(item)
     sizes = index.statistics()
-    assert (_found(index), len(index), sizes["patterns"], sizes["states"]) == (set(), 0, 0, 0)
+    assert (_found(index), sizes["items"], sizes["patterns"], sizes["states"]) == (set(), 0, 0, 0)
 
 
 def test_an_item_is_indexed_once_and_an_unknown_one_can_not_be_removed() -> None:

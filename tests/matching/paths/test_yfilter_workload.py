@@ -73,7 +73,7 @@ def test_paths_over_nitf_agree_with_lxml(shared_data: Path, attribute: float) ->
     chance = random.Random(7)
     index: PathIndex[str] = PathIndex()
     exact = {}
-    while len(index) < 1500:
+    while len(exact) < 1500:
         text = nitf.path(chance, attribute)
         if text not in exact:
             needs = derive_requirements(parse_query(text))
