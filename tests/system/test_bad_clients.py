@@ -309,7 +309,7 @@ def test_client_that_never_reads_costs_bounded_memory_and_no_delay(tmp_path: Pat
             assert latest < 5.0
             after = await ask_status(node.endpoint)
             slow = [
-                each for each in after["sessions"] if each["client"].startswith("silent_sessions")
+                each for each in after["sessions"] if each["client"].startswith("deaf")
             ]
             assert len(slow) == 3
             for each in slow:
