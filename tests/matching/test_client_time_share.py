@@ -62,9 +62,7 @@ def test_free_time_is_granted_for_each_event(shares: ClientTimeShares) -> None:
     assert debt_of(shares, 1) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_subscriptions_of_a_client_share_an_account(
-    shares: ClientTimeShares, clock: Clock
-) -> None:
+def test_subscriptions_of_a_client_share_an_account(shares: ClientTimeShares, clock: Clock) -> None:
     for number in (1, 2):
         shares.add_subscription(number, "alice")
     shares.add_subscription(3, "bob")

@@ -308,9 +308,7 @@ def test_client_that_never_reads_costs_bounded_memory_and_no_delay(tmp_path: Pat
             assert len(inbox.events) == events
             assert latest < 5.0
             after = await ask_status(node.endpoint)
-            slow = [
-                each for each in after["sessions"] if each["client"].startswith("deaf")
-            ]
+            slow = [each for each in after["sessions"] if each["client"].startswith("deaf")]
             assert len(slow) == 3
             for each in slow:
                 assert 0 < each["queued_bytes"] <= 2 << 20

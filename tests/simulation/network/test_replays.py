@@ -151,7 +151,7 @@ def test_explained_recovery_equals_the_actual_one() -> None:
             [log.bounds.epoch, 1],
             [log.bounds.epoch, first - 1],
         )
-        assert "the archive can not tell" in gap["why"]
+        assert "the archive's coverage is unknown" in gap["why"]
         world.archive.is_broken = False
         # Explaining starts no recovery.
         assert build_recovery_status(world["a"])["recoveries"]["begun"] == 0
