@@ -68,7 +68,7 @@ class Layout:
             f'[log]\nmax_bytes = "16MiB"\n'
             f"[types]\npointers = {pointers}\n"
             f'[archive]\nlocation = "{self.archive}"\nevery = "1s"\n'
-            '[recovery]\nengine = "local"\npatience = "30s"\n'
+            '[recovery]\nengine = "local"\ngap_timeout = "30s"\n'
             '[streams."safe.>"]\nacknowledge = "neighbour"\n'
             f"{self._network(name)}{self._accounts()}{faults}"
         )
@@ -92,7 +92,7 @@ class Layout:
             f'listen = ["tcp:port={self.ports[name].nodes}:interface=127.0.0.1"]\n'
             f'advertise = "127.0.0.1:{self.ports[name].relay}"\n'
             f'key_file = "{self.folder / "key"}"\n'
-            'cleartext_clearance = "high"\npatience = "40s"\n'
+            'cleartext_clearance = "high"\ngap_timeout = "40s"\n'
         )
 
     def _accounts(self) -> str:

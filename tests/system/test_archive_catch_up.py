@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 def test_reader_gets_all_events_of_a_dead_node_from_the_archive(tmp_path: Path) -> None:
     """The reader's node was paused for longer than the link timeout."""
-    nodes = a, b = two_nodes(tmp_path, more='patience = "1s"\n', log="64MiB")
+    nodes = a, b = two_nodes(tmp_path, more='gap_timeout = "1s"\n', log="64MiB")
 
     async def work() -> None:
         async with (

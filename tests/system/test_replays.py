@@ -163,7 +163,7 @@ def test_replay_waits_while_the_spool_disk_is_full(tmp_path: Path) -> None:
             assert "Traceback" not in node.log()
 
 
-def test_replay_of_a_missing_archive_fails_after_the_patience_time(tmp_path: Path) -> None:
+def test_replay_of_a_missing_archive_fails_after_the_timeout(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
 
     async def work() -> None:
@@ -180,7 +180,7 @@ def test_replay_of_a_missing_archive_fails_after_the_patience_time(tmp_path: Pat
             subscription = await client.subscribe("true()", "roaming.>", start=start_at(since))
             assert [(await anext(subscription)).event_id for _ in range(3)] == ids_of(receipts)[-3:]
 
-    with NodeProcess(tmp_path, node_settings(archive, more="patience = 0.5\n")) as node:
+    with NodeProcess(tmp_path, node_settings(archive, more="gap_timeout = 0.5\n")) as node:
         run_within(work(), 6 * PATIENCE)
         assert "Traceback" not in node.log()
 

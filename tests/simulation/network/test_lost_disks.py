@@ -116,7 +116,7 @@ def test_replica_reports_the_range_it_no_longer_holds(seed: int, away: float, cl
 def test_missing_range_of_a_dead_node_is_given_up_after_a_while(comes_back: bool) -> None:
     with NetworkWorld(1) as world:
         world.add("a", "one")
-        world.add("b", "two", gateways=["a"], patience=200.0)
+        world.add("b", "two", gateways=["a"], gap_timeout=200.0)
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))
         publisher = Publisher(world, world.client("publisher", "a"))

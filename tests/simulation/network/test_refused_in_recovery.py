@@ -102,7 +102,7 @@ def test_undecided_event_is_decided_before_a_roaming_client_gets_it(
             ("b", "two", {"gateways": ["a"]}),
             ("n", "two", {"join": ["b"]}),
         ):
-            world.add(name, cluster, patience=20.0, **more)  # type: ignore[arg-type]
+            world.add(name, cluster, gap_timeout=20.0, **more)  # type: ignore[arg-type]
         world.run(5.0)
         for name in "bn":
             world[name].dtds.remove(REPORT)

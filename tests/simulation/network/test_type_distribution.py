@@ -178,9 +178,9 @@ def test_event_waits_for_its_dtd_and_others_do_not(settings: Settings) -> None:
         world.check_outcomes()
 
 
-def test_event_without_a_dtd_becomes_a_gap_after_the_patience_time(settings: Settings) -> None:
+def test_event_without_a_dtd_becomes_a_gap_after_the_timeout(settings: Settings) -> None:
     with NetworkWorld(0) as world:
-        line(world, settings, patience=30.0)
+        line(world, settings, gap_timeout=30.0)
         world["c"].dtds.remove(REPORT)
         stop_answering(world, "a", "b")
         waiting = Reader(world, world.client("waiting", "c"), EVERYTHING)
