@@ -56,7 +56,7 @@ def test_an_unknown_benchmark_is_refused_with_the_known_ones() -> None:
     process = started("speed")
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert "'node', 'latency', 'memory', 'content'" in errors
+    assert "'node', 'latency', 'path', 'memory', 'content'" in errors
 
 
 @pytest.mark.slow
