@@ -27,8 +27,8 @@ from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.history import HistoryChain
-from broker.log.replica_table import ReplicaSpan
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
 
 #: Limits of one flush in events and bytes. The rest follows at once in the next flush.
 FLUSH_EVENTS = 50_000

@@ -81,8 +81,8 @@ def _claim_log(folder: Path) -> Iterator[bool]:
 
 
 def _verify(folder: Path, *, is_ours: bool) -> VerificationResult:
-    from broker.log.log_verification import Verification
     from broker.log.external_reader import pin_commit
+    from broker.log.log_verification import Verification
 
     with progress_bar("verified", bytes_=True) as progress:
         if is_ours:
@@ -98,8 +98,8 @@ def _verify(folder: Path, *, is_ours: bool) -> VerificationResult:
 def _repair(folder: Path, *, as_json: bool) -> None:
     """Restore values that have an intact copy; rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
-    from broker.log.log_file import LogFile
     from broker.log.file_rebuild import rebuild_file
+    from broker.log.log_file import LogFile
 
     before = _verify(folder, is_ours=True)
     _print_findings(before, as_json=as_json)

@@ -37,8 +37,8 @@ from broker.errors import ProtocolError, UnknownSubscription, from_wire
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
-from broker.wire.event_batch import Delivered, decode_delivery
 from broker.wire.codec import Message
+from broker.wire.event_batch import Delivered, decode_delivery
 from broker.wire.messages import (
     DELIVER,
     Acknowledge,

@@ -87,7 +87,9 @@ def _of_a_member(report: Mapping[str, Any]) -> Iterator[Metric]:
     yield _gauge("xmlbroker_network_units", "Other units with a route.", len(report["units"]))
     yield _gauge("xmlbroker_network_leads", "Units that this node leads.", len(report["leads"]))
     yield _gauge(
-        "xmlbroker_interest_entries", "Entries of the node's own interest.", report["profile"]["wants"]
+        "xmlbroker_interest_entries",
+        "Entries of the node's own interest.",
+        report["profile"]["wants"],
     )
     tables = dict(report["tables"])
     counts = tables.pop("counts")

@@ -24,11 +24,11 @@ from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveUnavailable, BrokerError
 from broker.event.place import Mark
-from broker.log.chunk import Chunk, split_into_chunks, encode_chunk
+from broker.log.chunk import Chunk, encode_chunk, split_into_chunks
 from broker.log.history import HistoryChain
-from broker.log.replica_table import ReplicaSpan
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
+from broker.log.replica_table import ReplicaSpan
 from broker.recovery.archive_access import ArchiveAccess, ArchivedDurable, Coverage
 from broker.replay.engine.contract import Report
 from broker.replay.engine.local_engine import LocalEngine

@@ -19,8 +19,8 @@ from broker.errors import BrokerError, ConfigurationError, Overloaded
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import StackDriver
 from broker.transport.layer import ILayer, ILayerCore, Property
-from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
+from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
 from broker.transport.view import View
 

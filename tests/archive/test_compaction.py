@@ -9,9 +9,7 @@ import attrs
 import pyarrow as pa
 import pytest
 
-from broker.archive import parquet
-
-from broker.archive import sorted_merge
+from broker.archive import parquet, sorted_merge
 from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules, plan_merges
 from broker.archive.manifest_entry import ArchivedFile

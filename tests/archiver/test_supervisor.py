@@ -14,9 +14,7 @@ from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
-from broker.archiver import protocol
-
-from broker.archiver import supervisor
+from broker.archiver import protocol, supervisor
 from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.archiver.supervisor import MIN_RESTART_DELAY, STOP_TIMEOUT, ArchiverSupervisor
 from broker.dtd.reference import DtdReference

@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import defaults, load_text
-
-from broker.config import explain
+from broker.config import defaults, explain, load_text
 from broker.config.stored_secret import StoredSecret
 from broker.identity.secret import matches_secret
 from tests.cli.fake_node import FakeNode, run

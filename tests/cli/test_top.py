@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from broker.cli import status
-
-from broker.cli import top
+from broker.cli import status, top
 from broker.cli.node_sample import Sample, compute_rates
 from broker.cli.overview import overview_tables
 from broker.errors import BrokerError, GaveUp, NotAllowed

@@ -19,12 +19,12 @@ from broker.event.event_id import EventId
 from broker.event.place import Position
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.wire import messages
+from broker.wire.codec import Message
 from broker.wire.event_batch import (
     EncodedEvents,
     encode_delivery,
     encode_events,
 )
-from broker.wire.codec import Message
 from broker.wire.messages import Credit, Flowing, Subscribed
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from broker.config import defaults, load_text
-
-from broker.config import explain
+from broker.config import defaults, explain, load_text
 from broker.config.setting import settings_of
 from broker.config.settings import (
     SECTIONS,

@@ -120,7 +120,9 @@ def test_neighbours_are_asked_for_events_that_no_reader_returns(
     network = SimpleNamespace(
         driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near
     )
-    log = SimpleNamespace(origin="own", history_chain=SimpleNamespace(newest_of_branch=lambda branch: branch))
+    log = SimpleNamespace(
+        origin="own", history_chain=SimpleNamespace(newest_of_branch=lambda branch: branch)
+    )
     asked: list[Address] = []
     lost: list[Sequence[tuple[int, int]]] = []
 

@@ -8,8 +8,20 @@ import attrs
 import pytest
 
 from broker.event.place import Place
-from broker.testing.guarantees import Allowances, Delivered, End, EventKey, Guarantee, Kind, Observations, Process, Published, ReportedGap, check
-from broker.testing.guarantees import report
+from broker.testing.guarantees import (
+    Allowances,
+    Delivered,
+    End,
+    EventKey,
+    Guarantee,
+    Kind,
+    Observations,
+    Process,
+    Published,
+    ReportedGap,
+    check,
+    report,
+)
 from broker.testing.guarantees.allowances import NONE
 
 EVENTS = 5

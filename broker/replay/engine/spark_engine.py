@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 from broker.archive.archive import Archive
 from broker.dtd.catalogue import Catalogue
 from broker.errors import ArchiveUnavailable, EngineUnavailable, Overloaded, ReplayCancelled
-from broker.replay.engine import spark_session
-from broker.replay.engine import spark_task
+from broker.replay.engine import spark_session, spark_task
 from broker.replay.engine.contract import DEFAULT_LIMITS, JobLimits, Report, ReportProgress
 from broker.replay.engine.job import Job
 from broker.replay.engine.part_scan import EVENT_SCHEMA, PartSummary

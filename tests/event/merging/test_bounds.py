@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.event.envelope import EventLinkage
-from broker.event.merging import bundles
-from broker.event.merging import merger
-from broker.event.merging import publisher_times
-from broker.event.merging import vocabulary
+from broker.event.merging import bundles, merger, publisher_times, vocabulary
 from broker.event.merging.held_event import UnknownWord
 from broker.event.merging.merger import Merger
 from broker.event.merging.settings import Merging

@@ -14,8 +14,7 @@ import pytest
 
 from broker.archive.archive import Archive
 from broker.errors import ArchiveUnavailable, EngineUnavailable, Overloaded, ReplayCancelled
-from broker.replay.engine import spark_engine
-from broker.replay.engine import spark_session
+from broker.replay.engine import spark_engine, spark_session
 from broker.replay.engine.local_engine import LocalEngine
 from broker.replay.engine.spark_engine import SparkEngine
 from broker.replay.engine.spark_session import SparkSettings, check_java
