@@ -3,8 +3,8 @@
 An origin's node sends its events to each node that asks for them. When it dies, or loses its disk,
 other nodes may have different last places, and nothing levels them. So a node surveys all others
 about origins without new events for `recovery.gap_timeout`. It reads the difference from the logs
-and replicas of nodes that have got further, and from the archive. It merges the events by their places,
-and ingests them like pages of the origin's log.
+and replicas of nodes that have got further, and from the archive. It merges the events by their
+places, and ingests them like pages of the origin's log.
 
 Those nodes have logged only events that their subscriptions needed. So a missing range between
 their events is a loss only if no node has the origin's log: all nodes have answered, among them
