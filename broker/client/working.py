@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from broker.client.worker import DEFAULT_WORKING as AS_USUAL
 from broker.client.worker import Working
 from broker.client.worker import WorkResult as Worked
 
-__all__ = ("Worked", "Working")
+__all__ = ("AS_USUAL", "Worked", "Working")
