@@ -1,15 +1,20 @@
 """Free ports of this machine, for nodes that a test or a benchmark starts and restarts.
 
 A port of the system's ephemeral range is unsuitable: the system gives it to another connection
-while its node is down. These ports lie below that range.
+while its node is down. These ports lie below that range. A port stays reserved until the process
+that asked for it ends, so that no test running beside it gets the port of a node that is down.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import fcntl
+import functools
+import os
 import random
 import socket
+import tempfile
+from pathlib import Path
 from typing import Final
 
 #: Linux begins its ephemeral range at 32768, other systems higher.
@@ -19,21 +24,64 @@ _RANDOM: Final = random.SystemRandom()
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """Return a port of the loopback interface that no socket of this kind uses now."""
+    """Reserve a port of the loopback interface that no socket of this kind uses now."""
     return free_ports(1, kind)[0]
 
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """Return different free ports; OSError (EADDRINUSE) if there are not enough."""
+    """Reserve different free ports; OSError (EADDRINUSE) if there are not enough."""
     found: list[int] = []
-    with contextlib.ExitStack() as stack:
-        for port in _RANDOM.sample(CANDIDATES, len(CANDIDATES)):
-            probe = stack.enter_context(socket.socket(type=kind))
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    for port in _RANDOM.sample(CANDIDATES, len(CANDIDATES)):
+        if _is_free(port, kind) and _RESERVED.reserve(port):
             found.append(port)
             if len(found) == count:
                 return found
+    _RESERVED.release(found)
     raise OSError(errno.EADDRINUSE, f"only {len(found)} of {count} ports are free")
+
+
+def _is_free(port: int, kind: socket.SocketKind) -> bool:
+    with socket.socket(type=kind) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class _Reservations:
+    """The ports that this user's processes have reserved, as locks of bytes of one common file.
+
+    Byte N stands for port N. The system releases a process's locks when it ends, however it ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # A process can lock a byte that it holds again: it remembers its own.
+        self._own: set[int] = set()
+
+    def reserve(self, port: int) -> bool:
+        """Reserve a port. Returns False if this or another process holds it."""
+        if port in self._own:
+            return False
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except (BlockingIOError, PermissionError):
+            return False
+        self._own.add(port)
+        return True
+
+    def release(self, ports: list[int]) -> None:
+        for port in ports:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, port)
+            self._own.discard(port)
+
+    @functools.cached_property
+    def _file(self) -> int:
+        # Open until the process ends: closing it would release the locks.
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+_RESERVED: Final = _Reservations(
+    Path(tempfile.gettempdir()) / f"xmlbroker-reserved-ports-{os.getuid()}"
+)
