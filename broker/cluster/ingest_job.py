@@ -9,9 +9,12 @@ import attrs
 
 from broker.cluster.traffic.frame import FrameEvent
 from broker.cluster.traffic.received_range import ReceivedRange
+from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.owner import of_node
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, OurError
-from broker.matching.contract import TypeMissing, Verdict
+from broker.ingest.event_source import EventSource, find_retry_error
+from broker.matching.contract import Verdict
 
 
 @attrs.define(eq=False)
@@ -56,12 +59,7 @@ class IngestJob:
     @property
     def retry_error(self) -> OurError | None:
         """A temporary error of a look-up: the range may come again later."""
-        missing = (
-            self.missing_types[verdict.reference]
-            for verdict in self.verdicts
-            if isinstance(verdict, TypeMissing)
-        )
-        return next((error for error in missing if isinstance(error, OurError)), None)
+        return find_retry_error(self.missing_types, self.verdicts)
 
     @property
     def size(self) -> int:
@@ -71,19 +69,19 @@ class IngestJob:
 
 
 @attrs.define(eq=False)
-class OriginQueue:
+class OriginQueue(EventSource):
     """Jobs of one origin."""
 
     jobs: deque[IngestJob] = attrs.field(factory=deque)
-    is_paused: bool = False
-    """Waiting for a DTD or an announcement."""
     is_queued: bool = False
     """In the list of ready queues."""
-    missing_types: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
 
-    @property
-    def skippable_types(self) -> frozenset[DtdReference]:
-        """Missing types that do not stop their events; a temporary error does."""
-        return frozenset(
-            each for each, error in self.missing_types.items() if not isinstance(error, OurError)
-        )
+    def fetch_hint(self, system_id: str) -> FetchHint:
+        node = self.jobs[0].received_range.frame.origin_node
+        return FetchHint(system_id, node, owner=of_node(node.node))
+
+    def pause(self) -> None:
+        """Wait for a DTD or an announcement. All jobs are late."""
+        super().pause()
+        for each in list(self.jobs):
+            each.on_late()

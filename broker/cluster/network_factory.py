@@ -21,12 +21,12 @@ from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.link_policy import LinkPolicy
 from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
-from broker.cluster.missing_types import MissingTypes
 from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
 from broker.cluster.network_segment import attached_networks
 from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.types.network_types import NetworkTypes
@@ -98,10 +98,9 @@ def build_network(
             on_committed=on_committed,
             report_gap=report_gap,
             variants=types.variants_of,
-            missing_types=MissingTypes(
+            types=RelayedTypes(
                 dtds,
                 pending_dtds,
-                reactor,
                 announcements=types.announcements,
                 accept_undescribed=settings.types.undescribed == "accept",
             ),

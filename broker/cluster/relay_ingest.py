@@ -15,9 +15,9 @@ from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
 from broker.cluster.ingest_job import IngestJob, OriginQueue
-from broker.cluster.missing_types import MissingTypes
 from broker.cluster.relay_outcomes import RelayOutcomes
 from broker.cluster.relayed_entry import build_entries
+from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.traffic.frame import Frame, FrameEvent
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
@@ -52,7 +52,7 @@ class RelayIngest:
         on_committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
         report_gap: Callable[[str, Mark, Mark, str], None],
         variants: Callable[[str, Address], Variants],
-        missing_types: MissingTypes,
+        types: RelayedTypes,
         unvalidated_events: UnvalidatedEvents,
         reread_from_log: Callable[[int, Collection[str]], object],
         has_local_match: Callable[[tuple[int, ...]], bool],
@@ -69,7 +69,7 @@ class RelayIngest:
         self._on_committed = on_committed
         self._report_gap = report_gap
         self._variants = variants
-        self._missing_types = missing_types
+        self._types = types
         self._unvalidated_events = unvalidated_events
         self._reread_from_log = reread_from_log
         self._has_local_match = has_local_match
@@ -204,7 +204,9 @@ class RelayIngest:
             return False
         self.waiting_bytes += size
         origin = job.received_range.frame.origin
-        queue = self._queues.setdefault(origin, OriginQueue())
+        queue = self._queues.get(origin)
+        if queue is None:
+            queue = self._queues[origin] = OriginQueue(lambda: self._resume(origin))
         queue.jobs.append(job)
         job.missing_types = queue.missing_types
         if queue.is_paused:
@@ -212,6 +214,12 @@ class RelayIngest:
         self._make_ready(origin, queue)
         self._slices.run()
         return True
+
+    def _resume(self, origin: str) -> None:
+        queue = self._queues.get(origin)
+        if queue is not None:
+            self._make_ready(origin, queue)
+        self._slices.run_later()
 
     def _make_ready(self, origin: str, queue: OriginQueue) -> None:
         if queue.jobs and not queue.is_paused and not queue.is_queued:
@@ -273,38 +281,12 @@ class RelayIngest:
             seconds = min(self._slices.seconds_left, SLICE_SECONDS)
             documents = [each.document for each in rest]
             verdicts = self._matcher.match(documents, undescribed, seconds, variants)
-            unknown = {
-                verdict.reference: verdict.system_id
-                for verdict in verdicts
-                if isinstance(verdict, TypeMissing) and verdict.reference not in queue.missing_types
-            }
-            if unknown:
-                self._pause_queue(queue)
-                self._missing_types.look_up_types(
-                    queue, frame, unknown, self._resume_callback(queue, frame)
-                )
+            if self._types.must_wait(queue, frame, rest, verdicts):
                 return False
-            go_on = self._resume_callback(queue, frame)
-            if self._missing_types.wait_for_announcements(frame, rest, verdicts, go_on):
-                self._pause_queue(queue)
-                return False
-            for index in self._missing_types.find_undecided(verdicts, undescribed, variants):
+            for index in self._types.find_undecided(verdicts, undescribed, variants):
                 job.undecided.add(len(job.verdicts) + index)
             job.verdicts += verdicts
         return len(job.verdicts) == len(job.events)
-
-    def _pause_queue(self, queue: OriginQueue) -> None:
-        queue.is_paused = True
-        for each in list(queue.jobs):
-            each.on_late()
-
-    def _resume_callback(self, queue: OriginQueue, frame: Frame) -> Callable[[], None]:
-        def go_on() -> None:
-            queue.is_paused = False
-            self._make_ready(frame.origin, queue)
-            self._slices.run_later()
-
-        return go_on
 
     def _slice_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))

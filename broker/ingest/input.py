@@ -12,26 +12,25 @@ failed commit no batch is accepted until the failed one is sent again from its s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import starmap
 from math import inf
 from typing import TypeAlias
 
 from twisted.internet.defer import DeferredList
-from twisted.python.failure import Failure
 
-from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
-from broker.dtd.owner import of_account
 from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError, LogUnavailable, OurError, UnknownType
+from broker.errors import BrokerError, LogUnavailable
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT, AcknowledgementPolicy
 from broker.ingest.authorisation import authorise_part
+from broker.ingest.event_source import find_retry_error
 from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
 from broker.ingest.publisher import Publisher
 from broker.ingest.quarantine import Quarantine
 from broker.ingest.submission import AuthorisedPart, Part, Submission, limit_parts
+from broker.ingest.type_lookups import TypeLookups
 from broker.ingest.unsaved_dtds import NO_UNSAVED_DTDS, UnsavedDtds
 from broker.log.event_log import RETRY_AFTER, EventLog
 from broker.log.logged_event import LoggedEvent
@@ -75,7 +74,7 @@ class Input:
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
-        self._dtds = dtds
+        self._lookups = TypeLookups(dtds)
         self._log = log
         self._quarantine = quarantine
         self._on_committed = on_committed
@@ -108,16 +107,18 @@ class Input:
         for part in parts[1:]:
             documents = documents + part.documents
         missing = publisher.missing_types
-        undescribed = frozenset(missing) if self._accept_undescribed else _NO_TYPES
+        undescribed = (
+            publisher.skippable_types if missing and self._accept_undescribed else _NO_TYPES
+        )
         verdicts = self._matcher.match(documents, undescribed, seconds)
         kinds = set(map(type, verdicts))
-        if TypeMissing in kinds and (unknown := _unknown_types(publisher, verdicts)):
-            self._fetch_dtds(publisher, unknown)
+        if TypeMissing in kinds and self._lookups.start(publisher, verdicts):
+            pass  # The publisher continues when the look-ups have ended.
         elif self._unsaved_dtds and (unsaved := self._unsaved_types(verdicts)):
             self._wait_for_dtd_writes(publisher, parts, unsaved)
-        elif missing and (temporary_error := _temporary_error(publisher)):
+        elif missing and (retry_error := find_retry_error(missing, verdicts)):
             missing.clear()
-            self._request_resends(publisher, parts, temporary_error)
+            self._request_resends(publisher, parts, retry_error)
         else:
             if len(verdicts) < len(documents):
                 parts = limit_parts(parts, len(verdicts))
@@ -207,31 +208,7 @@ class Input:
         self.outcomes.received += documents
         self.outcomes.not_taken += documents
 
-    # ------------------------------------------------------------------ types that are not cached
-
-    def _fetch_dtds(self, publisher: Publisher, unknown: Mapping[DtdReference, str]) -> None:
-        """Look up DTDs. The waiting batches continue, in order, when each look-up has ended."""
-        publisher.awaits_dtd = True
-        owner = of_account(publisher.identity.account)
-
-        def missing(failure: Failure, reference: DtdReference) -> None:
-            error = failure.value
-            if not isinstance(error, BrokerError):
-                error = UnknownType(f"{reference.type} {reference.version}: {error}")
-            publisher.missing_types[reference] = error
-
-        def release(_: object) -> None:
-            publisher.awaits_dtd = False
-            publisher.on_released()
-
-        DeferredList(
-            [
-                self._dtds.lookup(reference, FetchHint(system_id, owner=owner)).addErrback(
-                    missing, reference
-                )
-                for reference, system_id in unknown.items()
-            ]
-        ).addCallback(release)
+    # ------------------------------------------------------------------ types that are no
 
     def _unsaved_types(self, verdicts: list[Verdict]) -> list[DtdReference]:
         named = {
@@ -248,13 +225,8 @@ class Input:
             error = LogUnavailable(f"the DTD of {unsaved[0]} can not be written at the moment")
             self._request_resends(publisher, parts, error)
             return
-        publisher.awaits_dtd = True
-
-        def release(_: object) -> None:
-            publisher.awaits_dtd = False
-            publisher.on_released()
-
-        DeferredList(waits).addCallback(release)
+        publisher.pause()
+        DeferredList(waits).addCallback(publisher.resume)
 
     # ------------------------------------------------------------------ the commit
 
@@ -309,17 +281,3 @@ class Input:
         self._acknowledgement_policy.call_when_replicated(
             lambda: publisher.send_answer(publisher.unreplicated_answers.popleft())
         )
-
-
-def _unknown_types(publisher: Publisher, verdicts: list[Verdict]) -> dict[DtdReference, str]:
-    """Return types to look up, each with the system identifier of one event."""
-    return {
-        verdict.reference: verdict.system_id
-        for verdict in verdicts
-        if isinstance(verdict, TypeMissing) and verdict.reference not in publisher.missing_types
-    }
-
-
-def _temporary_error(publisher: Publisher) -> OurError | None:
-    """Return an error of this node among the failed look-ups; the publisher may retry."""
-    return next((e for e in publisher.missing_types.values() if isinstance(e, OurError)), None)

@@ -38,7 +38,7 @@ class PendingDtds:
 
     def __init__(self, dtds: DtdCache, clock: IClock, timeout: float) -> None:
         self._dtds = dtds
-        self._clock = clock
+        self.clock = clock
         self._timeout = timeout
         self._pending: OrderedDict[DtdReference, _PendingDtd] = OrderedDict()
         self._stopped = False
@@ -66,8 +66,8 @@ class PendingDtds:
         if len(self._pending) >= MAX_TYPES:
             _, oldest = self._pending.popitem(last=False)
             _call_waiting(oldest, False)
-        pending = self._pending[reference] = _PendingDtd(hint, self._clock.seconds())
-        self._clock.callLater(self._timeout, self._give_up, reference, pending)
+        pending = self._pending[reference] = _PendingDtd(hint, self.clock.seconds())
+        self.clock.callLater(self._timeout, self._give_up, reference, pending)
         self._look_up(reference, pending)
 
     def call_when_settled(
@@ -102,7 +102,7 @@ class PendingDtds:
 
     def _retry_later(self, reference: DtdReference, pending: _PendingDtd, _: Failure) -> None:
         delay = min(MIN_BACKOFF * 2 ** min(pending.attempts - 1, 10), MAX_BACKOFF)
-        self._clock.callLater(delay, self._look_up, reference, pending)
+        self.clock.callLater(delay, self._look_up, reference, pending)
 
     def _give_up(self, reference: DtdReference, pending: _PendingDtd) -> None:
         if self._pending.get(reference) is pending:

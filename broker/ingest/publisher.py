@@ -7,41 +7,39 @@ from collections.abc import Callable
 
 import attrs
 
-from broker.dtd.reference import DtdReference
-from broker.errors import BrokerError
+from broker.dtd.fetch_hint import FetchHint
+from broker.dtd.owner import of_account
 from broker.event.envelope import SecurityLevel
 from broker.identity import Identity
+from broker.ingest.event_source import EventSource
 from broker.ingest.submission import Part, Submission
 from broker.wire.event_batch import Batch
 from broker.wire.messages import NotPublished, Published
 
 
 @attrs.define(eq=False)
-class Publisher:
+class Publisher(EventSource):
     """Batches of one publisher on their way into the log."""
 
     identity: Identity
     incarnation: int
     send_answer: Callable[[Published | NotPublished], None]
     """Called once for every batch."""
-    on_released: Callable[[], None]
-    """Called when a DTD is no longer awaited. The owner ingests the batches in a time slice."""
     unreplicated_answers: deque[Published] = attrs.field(factory=deque)
     """Answers to durable batches that wait for a replica, and to batches behind these."""
     waiting: deque[Submission] = attrs.field(factory=deque)
     """The first one may be partly ingested."""
-    awaits_dtd: bool = False
-    """True if the waiting batches wait for a DTD."""
     resend_from: int | None = None
     """The batch that must be sent again before a later one is accepted."""
     allowed_streams: dict[tuple[str, SecurityLevel], int] = attrs.field(factory=dict)
     """Permitted streams and security levels, with the rank of the level."""
-    missing_types: dict[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Failed look-ups of types of the waiting batches."""
 
     @property
     def is_ready(self) -> bool:
-        return bool(self.waiting) and not self.awaits_dtd
+        return bool(self.waiting) and not self.is_paused
+
+    def fetch_hint(self, system_id: str) -> FetchHint:
+        return FetchHint(system_id, owner=of_account(self.identity.account))
 
     def add_batch(self, batch: Batch) -> None:
         if not self.waiting:

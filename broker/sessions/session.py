@@ -104,7 +104,7 @@ class Session:
         self.delivery = make_delivery(self)
         self._profile = Profile(identity, self.delivery, incarnation, token)
         self._publisher = Publisher(
-            identity, incarnation, self._send_publish_answer, self._slices.run_later
+            self._slices.run_later, identity, incarnation, self._send_publish_answer
         )
         driver.receiver = self
 
@@ -154,7 +154,7 @@ class Session:
             is_batch = bool(received) and received[0][:1] == _PUBLISH_KIND
             if is_batch:
                 self._queue_batches()
-            if publisher.waiting and not publisher.awaits_dtd:
+            if publisher.waiting and not publisher.is_paused:
                 seconds = min(self._slices.seconds_left, SLICE_SECONDS)
                 self._services.input.ingest_waiting(publisher, MAX_DOCUMENTS, seconds)
             elif received and not is_batch:

@@ -11,8 +11,8 @@ from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import Clock
 
 from broker.cluster.address import Address
-from broker.cluster.missing_types import MissingTypes
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
+from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.traffic.frame import ZSTD, Frame, FrameEvent, Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender
@@ -102,10 +102,9 @@ class Setting:
             on_committed=lambda events, matches: self.committed.append(len(events)),
             report_gap=lambda *_: None,
             variants=lambda *_: {},
-            missing_types=MissingTypes(
+            types=RelayedTypes(
                 unused,
                 PendingDtds(unused, self.clock, 600.0),
-                self.clock,
                 announcements=AwaitedAnnouncements(self.clock, lambda *_: False),
                 accept_undescribed=False,
             ),
@@ -193,7 +192,7 @@ def test_a_queue_that_waits_for_a_type_does_not_block_others() -> None:
         def get(self, _: object) -> object:
             return self
 
-    setting.ingest._missing_types._dtds = cast(Any, Dtds())
+    setting.ingest._types._lookups._dtds = cast(Any, Dtds())
     real = setting.matcher.match
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
@@ -291,7 +290,7 @@ def test_an_unmatched_entering_range_is_not_announced_as_complete() -> None:
         def get(self, _: object) -> None:
             return None
 
-    setting.ingest._missing_types._dtds = cast(Any, Dtds())
+    setting.ingest._types._lookups._dtds = cast(Any, Dtds())
     missing = TypeMissing(DtdReference("t", "1"), "")
     setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
     said = enters(setting, frame_of(1))

@@ -138,7 +138,7 @@ class Setting:
     def join(self) -> tuple[Publisher, list[Published | NotPublished]]:
         answers: list[Published | NotPublished] = []
         publisher = Publisher(
-            anonymous_identity("alice"), 1, answers.append, lambda: self.take_all(publisher)
+            lambda: self.take_all(publisher), anonymous_identity("alice"), 1, answers.append
         )
         return publisher, answers
 

@@ -36,7 +36,7 @@ def accepted(
 def publisher() -> Publisher:
     rights = Rights(publish=(StreamPattern.parse("open.>"),))
     identity = Identity("alice", "alice", rights, SecurityLevel.MED, administer=False)
-    return Publisher(identity, 7, lambda _: None, lambda: None)
+    return Publisher(lambda: None, identity, 7, lambda _: None)
 
 
 def part(count: int, before: int = 0) -> Part:

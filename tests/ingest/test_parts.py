@@ -225,7 +225,7 @@ def test_parts_before_one_that_waits_for_its_type_are_not_ingested_again(
     setting.add(1, *numbers(1, 4), "5", "odd 6", "7")
     setting.add(2, "8")
     setting.take_all(setting.publisher)
-    assert setting.matcher.calls == [2, 2, 2] and setting.publisher.awaits_dtd
+    assert setting.matcher.calls == [2, 2, 2] and setting.publisher.is_paused
     setting.log.commit()
     assert setting.answers == []
     setting.matcher.known.add(ODD)

@@ -151,18 +151,18 @@ GROUPS: Final = (
         """
         broker/delivery: gaps catch_up recovered_feeds splice
         broker/subscriptions: start_position
-        broker/ingest: late_validation pending_dtds
+        broker/ingest: late_validation pending_dtds type_lookups
         broker/ingest: unvalidated_events acknowledgement_policy
-        broker/cluster: missing_types relayed_entry log_page_server
+        broker/cluster: relayed_types relayed_entry log_page_server
         """,
         _tests("""
         delivery: catch_up gaps recovered_feeds session_delivery retention_gaps
         subscriptions: start_position durable_subscriptions
         sessions: session
         ingest: parts
-        ingest: unvalidated_events pending_dtds
+        ingest: unvalidated_events pending_dtds type_lookups
         delivery: splice
-        cluster: log_page_server neighbour_losses relay_ingest missing_types relayed_entry
+        cluster: log_page_server neighbour_losses relay_ingest relayed_entry
         simulation/network: gaps splice dtd_exchange type_distribution hostile_types clearance
         simulation/network: subscription_flow damaged_logs lost_disks
         simulation: retention missing_types slow_subscribers

@@ -1,0 +1,84 @@
+"""Types of other nodes' events whose DTD is not here yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from broker.cluster.ingest_job import OriginQueue
+from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.traffic.frame import Frame, FrameEvent
+from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
+from broker.dtd.interfaces import IDtdCache
+from broker.dtd.reference import DtdReference
+from broker.ingest.pending_dtds import PendingDtds
+from broker.ingest.type_lookups import TypeLookups
+from broker.matching.contract import Accepted, Refused, Verdict
+
+
+class RelayedTypes:
+    """Events of an origin wait for their DTD and its announcement, but only briefly.
+
+    Then the events of that type are logged as undecided, and the others continue.
+    """
+
+    def __init__(
+        self,
+        dtds: IDtdCache,
+        pending_dtds: PendingDtds,
+        *,
+        announcements: AwaitedAnnouncements,
+        accept_undescribed: bool,
+    ) -> None:
+        """`announcements` knows the announced texts of other nodes. With `accept_undescribed`,
+        events without a DTD are accepted, so they wait for the end of the look-up."""
+        self._dtds = dtds
+        self._announcements = announcements
+        self._accept_undescribed = accept_undescribed
+        self._lookups = TypeLookups(dtds, None if accept_undescribed else pending_dtds)
+
+    def must_wait(
+        self,
+        queue: OriginQueue,
+        frame: Frame,
+        events: Sequence[FrameEvent],
+        verdicts: Sequence[Verdict],
+    ) -> bool:
+        """Return whether the queue was paused, and these verdicts may not be used.
+
+        It is resumed once the look-ups have ended, or the types are announced.
+        """
+        if self._lookups.start(queue, verdicts):
+            return True
+        types = {
+            (v.header.type_name, v.header.version) for v in verdicts if isinstance(v, Accepted)
+        }
+        if Refused in set(map(type, verdicts)):
+            headers = (
+                claimed_header(each)
+                for each, verdict in zip(events, verdicts, strict=False)
+                if isinstance(verdict, Refused)
+            )
+            types |= {(header.type_name, header.version) for header in headers}
+        if self._announcements.wait_for(frame.origin, frame.origin_node, types, queue.resume):
+            queue.pause()
+            return True
+        return False
+
+    def find_undecided(
+        self,
+        verdicts: Sequence[Verdict],
+        passed_over: frozenset[DtdReference],
+        variants: Mapping[DtdReference, DtdReference],
+    ) -> list[int]:
+        """Return the indices of events that were accepted without their DTD."""
+        if not passed_over or self._accept_undescribed:
+            return []
+        found = []
+        for index, verdict in enumerate(verdicts):
+            if isinstance(verdict, Accepted):
+                header = verdict.header
+                reference = DtdReference(header.type_name, header.version)
+                reference = variants.get(reference, reference)
+                if reference in passed_over and self._dtds.get(reference) is None:
+                    found.append(index)
+        return found
