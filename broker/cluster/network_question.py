@@ -139,7 +139,14 @@ class NetworkQuestions:
         targets: Sequence[_Target],
         ms: int,
     ) -> GatheredAnswers:
-        pending = [self._ask(each, unit, topic, content, rank, ms) for each, unit in targets]
+        def ask(address: Address | None, unit: UnitPath | None) -> Deferred[Reply | None]:
+            fields = self._requests.first_fields(address)
+            if fields is None:
+                return succeed(None)
+            question = Question(*fields, topic, content, unit, ms, rank)
+            return self._requests.send(question, ms / 1000)
+
+        pending = [ask(*target) for target in targets]
         gathered = GatheredAnswers()
         for (each, unit), answer in zip(targets, pending, strict=True):
             reply = await answer
@@ -150,20 +157,6 @@ class NetworkQuestions:
                 gathered.add(node, found, reply.rank)
             gathered.silent += reply.silent
         return gathered
-
-    def _ask(
-        self,
-        address: Address | None,
-        unit: UnitPath | None,
-        topic: str,
-        content: bytes,
-        rank: int,
-        ms: int,
-    ) -> Deferred[Reply | None]:
-        fields = self._requests.first_fields(address)
-        if fields is None:
-            return succeed(None)
-        return self._requests.send(Question(*fields, topic, content, unit, ms, rank), ms / 1000)
 
     def _list_targets(self, scope: UnitPath) -> list[_Target]:
         """Return the other members, and one gateway of each unit beside this node's in `scope`.
