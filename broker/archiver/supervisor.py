@@ -23,6 +23,7 @@ from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import Backoff
+from broker.transport.open_requests import OpenRequests
 
 #: Seconds until a process that died is restarted, at first and at most.
 MIN_RESTART_DELAY = 1.0
@@ -79,9 +80,9 @@ class ArchiverSupervisor:
         self.problem = ""
         self.counters: Mapping[str, int] = {}
         self.restarts = 0
-        self._durable_answers: dict[int, Deferred[ArchivedDurable | None]] = {}
+        self._durable_requests = OpenRequests[int, ArchivedDurable](reactor)
         self._coverage_answers: list[Deferred[Coverage]] = []
-        self._dtd_answers: dict[int, Deferred[bytes | None]] = {}
+        self._dtd_requests = OpenRequests[int, bytes](reactor, MAX_DTD_QUESTIONS)
         self._coverage_timeout: IDelayedCall | None = None
 
     @property
@@ -124,30 +125,19 @@ class ArchiverSupervisor:
     def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
         """Find a durable subscription in the archive; None if there is none, or it is unknown
         now."""
-        self._last_number += 1
-        answer = self._durable_answers[self._last_number] = Deferred()
-        self._send(protocol.AskDurable(self._last_number, client_id, name))
         if self._child is None:
-            self._durable_answers.pop(self._last_number).callback(None)
-        return answer
+            return succeed(None)
+        self._last_number += 1
+        self._send(protocol.AskDurable(self._last_number, client_id, name))
+        return self._durable_requests.add(self._last_number)
 
     def find_dtd(self, reference: DtdReference) -> Deferred[bytes | None]:
         """Find a DTD in the archive; None if there is none, or the answer took too long."""
+        if self._child is None or self._dtd_requests.is_full:
+            return succeed(None)
         self._last_number += 1
-        number = self._last_number
-        answer: Deferred[bytes | None] = Deferred()
-        if self._child is None or len(self._dtd_answers) >= MAX_DTD_QUESTIONS:
-            answer.callback(None)
-            return answer
-        self._dtd_answers[number] = answer
-        self._send(protocol.AskDtd(number, reference))
-        self._clock.callLater(DTD_TIMEOUT, self._answer_dtd, number, None)
-        return answer
-
-    def _answer_dtd(self, number: int, text: bytes | None) -> None:
-        answer = self._dtd_answers.pop(number, None)
-        if answer is not None:
-            answer.callback(text)
+        self._send(protocol.AskDtd(self._last_number, reference))
+        return self._dtd_requests.add(self._last_number, DTD_TIMEOUT)
 
     def set_dead_origins(self, origins: Iterable[str]) -> None:
         """Archive the replicas of these origins, since their nodes are gone."""
@@ -195,13 +185,12 @@ class ArchiverSupervisor:
                 text.addBoth(self._send_dtd, reference, message.origin)
             return
         if isinstance(message, protocol.FoundDurable):
-            answer = self._durable_answers.pop(message.number, None)
-            if answer is not None:
-                stored = message.stored
-                answer.callback(None if stored is None else ArchivedDurable(message.origin, stored))
+            stored = message.stored
+            found = None if stored is None else ArchivedDurable(message.origin, stored)
+            self._durable_requests.settle(message.number, found)
             return
         if isinstance(message, protocol.FoundDtd):
-            self._answer_dtd(message.number, message.text)
+            self._dtd_requests.settle(message.number, message.text)
             return
         if isinstance(message, Coverage):
             self._answer_coverage(message)
@@ -237,11 +226,8 @@ class ArchiverSupervisor:
         """Fail open questions, and restart the process unless the node stops."""
         self._child, self.counters = None, {}
         self._answer_coverage(Coverage())
-        for number in list(self._dtd_answers):
-            self._answer_dtd(number, None)
-        durable_answers, self._durable_answers = self._durable_answers, {}
-        for answer in durable_answers.values():
-            answer.callback(None)
+        self._dtd_requests.settle_all()
+        self._durable_requests.settle_all()
         if self._stopping is not None:
             stopping, self._stopping = self._stopping, None
             stopping.callback(None)

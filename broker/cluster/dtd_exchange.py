@@ -18,7 +18,8 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtd, IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, BrokerError, PeerSilent, UnknownType, from_wire
-from broker.transport.clock import IClock, IDelayed
+from broker.transport.clock import IClock
+from broker.transport.open_requests import OpenRequests
 from broker.wire.messages import NO_ERROR
 
 #: Seconds for an answer, and for another text after one with the wrong hash.
@@ -37,13 +38,6 @@ MOST_TEXTS = 3
 
 #: Type, version, and the node that is asked.
 _Key: TypeAlias = tuple[str, str, Address]
-
-
-@attrs.define(eq=False)
-class _Question:
-    found: Deferred[bytes]
-    content_hash: str
-    timer: IDelayed
 
 
 @attrs.frozen
@@ -70,7 +64,7 @@ class DtdExchange:
         self._clock = clock
         self._context: DtdContext | None = None
         self._send: Callable[[RoutedMessage], object] = lambda _: None
-        self._questions: dict[_Key, _Question] = {}
+        self._questions = OpenRequests[_Key, DtdAnswer](clock, MOST_ASKED)
         self._silent_until: dict[Address, float] = {}
         self._waiting = 0
         self.asked = 0
@@ -117,40 +111,41 @@ class DtdExchange:
         now = self._clock.seconds()
         return sorted(chosen, key=lambda each: self._silent_until.get(each, 0.0) > now)
 
-    def _ask(self, target: Address, reference: DtdReference, content_hash: str) -> Deferred[bytes]:
+    async def _ask(self, target: Address, reference: DtdReference, content_hash: str) -> bytes:
         assert self._context is not None
         own = self._context.own_address()
         key = (reference.type, reference.version, target)
-        if own is None or key in self._questions or len(self._questions) >= MOST_ASKED:
+        if own is None or key in self._questions or self._questions.is_full:
             raise UnknownType("too many questions for DTDs are open")
         self.asked += 1
-        timer = self._clock.callLater(ANSWER_TIMEOUT, self._time_out, key)
-        question = self._questions[key] = _Question(Deferred(), content_hash, timer)
+        found = self._questions.add(key, ANSWER_TIMEOUT)
         self._send(DtdRequest(target, own, MAX_HOPS, reference.type, reference.version))
-        return question.found
-
-    def _time_out(self, key: _Key) -> None:
-        target = key[2]
+        has_other_text = False
+        while (answer := await found) is not None:
+            self._silent_until.pop(target, None)
+            if answer.error[0]:
+                raise from_wire(answer.error)
+            if content_hash in ("", hashlib.sha256(answer.text).hexdigest()):
+                return answer.text
+            self.dropped["wrong-hash"] += 1
+            # A node with several texts for this version sends the others next.
+            has_other_text = True
+            found = self._questions.add(key, OTHER_TEXT_TIMEOUT)
+        if has_other_text:
+            raise UnknownType("its text does not have the announced hash")
         self._silent_until.pop(target, None)
         self._silent_until[target] = self._clock.seconds() + SILENT_PERIOD
         if len(self._silent_until) > MOST_ASKED:
             del self._silent_until[next(iter(self._silent_until))]
-        self._settle(key, PeerSilent(f"no answer in {ANSWER_TIMEOUT:g} seconds"))
-
-    def _settle(self, key: _Key, result: bytes | BrokerError) -> None:
-        question = self._questions.pop(key)
-        if question.timer.active():
-            question.timer.cancel()
-        if isinstance(result, BrokerError):
-            question.found.errback(UnknownType(str(result)))
-        else:
-            question.found.callback(result)
+        raise PeerSilent(f"no answer in {ANSWER_TIMEOUT:g} seconds")
 
     # ------------------------------------------------------------------ messages
 
     def receive_message(self, message: DtdRequest | DtdAnswer) -> None:
         if isinstance(message, DtdAnswer):
-            self._receive_answer(message)
+            key = (message.type, message.version, message.source)
+            if not self._questions.settle(key, message):
+                self.dropped["unasked"] += 1
             return
         try:
             reference = DtdReference(message.type, message.version)
@@ -158,24 +153,6 @@ class DtdExchange:
             self.dropped["bad-name"] += 1
             return
         self._receive_question(message, reference)
-
-    def _receive_answer(self, message: DtdAnswer) -> None:
-        key = (message.type, message.version, message.source)
-        question = self._questions.get(key)
-        if question is None:
-            self.dropped["unasked"] += 1
-            return
-        self._silent_until.pop(message.source, None)
-        if message.error[0]:
-            self._settle(key, from_wire(message.error))
-        elif question.content_hash not in ("", hashlib.sha256(message.text).hexdigest()):
-            self.dropped["wrong-hash"] += 1
-            # A node with several texts for this version sends the others next.
-            question.timer.cancel()
-            unfit = UnknownType("its text does not have the announced hash")
-            question.timer = self._clock.callLater(OTHER_TEXT_TIMEOUT, self._settle, key, unfit)
-        else:
-            self._settle(key, message.text)
 
     def _receive_question(self, message: DtdRequest, reference: DtdReference) -> None:
         context = self._context

@@ -14,15 +14,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, TypeAlias
 
 import attrs
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, UnitPath, is_within, unit_text
+from broker.cluster.gateway_rotation import GatewayRotation
 from broker.cluster.messages import CODEC, MAX_CONTROL
 from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
-from broker.cluster.traffic.messages import RoutedMessage
-from broker.transport.clock import IClock, IDelayed
+from broker.cluster.traffic.messages import NumberedMessage
+from broker.transport.clock import IClock
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Count, Rank
 
@@ -41,16 +43,17 @@ MOST_OPEN: Final = 1_000
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
 #: Answers questions of one topic, directly or by a Deferred.
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
+#: A node, and the unit that it asks in turn. Without a node the unit is silent.
+_Target: TypeAlias = tuple[Address | None, UnitPath | None]
 
 
 @CODEC.register
-class Question(RoutedMessage, frozen=True):
+class Question(NumberedMessage, frozen=True):
     """Answer this; with a unit, also ask all other nodes of that unit."""
 
     kind = 0x90
     least_version: ClassVar[int] = 2
 
-    request: Count
     topic: str
     content: bytes
     unit: UnitPath | None
@@ -64,13 +67,12 @@ class Question(RoutedMessage, frozen=True):
 
 
 @CODEC.register
-class Reply(RoutedMessage, frozen=True):
+class Reply(NumberedMessage, frozen=True):
     """The answers of one node and of the nodes that it asked."""
 
     kind = 0x91
     least_version: ClassVar[int] = 2
 
-    request: Count
     answers: tuple[tuple[AddressText, bytes], ...]
     """By node address."""
     silent: tuple[str, ...]
@@ -107,12 +109,10 @@ class NetworkQuestions:
 
     def __init__(self, messenger: NodeMessenger, clock: IClock) -> None:
         self.messenger = messenger
-        self._clock = clock
         self._answerers: dict[str, NodeAnswerer] = {}
-        self._open_questions: dict[int, tuple[Deferred[Reply | None], IDelayed]] = {}
-        self._round = 0
+        self._requests = NodeRequests(messenger, clock, Reply, MOST_OPEN)
+        self._gateways = GatewayRotation(messenger)
         messenger.add_listener(Question, self._receive_question)
-        messenger.add_listener(Reply, self._receive_reply)
 
     @property
     def own_address(self) -> str:
@@ -127,8 +127,7 @@ class NetworkQuestions:
         """Ask all other nodes. `rank` is the clearance that links need."""
         if self.messenger.own_address is None or len(content) > MOST_CONTENT:
             return GatheredAnswers()
-        targets = [*self._members(), *self._units(())]
-        return await self._gather(topic, content, rank, targets, ANSWER_TIME)
+        return await self._gather(topic, content, rank, self._list_targets(()), ANSWER_TIME)
 
     # ------------------------------------------------------------------ asking
 
@@ -137,10 +136,17 @@ class NetworkQuestions:
         topic: str,
         content: bytes,
         rank: int,
-        targets: Sequence[tuple[Address | UnitPath, UnitPath | None]],
+        targets: Sequence[_Target],
         ms: int,
     ) -> GatheredAnswers:
-        pending = [self._ask(each, unit, topic, content, rank, ms) for each, unit in targets]
+        def ask(address: Address | None, unit: UnitPath | None) -> Deferred[Reply | None]:
+            fields = self._requests.first_fields(address)
+            if fields is None:
+                return succeed(None)
+            question = Question(*fields, topic, content, unit, ms, rank)
+            return self._requests.send(question, ms / 1000)
+
+        pending = [ask(*target) for target in targets]
         gathered = GatheredAnswers()
         for (each, unit), answer in zip(targets, pending, strict=True):
             reply = await answer
@@ -152,63 +158,14 @@ class NetworkQuestions:
             gathered.silent += reply.silent
         return gathered
 
-    def _ask(
-        self,
-        address: Address | UnitPath,
-        unit: UnitPath | None,
-        topic: str,
-        content: bytes,
-        rank: int,
-        ms: int,
-    ) -> Deferred[Reply | None]:
-        answer: Deferred[Reply | None] = Deferred()
-        own = self.messenger.own_address
-        if (
-            own is None
-            or not isinstance(address, Address)
-            or not self.messenger.is_reachable(address)
-            or len(self._open_questions) >= MOST_OPEN
-        ):
-            answer.callback(None)
-            return answer
-        number = self.messenger.next_request_number()
-        timer = self._clock.callLater(ms / 1000, self._settle, number, None)
-        self._open_questions[number] = answer, timer
-        self.messenger.send(
-            Question(address, own, MAX_HOPS, number, topic, content, unit, ms, rank)
-        )
-        return answer
+    def _list_targets(self, scope: UnitPath) -> list[_Target]:
+        """Return the other members, and one gateway of each unit beside this node's in `scope`.
 
-    def _members(self) -> Sequence[tuple[Address, None]]:
-        """Return the other members, with absent ones, so that they are listed as silent."""
-        return [
-            (each, None)
-            for each in (*self.messenger.list_members(), *self.messenger.list_absent_members())
-        ]
-
-    def _units(self, scope: UnitPath) -> Sequence[tuple[Address | UnitPath, UnitPath | None]]:
-        """Return one gateway of each unit beside this node's that lies in `scope`.
-
-        Calls alternate between gateways, since one may be silent. Without a reachable gateway the
-        unit itself is returned.
+        Absent members and units without a reachable gateway are included, so that they are listed
+        as silent.
         """
-        self._round += 1
-        found: list[tuple[Address | UnitPath, UnitPath | None]] = []
-        for unit, gateways in sorted(self.messenger.gateways_by_unit().items()):
-            if is_within(unit, scope):
-                reachable = [each for each in gateways if self.messenger.is_reachable(each)]
-                found.append((reachable[self._round % len(reachable)] if reachable else unit, unit))
-        return found
-
-    def _receive_reply(self, message: Reply) -> None:
-        self._settle(message.request, message)
-
-    def _settle(self, number: int, message: Reply | None) -> None:
-        answer, timer = self._open_questions.pop(number, (None, None))
-        if timer is not None and timer.active():
-            timer.cancel()
-        if answer is not None:
-            answer.callback(message)
+        members = (*self.messenger.list_members(), *self.messenger.list_absent_members())
+        return [*((each, None) for each in members), *self._gateways.choose_gateways(scope)]
 
     # ------------------------------------------------------------------ answering
 
@@ -219,12 +176,12 @@ class NetworkQuestions:
     async def _answer(self, message: Question) -> None:
         own = self.messenger.own_address
         answerer = self._answerers.get(message.topic)
-        if own is None or answerer is None or len(self._open_questions) >= MOST_OPEN:
+        if own is None or answerer is None or self._requests.is_full:
             return
         ms = round(_SHARE * message.within)
         others: Deferred[GatheredAnswers] | None = None
         if message.unit is not None and is_within(own.unit, message.unit):
-            targets = [*self._members(), *self._units(message.unit)]
+            targets = self._list_targets(message.unit)
             rest = self._gather(message.topic, message.content, message.rank, targets, ms)
             others = Deferred.fromCoroutine(rest)
         own_answer: NodeAnswer = await maybeDeferred(answerer, message.content)

@@ -12,11 +12,12 @@ from functools import reduce
 from typing import TypeAlias
 
 import attrs
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, address_or_none
 from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.delivery.recovery_contract import HandoverRequest, HandoverResult
 from broker.errors import BrokerError, NotConnected, SubscriptionHeld, from_wire
@@ -65,11 +66,10 @@ class DurableHandover:
         self._find_archived = find_archived
         self._search = DurableSearch(messenger, durables, clock)
         self._clock = clock
-        self._pending: dict[int, Deferred[HandedOver | None]] = {}
+        self._requests = NodeRequests(messenger, clock, HandedOver)
         self.handed_over = 0
         self.taken_over = 0
         messenger.add_listener(TakeOver, self._hand_over)
-        messenger.add_listener(HandedOver, self._receive_answer)
         messenger.add_listener(Release, self._receive_release)
         messenger.add_listener(Released, self._receive_released)
 
@@ -276,33 +276,11 @@ class DurableHandover:
     def _request_handover(
         self, claim: HandoverRequest, address: Address
     ) -> Deferred[HandedOver | None]:
-        answer: Deferred[HandedOver | None] = Deferred()
-        own = self._messenger.own_address
-        if own is None or not self._messenger.is_reachable(address):
-            answer.callback(None)
-            return answer
-        number = self._messenger.next_request_number()
-        self._pending[number] = answer
-        self._clock.callLater(TIMEOUT, self._complete, number, None)
-        self._messenger.send(
-            TakeOver(
-                *(address, own, MAX_HOPS, number),
-                *(claim.client_id, claim.name, claim.incarnation, claim.token),
-            )
-        )
-        return answer
-
-    def _receive_answer(self, message: HandedOver) -> None:
-        self._complete(message.request, message)
-
-    def _complete(self, number: int, message: HandedOver | None) -> None:
-        answer = self._pending.pop(number, None)
-        if answer is None:
-            return
-        if message is not None and message.error[0]:
-            answer.errback(from_wire(message.error))
-        else:
-            answer.callback(message)
+        fields = self._requests.first_fields(address)
+        if fields is None:
+            return succeed(None)
+        asked = (claim.client_id, claim.name, claim.incarnation, claim.token)
+        return self._requests.send(TakeOver(*fields, *asked), TIMEOUT).addCallback(_raise_error)
 
     # ------------------------------------------------------------------ handing over
 
@@ -372,3 +350,9 @@ class DurableHandover:
 
     def _receive_released(self, message: Released) -> None:
         self._durables.clear_previous_address(message.client_id, message.name, str(message.source))
+
+
+def _raise_error(answer: HandedOver | None) -> HandedOver | None:
+    if answer is not None and answer.error[0]:
+        raise from_wire(answer.error)
+    return answer

@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
 from broker.cluster.address import Address, UnitPath, address_or_none, is_within
+from broker.cluster.gateway_rotation import GatewayRotation
 from broker.cluster.known_peers import PEER_EXPIRY
 from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, FindDurables
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
@@ -55,14 +57,13 @@ class DurableSearch:
         self._durables = durables
         self._clock = clock
         self._waiting: dict[DurableKey, list[Deferred[tuple[list[Address], bool]]]] = {}
-        self._pending: dict[int, Deferred[DurablesFound | None]] = {}
-        self._rotation = 0
+        self._requests = NodeRequests(messenger, clock, DurablesFound, MAX_PENDING)
+        self._gateways = GatewayRotation(messenger)
         self._started_at = clock.seconds()
         self._silent_since: dict[str, float] = {}
         """By unreachable origin the time since when, or the start of this node."""
         self._checked_at: float | None = None
         messenger.add_listener(FindDurables, self._receive_question)
-        messenger.add_listener(DurablesFound, self._receive_answer)
 
     @property
     def knows_cluster(self) -> bool:
@@ -116,7 +117,7 @@ class DurableSearch:
         self._waiting = {}
         for start in range(0, len(batches), MAX_SEARCHED):
             some = dict(batches[start : start + MAX_SEARCHED])
-            units = self._unit_gateways(())
+            units = self._gateways.choose_gateways(())
             searching = Deferred.fromCoroutine(self._search(list(some), units, ANSWER_MS))
             searching.addCallback(self._deliver_result, some)
 
@@ -158,37 +159,10 @@ class DurableSearch:
     def _send_question(
         self, address: Address | None, unit: UnitPath | None, keys: Sequence[DurableKey], ms: int
     ) -> Deferred[DurablesFound | None]:
-        answer: Deferred[DurablesFound | None] = Deferred()
-        own = self._messenger.own_address
-        if address is None or own is None or not self._messenger.is_reachable(address):
-            answer.callback(None)
-            return answer
-        number = self._messenger.next_request_number()
-        self._pending[number] = answer
-        self._clock.callLater(ms / 1000, self._complete, number, None)
-        self._messenger.send(FindDurables(address, own, MAX_HOPS, number, tuple(keys), unit, ms))
-        return answer
-
-    def _unit_gateways(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath | None]]:
-        """Return the sibling units of this node's own in `scope`, each with a gateway to ask.
-
-        The gateways take turns, since one may be silent.
-        """
-        self._rotation += 1
-        found: list[tuple[Address | None, UnitPath | None]] = []
-        for unit, gateways in sorted(self._messenger.gateways_by_unit().items()):
-            if is_within(unit, scope):
-                there = [each for each in gateways if self._messenger.is_reachable(each)]
-                found.append((there[self._rotation % len(there)] if there else None, unit))
-        return found
-
-    def _receive_answer(self, message: DurablesFound) -> None:
-        self._complete(message.request, message)
-
-    def _complete(self, number: int, message: DurablesFound | None) -> None:
-        answer = self._pending.pop(number, None)
-        if answer is not None:
-            answer.callback(message)
+        fields = self._requests.first_fields(address)
+        if fields is None:
+            return succeed(None)
+        return self._requests.send(FindDurables(*fields, tuple(keys), unit, ms), ms / 1000)
 
     # ------------------------------------------------------------------ being asked
 
@@ -205,10 +179,7 @@ class DurableSearch:
         if scope is None:
             self._send_answer(own, message, found, is_complete=True)
             return
-        if (
-            not (self.knows_cluster and is_within(own.unit, scope))
-            or len(self._pending) > MAX_PENDING
-        ):
+        if not (self.knows_cluster and is_within(own.unit, scope)) or self._requests.is_full:
             self._send_answer(own, message, found, is_complete=False)
             return
         # Members disappear from the list before the wait for their return ends.
@@ -217,7 +188,7 @@ class DurableSearch:
         searching = Deferred.fromCoroutine(
             self._search(
                 message.keys,
-                [*targets, *self._unit_gateways(scope)],
+                [*targets, *self._gateways.choose_gateways(scope)],
                 round(_TIME_SHARE * message.within),
             )
         )

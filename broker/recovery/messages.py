@@ -15,7 +15,7 @@ import msgspec
 
 from broker.cluster.address import UnitPath
 from broker.cluster.messages import CODEC
-from broker.cluster.traffic.messages import RoutedMessage
+from broker.cluster.traffic.messages import NumberedMessage, RoutedMessage
 from broker.errors import ProtocolError
 from broker.log.chunk import Chunk, encode_chunk
 from broker.log.logged_event import LoggedEvent
@@ -37,12 +37,11 @@ WireRanges = tuple[tuple[str, WireMark, WireMark | None], ...]
 
 
 @CODEC.register
-class TakeOver(RoutedMessage, frozen=True):
+class TakeOver(NumberedMessage, frozen=True):
     """Ask a client's previous node for this durable subscription."""
 
     kind = 0x80
 
-    request: Count
     client_id: str
     name: str
     incarnation: Count
@@ -50,12 +49,11 @@ class TakeOver(RoutedMessage, frozen=True):
 
 
 @CODEC.register
-class HandedOver(RoutedMessage, frozen=True):
+class HandedOver(NumberedMessage, frozen=True):
     """The subscription has ended here and stays until `Release`, or an error."""
 
     kind = 0x81
 
-    request: Count
     error: WireErrorFields = NO_ERROR
     position: WirePosition | None = None
     """Processed position; None if the subscription is unknown."""
@@ -87,12 +85,11 @@ EVERYTHING_LOGGED = "*returned"
 
 
 @CODEC.register
-class FetchPage(RoutedMessage, frozen=True):
+class FetchPage(NumberedMessage, frozen=True):
     """Ask for a page of matching events in these ranges, from a serial of the log on."""
 
     kind = 0x83
 
-    request: Count
     client_id: str
     name: str
     """Name of the client's durable subscription there; the log is complete for it, of any origin.
@@ -107,13 +104,12 @@ class FetchPage(RoutedMessage, frozen=True):
 
 
 @CODEC.register
-class PageFetched(RoutedMessage, frozen=True):
+class PageFetched(NumberedMessage, frozen=True):
     """A page, or an error."""
 
     kind = 0x84
     max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
-    request: Count
     error: WireErrorFields = NO_ERROR
     reached: WirePosition = ()
     """Marks up to which the ranges were read. Origins that are not named were incomplete, so not
@@ -135,12 +131,11 @@ class PageFetched(RoutedMessage, frozen=True):
 
 
 @CODEC.register
-class FindDurables(RoutedMessage, frozen=True):
+class FindDurables(NumberedMessage, frozen=True):
     """Ask for durable subscriptions at this node or, with a unit, at all nodes of that unit."""
 
     kind = 0x86
 
-    request: Count
     keys: Annotated[tuple[DurableKey, ...], msgspec.Meta(max_length=MAX_SEARCHED)]
     unit: UnitPath | None
     within: Count
@@ -148,10 +143,9 @@ class FindDurables(RoutedMessage, frozen=True):
 
 
 @CODEC.register
-class DurablesFound(RoutedMessage, frozen=True):
+class DurablesFound(NumberedMessage, frozen=True):
     kind = 0x87
 
-    request: Count
     found: tuple[tuple[Count, Address], ...]
     """Pairs of an index into `keys` and the address of a node that has the subscription."""
     is_complete: bool

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
-import attrs
 import msgspec
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.node_requests import NodeRequests
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
@@ -25,7 +25,7 @@ from broker.recovery.messages import (
     pack_events,
     unpack_events,
 )
-from broker.transport.clock import IClock, IDelayed
+from broker.transport.clock import IClock
 
 #: Seconds until a page must come. The node may have to read and match thousands of events.
 TIMEOUT = 15.0
@@ -33,14 +33,6 @@ TIMEOUT = 15.0
 RETRY_AFTER = 3.0
 #: Most requests of other nodes that wait. More are refused.
 MAX_WAITING = 1_024
-
-
-@attrs.define
-class _PendingRequest:
-    message: FetchPage
-    deadline: float
-    answer: Deferred[Page] = attrs.field(factory=Deferred)
-    retry: IDelayed | None = None
 
 
 class PageExchange:
@@ -56,70 +48,37 @@ class PageExchange:
         self._messenger = messenger
         self._page_reader = pages
         self._parse_query = parse_query
-        self._clock = clock
-        self._pending: dict[int, _PendingRequest] = {}
+        self._requests = NodeRequests(messenger, clock, PageFetched)
         self._waiting: deque[FetchPage] = deque()
         self._reading: FetchPage | None = None
         self.pages_served = 0
         self.events_denied = 0
         """Events left out because no route to the reader is cleared for them."""
         messenger.add_listener(FetchPage, self._receive_request)
-        messenger.add_listener(PageFetched, self._receive_page)
 
     # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         """Fetch a page of a node's log. Fails with the node's error, `PeerSilent` or
         `NotConnected`."""
-        own = self._messenger.own_address
-        if own is None or not self._messenger.is_reachable(node):
-            return fail(NotConnected(f"{node} is unreachable"))
-        number = self._messenger.next_request_number()
+        return Deferred.fromCoroutine(self._fetch_page(node, request))
+
+    async def _fetch_page(self, node: Address, request: LogPageRequest) -> Page:
+        fields = self._requests.first_fields(node)
+        if fields is None:
+            raise NotConnected(f"{node} is unreachable")
         ranges = tuple((origin, *each) for origin, each in request.ranges.items())
         message = FetchPage(
-            *(node, own, MAX_HOPS, number, request.client_id),
+            *(*fields, request.client_id),
             EVERYTHING_LOGGED if request.allow_partial else request.name,
             *(request.pattern.text, request.query.text, dict(request.query.namespaces)),
             *(request.clearance, ranges, request.serial),
         )
-        pending = self._pending[number] = _PendingRequest(message, self._clock.seconds() + TIMEOUT)
-        self._send_request(pending)
-        return pending.answer
-
-    def _send_request(self, pending: _PendingRequest) -> None:
-        node, left = pending.message.target, pending.deadline - self._clock.seconds()
-        if left <= 0:
-            silent = PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
-            self._complete(pending.message.request, silent)
-            return
-        self._messenger.send(pending.message)
-        pending.retry = self._clock.callLater(min(RETRY_AFTER, left), self._send_request, pending)
-
-    def _receive_page(self, message: PageFetched) -> None:
-        from_wire = message.error
-        if from_wire[0]:
-            self._complete(message.request, NotConnected(f"{message.source}: {from_wire[1]}"))
-            return
-        try:
-            events = unpack_events(message.chunks)
-        except BrokerError as error:
-            self._complete(message.request, error)
-            return
-        reached = dict(Position.from_wire(message.reached).marks)
-        begins = Position.from_wire(message.begins).marks
-        page = Page(events, reached, message.next, begins=begins, origin=message.origin)
-        self._complete(message.request, page)
-
-    def _complete(self, number: int, result: Page | BrokerError) -> None:
-        pending = self._pending.pop(number, None)
-        if pending is None:
-            return
-        if pending.retry is not None and pending.retry.active():
-            pending.retry.cancel()
-        if isinstance(result, BrokerError):
-            pending.answer.errback(result)
-        else:
-            pending.answer.callback(result)
+        for _ in range(round(TIMEOUT / RETRY_AFTER)):
+            answer = await self._requests.send(message, RETRY_AFTER)
+            if answer is not None:
+                return _unpack_page(answer)
+        raise PeerSilent(f"{node} sent no page in {TIMEOUT:g} seconds")
 
     # ------------------------------------------------------------------ serving
 
@@ -187,6 +146,16 @@ class PageExchange:
         if own is not None:
             answer = PageFetched(message.source, own, MAX_HOPS, message.request)
             self._messenger.send(msgspec.structs.replace(answer, error=error.to_wire()))
+
+
+def _unpack_page(message: PageFetched) -> Page:
+    code, text, *_ = message.error
+    if code:
+        raise NotConnected(f"{message.source}: {text}")
+    events = unpack_events(message.chunks)
+    reached = dict(Position.from_wire(message.reached).marks)
+    begins = Position.from_wire(message.begins).marks
+    return Page(events, reached, message.next, begins=begins, origin=message.origin)
 
 
 def _is_same_request(message: FetchPage, other: FetchPage | None) -> bool:

@@ -111,6 +111,8 @@ GROUPS: Final = (
         broker/recovery: planner subscription_recovery page_exchange log_page_reader
         broker/recovery: branch_restore log_source archive_source
         broker/recovery: unarchived_events durable_search
+        broker/cluster: node_requests gateway_rotation
+        broker/transport: open_requests
         """,
         _tests("""
         recovery: page_exchange subscription_recovery recovery_branches unreachable_nodes
@@ -120,6 +122,8 @@ GROUPS: Final = (
         replay: request
         recovery: log_repair branch_restore restored_events
         recovery: unarchived_events lost_branch_reader durable_search
+        cluster: node_requests
+        transport: open_requests
         simulation/network: recovery durable_search restored restored_sources restored_archives
         simulation/network: refused_in_recovery clearance clones silent_origins duplicates
         """),

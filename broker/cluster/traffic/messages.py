@@ -32,6 +32,12 @@ class RoutedMessage(Message, frozen=True):
         return self
 
 
+class NumberedMessage(RoutedMessage, frozen=True):
+    """Base of requests, and of replies with the number of their request."""
+
+    request: Count
+
+
 @CODEC.register
 class PageRequest(RoutedMessage, frozen=True):
     """Request the events behind `after` from an origin node."""

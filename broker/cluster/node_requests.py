@@ -1,0 +1,49 @@
+"""Requests to other nodes, by routed messages."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TypeAlias, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from broker.cluster.address import Address
+from broker.cluster.node_messenger import NodeMessenger
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.messages import NumberedMessage
+from broker.transport.clock import IClock
+from broker.transport.open_requests import OpenRequests
+
+Reply = TypeVar("Reply", bound=NumberedMessage)
+#: The fields of `NumberedMessage`.
+FirstFields: TypeAlias = tuple[Address, Address, int, int]
+
+
+class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
+    """Open requests of one kind. A reply has the number, and comes from the node that was asked."""
+
+    def __init__(
+        self, messenger: NodeMessenger, clock: IClock, kind: type[Reply], most: float = inf
+    ) -> None:
+        super().__init__(clock, most)
+        self._messenger = messenger
+        messenger.add_listener(kind, self._receive_reply)
+
+    def first_fields(self, target: Address | None) -> FirstFields | None:
+        """Return the first fields of a new request; None if the node is unreachable or too many
+        requests are open."""
+        own = self._messenger.own_address
+        if own is None or target is None or not self._messenger.is_reachable(target):
+            return None
+        if self.is_full:
+            return None
+        return target, own, MAX_HOPS, self._messenger.next_request_number()
+
+    def send(self, request: NumberedMessage, seconds: float) -> Deferred[Reply | None]:
+        """Send a request, also again. The result is None if no reply comes within `seconds`."""
+        reply = self.add((request.target, request.request), seconds)
+        self._messenger.send(request)
+        return reply
+
+    def _receive_reply(self, message: Reply) -> None:
+        self.settle((message.source, message.request), message)

@@ -1,0 +1,56 @@
+"""Requests that wait for their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import inf
+from typing import Generic, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from broker.transport.clock import IClock, IDelayed
+
+Key = TypeVar("Key", bound=Hashable)
+Answer = TypeVar("Answer")
+
+
+class OpenRequests(Generic[Key, Answer]):
+    """Open requests by key. Each ends with its answer, or with None without one.
+
+    A key has all that an answer must repeat, such as the peer and a number.
+    """
+
+    def __init__(self, clock: IClock, most: float = inf) -> None:
+        """`most` bounds the table: the owner adds nothing while `is_full`."""
+        self._clock = clock
+        self._most = most
+        self._open: dict[Key, tuple[Deferred[Answer | None], IDelayed | None]] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._open
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._open) >= self._most
+
+    def add(self, key: Key, seconds: float | None = None) -> Deferred[Answer | None]:
+        """Return the answer to come; None after `seconds`, if given."""
+        assert key not in self._open
+        answer: Deferred[Answer | None] = Deferred()
+        timer = None if seconds is None else self._clock.callLater(seconds, self.settle, key, None)
+        self._open[key] = answer, timer
+        return answer
+
+    def settle(self, key: Key, result: Answer | None) -> bool:
+        """End a request. Return False if it is not open: late, repeated, or never sent."""
+        answer, timer = self._open.pop(key, (None, None))
+        if timer is not None and timer.active():
+            timer.cancel()
+        if answer is not None:
+            answer.callback(result)
+        return answer is not None
+
+    def settle_all(self) -> None:
+        """End all requests without an answer: the peer is gone."""
+        for key in list(self._open):
+            self.settle(key, None)
