@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from twisted.internet.defer import Deferred
 
@@ -14,6 +13,8 @@ from broker.cluster.traffic.messages import NumberedMessage
 from broker.transport.clock import IClock
 from broker.transport.open_requests import OpenRequests
 
+#: Open requests of one kind; a further one counts as unanswered.
+MOST_OPEN: Final = 10_000
 Reply = TypeVar("Reply", bound=NumberedMessage)
 #: The fields of `NumberedMessage`.
 FirstFields: TypeAlias = tuple[Address, Address, int, int]
@@ -23,7 +24,7 @@ class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
     """Open requests of one kind. A reply has the number, and comes from the node that was asked."""
 
     def __init__(
-        self, messenger: NodeMessenger, clock: IClock, kind: type[Reply], most: float = inf
+        self, messenger: NodeMessenger, clock: IClock, kind: type[Reply], most: int = MOST_OPEN
     ) -> None:
         super().__init__(clock, most)
         self._messenger = messenger

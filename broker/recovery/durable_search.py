@@ -37,8 +37,6 @@ ALONE_LEARNING_TIME = 60.0
 RETURN_TIME = 60.0
 #: Seconds between two updates of the silent nodes.
 CHECK_INTERVAL = 5.0
-#: Most open questions of this node. Beyond it, it answers for itself alone, as incomplete.
-MAX_PENDING = 10_000
 #: Most nodes that are named for one subscription. Some may have an old position.
 MAX_HOLDERS = 4
 #: By subscription the addresses of the nodes that have it.
@@ -57,7 +55,7 @@ class DurableSearch:
         self._durables = durables
         self._clock = clock
         self._waiting: dict[DurableKey, list[Deferred[tuple[list[Address], bool]]]] = {}
-        self._requests = NodeRequests(messenger, clock, DurablesFound, MAX_PENDING)
+        self._requests = NodeRequests(messenger, clock, DurablesFound)
         self._gateways = GatewayRotation(messenger)
         self._started_at = clock.seconds()
         self._silent_since: dict[str, float] = {}
