@@ -1,12 +1,8 @@
-"""Driver of the two cores of a node's network: applies effects in order, and owns the timer.
-
-The cores are `network_state` and `traffic`. Effects are queued, so no core is called while it runs.
-"""
+"""Driver of the two cores of a node's network, `network_state` and `traffic`."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from twisted.logger import Logger
 
@@ -56,7 +52,7 @@ from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
 from broker.transport.clock import IClock
-from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.core_runner import CoreRunner
 
 
 class ClusterDriver:
@@ -90,9 +86,13 @@ class ClusterDriver:
         self.types = types
         self._clock = clock
         self._on_map_changed = on_map_changed
-        self._effects: deque[TrafficEffect | NetworkStateEffect] = deque()
-        self._is_applying = False
-        self._alarm = DeadlineTimer(clock, self._timeout)
+        self._runner: CoreRunner[TrafficEffect | NetworkStateEffect] = CoreRunner(
+            clock, self._apply
+        )
+        self.call = self._runner.call
+        self.apply_effects = self._runner.apply_effects
+        """See `CoreRunner`."""
+
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
         """Called with messages for this node that other parts of the node process."""
 
@@ -108,6 +108,7 @@ class ClusterDriver:
 
     def start(self, state: NetworkState, traffic: Traffic) -> None:
         self.state, self.traffic = state, traffic
+        self._runner.start(state, traffic)
         self._set_start_positions(self.local_interest.start_positions.resume_marks)
         self.types.start(state, self.apply_effects)
 
@@ -137,8 +138,7 @@ class ClusterDriver:
         self.state = self.traffic = None
         self.remote_interest.clear()
         self.types.stop()
-        self._effects.clear()
-        self._alarm.arm(None)
+        self._runner.stop()
 
     def now(self) -> float:
         """Return monotonic seconds."""
@@ -146,42 +146,21 @@ class ClusterDriver:
 
     def send_routed(self, message: RoutedMessage) -> None:
         if self.traffic is not None:
-            self.apply_effects(self.traffic.receive_message(message, self.now()))
+            self.call(self.traffic.receive_message, message)
 
     def send_frame(self, frame: Frame) -> None:
         if self.traffic is not None:
-            self.apply_effects(self.traffic.receive_frame(frame, self.now()))
+            self.call(self.traffic.receive_frame, frame)
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
         """Report that no node has the events in (after, upto]."""
         if self.traffic is not None:
-            self.apply_effects(self.traffic.skip_lost_range(origin, after, upto, self.now()))
-
-    def apply_effects(self, effects: Iterable[TrafficEffect | NetworkStateEffect]) -> None:
-        """Apply these effects after all queued ones."""
-        self._effects.extend(effects)
-        if self._is_applying:
-            return
-        self._is_applying = True
-        try:
-            while self._effects:
-                self._apply(self._effects.popleft())
-        finally:
-            self._is_applying = False
-        if self.state is not None and self.traffic is not None:
-            times = (self.state.next_timeout(), self.traffic.next_timeout())
-            self._alarm.arm(min((time for time in times if time is not None), default=None))
+            self.call(self.traffic.skip_lost_range, origin, after, upto)
 
     def open_if_active(self) -> None:
         """Accept ranges of other nodes once all local interest is active again."""
         if self.traffic is not None and not self.local_interest.is_reactivating:
-            self.apply_effects(self.traffic.resume_receiving(self.now()))
-
-    def _timeout(self) -> None:
-        now = self.now()
-        if self.state is not None and self.traffic is not None:
-            self.apply_effects(self.state.handle_timeout(now))
-            self.apply_effects(self.traffic.handle_timeout(now))
+            self.call(self.traffic.resume_receiving)
 
     def _apply(self, effect: TrafficEffect | NetworkStateEffect) -> None:
         state, traffic = self.state, self.traffic
@@ -250,7 +229,7 @@ class ClusterDriver:
 
     def _activate_interest(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
         if self.traffic is not None and key in self.local_interest:
-            self.apply_effects(self.traffic.record_cuts(cuts, self.now()))
+            self.call(self.traffic.record_cuts, cuts)
             start_marks = dict(cuts or self.traffic.unreached_cuts())
             # Events received so far were selected before other nodes had this interest.
             for origin, mark in self.traffic.receiver.pending_upto.items():
@@ -263,7 +242,7 @@ class ClusterDriver:
             if not isinstance(result, BrokerError):
                 self.relay_ingest.report_start(effect.origin, effect.upto)
             if self.traffic is not None:
-                self.apply_effects(self.traffic.confirm_durable(effect.origin, self.now()))
+                self.call(self.traffic.confirm_durable, effect.origin)
 
         try:
             nothing = RelayedEvents(effect.origin, effect.upto, effect.upto, [])
@@ -282,9 +261,9 @@ class ClusterDriver:
                 return
             if error is not None:
                 traffic.receiver.retry_after_failure(origin, origin_node, self.now())
-                self.apply_effects(())
+                self.apply_effects()
                 return
-            self.apply_effects(traffic.confirm_durable(origin, self.now()))
+            self.call(traffic.confirm_durable, origin)
 
         self.relay_ingest.log_range(received, effect.cursor, settled)
 
@@ -296,7 +275,7 @@ class ClusterDriver:
         def entered(job: IngestJob) -> None:
             if self.traffic is not None and self.state is not None:
                 outgoing = self.remote_interest.events_with_destinations(job, self.state.address)
-                self.apply_effects(self.traffic.send_into_unit(effect, outgoing, self.now()))
+                self.call(self.traffic.send_into_unit, effect, outgoing)
 
         if effect.received is None:
             self.relay_ingest.wait_for_earlier(effect.frame, on_late)

@@ -12,7 +12,7 @@ from broker.cluster.handshake_core import Accepted, Effect, Initiator, Refused, 
 from broker.cluster.handshake_messages import NodeRefuse
 from broker.errors import BrokerError, ProtocolError
 from broker.transport.clock import IClock
-from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 
 #: Bytes of one message to the initiator: a welcome names the members of a cluster.
@@ -40,55 +40,46 @@ class Handshake:
         self._clock = clock
         self._accepted = accepted
         self._refused = refused
-        self._alarm = DeadlineTimer(clock, self._timeout)
-        self._over = False
+        self._runner: CoreRunner[Effect] = CoreRunner(clock, self._apply, core)
         core.certified_name = lambda: channel.certified_name
         channel.max_frame = MAX_HANDSHAKE if isinstance(core, Initiator) else MAX_HELLO
-        self._apply(core.start(clock.seconds()))
+        self._runner.call(core.start)
         channel.receiver = self
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
         """Packets behind the end of the handshake are for the stack."""
         for place, packet in enumerate(packets):
-            if self._over:
+            if self._runner.is_stopped:
                 self._pass_on(packets[place:])
                 return
             try:
                 effects = self._core.receive_message(messages.decode(packet), self._clock.seconds())
             except ProtocolError as error:
                 effects = self._core.reject_malformed(error)
-            self._apply(effects)
+            self._runner.apply_effects(effects)
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        if not self._over:
-            self._apply(
+        if not self._runner.is_stopped:
+            self._runner.apply_effects(
                 self._core.connection_lost("" if error is None else explain_reason(str(error)))
             )
 
     def writable_changed(self, writable: bool) -> None:
         """Ignored: a handshake is too short to fill a buffer."""
 
-    def _timeout(self) -> None:
-        self._apply(self._core.handle_timeout(self._clock.seconds()))
-
-    def _apply(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(message):
-                    self._channel.send([messages.encode(message)])
-                case Accepted():
-                    self._end()
-                    self._channel.pause()
-                    self._channel.receiver = None
-                    self._accepted(effect, self._channel)
-                case Refused():
-                    self._end()
-                    self._channel.close()
-                    self._refused(effect)
-        self._alarm.arm(None if self._over else self._core.next_timeout())
-
-    def _end(self) -> None:
-        self._over = True
+    def _apply(self, effect: Effect) -> None:
+        match effect:
+            case Send(message):
+                self._channel.send([messages.encode(message)])
+            case Accepted():
+                self._runner.stop()
+                self._channel.pause()
+                self._channel.receiver = None
+                self._accepted(effect, self._channel)
+            case Refused():
+                self._runner.stop()
+                self._channel.close()
+                self._refused(effect)
 
     def _pass_on(self, packets: Sequence[bytes]) -> None:
         receiver = self._channel.receiver

@@ -42,7 +42,7 @@ class InterestAnnouncer:
         if driver.state is None:
             driver.local_interest.activate_without_cluster(key, {})
             return
-        driver.apply_effects(driver.state.announce_interest(key, pattern, query, driver.now()))
+        driver.call(driver.state.announce_interest, key, pattern, query)
 
     def mark_absent(self, key: Hashable) -> None:
         """Keep the key's interest matched while its client is absent."""
@@ -54,7 +54,7 @@ class InterestAnnouncer:
         driver = self._driver
         driver.remote_interest.remove_for_absent(key)
         if driver.local_interest.remove(key) and driver.state is not None:
-            driver.apply_effects(driver.state.withdraw_interest(key, driver.now()))
+            driver.call(driver.state.withdraw_interest, key)
             driver.open_if_active()
 
     def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:

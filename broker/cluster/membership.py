@@ -39,7 +39,7 @@ from broker.cluster.membership_listener import MembershipListener
 from broker.cluster.meshing import Dial, Meshing, Target
 from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
 from broker.transport.clock import IClock
-from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel
 
 #: Values of the setting `network.transport`.
@@ -101,28 +101,29 @@ class Membership:
         """By neighbour name, the meshing key under which it was dialled."""
         self._linked: set[str] = set()
         self._known_peers = KnownPeers(node.name)
-        self._alarm = DeadlineTimer(clock, self._timeout)
+        self._runner: CoreRunner[JoiningEffect | Dial] = CoreRunner(
+            clock, self._apply, self._joining, self._meshing
+        )
         self._link_log = LinkLog(clock)
-        self._stopped = False
         self.failed_handshakes: dict[str, int] = {}
         """By error code."""
 
     # ------------------------------------------------------------------ the node's calls
 
     def start_joining(self) -> None:
-        self._apply_joining(self._joining.start(self._clock.seconds()))
+        self._runner.call(self._joining.start)
 
     def rejoin(self) -> None:
         """Join again: this node has left an overfull cluster."""
-        self._apply_joining(self._joining.rejoin(self._clock.seconds()))
+        self._runner.call(self._joining.rejoin)
 
     def set_member_links(self, members: int) -> None:
         self._joining.set_member_links(members, self._clock.seconds())
-        self._set_alarm()
+        self._runner.apply_effects()
 
     def set_seeds(self, seeds: Sequence[Endpoint]) -> None:
         known = dict.fromkeys((*self._settings.seeds, *seeds))
-        self._apply_joining(self._joining.set_seeds(known, self._clock.seconds()))
+        self._runner.call(self._joining.set_seeds, known)
         if self._joining.state is JoiningState.NOT_STARTED and self._members is not None:
             # A configured member does not join, but still has to meet the others.
             self._seeds = tuple(known)
@@ -152,7 +153,7 @@ class Membership:
             if seed not in known:
                 targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
         linked = {key for each in self._linked for key in self._keys_of(each)}
-        self._dial_all(self._meshing.set_targets(targets, now, linked))
+        self._runner.apply_effects(self._meshing.set_targets(targets, now, linked))
 
     @property
     def absent_members(self) -> Collection[str]:
@@ -160,16 +161,14 @@ class Membership:
 
     def link_up(self, name: str) -> None:
         self._linked.add(name)
-        now = self._clock.seconds()
         for key in self._keys_of(name):
             self._link_log.reset_link(key)
-            self._dial_all(self._meshing.link_up(key, now))
+            self._runner.call(self._meshing.link_up, key)
 
     def link_broken(self, name: str) -> None:
         self._linked.discard(name)
-        now = self._clock.seconds()
         for key in self._keys_of(name):
-            self._dial_all(self._meshing.link_down(key, now))
+            self._runner.call(self._meshing.link_down, key)
 
     def link_down(self, name: str) -> None:
         """Also called for a connection that led to no link."""
@@ -181,14 +180,13 @@ class Membership:
         self._meshing.is_slow = is_slow
 
     def stop(self) -> None:
-        self._stopped = True
-        self._alarm.arm(None)
+        self._runner.stop()
 
     # ------------------------------------------------------------------ incoming connections
 
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
         now = self._clock.seconds()
-        if self._stopped or self._listener.admission_context() is None:
+        if self._runner.is_stopped or self._listener.admission_context() is None:
             reject_connection(channel, ShuttingDown("this node is in no cluster at the moment"))
             return
         error = self._acceptor.start_handshake(now)
@@ -198,7 +196,7 @@ class Membership:
             return
 
         def decide(hello: NodeHello, _: bool) -> Admission | Refusal:
-            if self._stopped or self._listener.admission_context() is None:
+            if self._runner.is_stopped or self._listener.admission_context() is None:
                 # The node has left its cluster since the handshake began.
                 return Refusal(ShuttingDown("this node is in no cluster at the moment"))
             now, wall_ms = self._clock.seconds(), self._wall_clock()
@@ -227,32 +225,26 @@ class Membership:
 
     # ------------------------------------------------------------------ outgoing connections
 
-    def _apply_joining(self, effects: Sequence[JoiningEffect]) -> None:
-        if self._stopped:
-            return
-        for effect in effects:
-            match effect:
-                case AskNode(endpoint):
-                    self._dial(
-                        self._dialler.dial(endpoint, self._settings.transport),
-                        self._initiator(MEMBER, (), ""),
-                        self._settings.transport,
-                        partial(self._join_accepted, endpoint),
-                        lambda refused: self._apply_joining(
-                            self._joining.join_refused(refused, self._clock.seconds())
-                        ),
-                        lambda error: self._apply_joining(
-                            self._joining.dial_failed(error, self._clock.seconds())
-                        ),
-                    )
-                case Joined(cluster, admitted):
-                    self._listener.cluster_joined(cluster, admitted)
-                case Founded(cluster, gateway):
-                    self._founding_gateways = {f"{_GATEWAY}{gateway.host}:{gateway.port}": gateway}
-                    self._listener.cluster_joined(cluster, 0)
-                case RoundFailed():
-                    self._link_log.log_failed_round(effect.asked, effect.error)
-        self._set_alarm()
+    def _apply(self, effect: JoiningEffect | Dial) -> None:
+        match effect:
+            case AskNode(endpoint):
+                self._dial(
+                    self._dialler.dial(endpoint, self._settings.transport),
+                    self._initiator(MEMBER, (), ""),
+                    self._settings.transport,
+                    partial(self._join_accepted, endpoint),
+                    lambda refused: self._runner.call(self._joining.join_refused, refused),
+                    lambda error: self._runner.call(self._joining.dial_failed, error),
+                )
+            case Joined(cluster, admitted):
+                self._listener.cluster_joined(cluster, admitted)
+            case Founded(cluster, gateway):
+                self._founding_gateways = {f"{_GATEWAY}{gateway.host}:{gateway.port}": gateway}
+                self._listener.cluster_joined(cluster, 0)
+            case RoundFailed():
+                self._link_log.log_failed_round(effect.asked, effect.error)
+            case Dial():
+                self._dial_target(effect)
 
     def _join_accepted(
         self, endpoint: Endpoint, accepted: Accepted, channel: ISocketChannel
@@ -265,15 +257,8 @@ class Membership:
         # `cluster_joined` sets the dialling targets; exclude this link from them first.
         self._linked.add(accepted.peer.name)
         self._keys[accepted.peer.name] = _seed(endpoint)
-        self._apply_joining(joined)
+        self._runner.apply_effects(joined)
         self._listener.connection_accepted(accepted, channel, self._settings.transport, True)
-
-    def _dial_all(self, dials: Sequence[Dial]) -> None:
-        if self._stopped:
-            return
-        for dial in dials:
-            self._dial_target(dial)
-        self._set_alarm()
 
     def _dial_target(self, dial: Dial) -> None:
         key, target = dial.key, dial.target
@@ -293,11 +278,11 @@ class Membership:
 
         def failed(result: Refused | BrokerError) -> None:
             error = result.error if isinstance(result, Refused) else result
-            if not self._stopped:
+            if not self._runner.is_stopped:
                 self._link_log.log_failed_link(key, description, error)
             if isinstance(result, Refused):
                 self._known_peers.record_refusal(target.name, result.error)
-            self._dial_all(self._meshing.dial_failed(key, self._clock.seconds()))
+            self._runner.call(self._meshing.dial_failed, key)
 
         core = self._initiator(target.purpose, target.cluster, target.name)
         self._dial(connection, core, transport, accepted, failed, failed)
@@ -371,16 +356,6 @@ class Membership:
     def _count_failure(self, error: BrokerError) -> None:
         if isinstance(error, PeerError):
             self.failed_handshakes[error.code] = self.failed_handshakes.get(error.code, 0) + 1
-
-    def _timeout(self) -> None:
-        now = self._clock.seconds()
-        self._apply_joining(self._joining.handle_timeout(now))
-        self._dial_all(self._meshing.handle_timeout(now))
-
-    def _set_alarm(self) -> None:
-        if not self._stopped:
-            times = (self._joining.next_timeout(), self._meshing.next_timeout())
-            self._alarm.arm(min((time for time in times if time is not None), default=None))
 
 
 def _seed(place: Endpoint) -> str:

@@ -164,12 +164,12 @@ class Network:
         self.membership.set_slow(self.timer_lag.is_slow)
         if self.traffic is None or self.state is None:
             return
-        self.driver.apply_effects(self.traffic.send_progress(self.driver.now()))
+        self.driver.call(self.traffic.send_progress)
         self.replicas.read_for_this_node(self.state.is_origin_in_cluster, self.driver.wanted_after)
         for frame in self.replicas.announce_replicas(
             self.state.is_origin_in_cluster, self.state.destinations()
         ):
-            self.driver.apply_effects(self.traffic.receive_frame(frame, self.driver.now()))
+            self.driver.call(self.traffic.receive_frame, frame)
 
     # ------------------------------------------------------------------ MembershipListener
 
@@ -180,7 +180,7 @@ class Network:
         node = node._replace(address=address, admitted=admitted)
         if self.state is not None and self.state.address == address:
             self.membership.node = node
-            self.driver.apply_effects(self.state.publish_descriptor(node, self.driver.now()))
+            self.driver.call(self.state.publish_descriptor, node)
             return
         self.leave_cluster(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
@@ -201,15 +201,14 @@ class Network:
         self.driver.start(state, traffic)
         self._sent_upto = log.own_end
         self.log.info("{address} is a member of its cluster", address=str(address))
-        now = self.driver.now()
         # Other nodes may have an outdated interest of this node. Until they have the current one,
         # their ranges for this node may lack events.
         self.driver.local_interest.deactivate_all()
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
-        self.driver.apply_effects(state.publish_descriptor(node, now))
+        self.driver.call(state.publish_descriptor, node)
         for key, pattern, query in self.driver.local_interest:
-            self.driver.apply_effects(state.announce_interest(key, pattern, query, now))
+            self.driver.call(state.announce_interest, key, pattern, query)
 
     async def stop(self) -> None:
         """Leave gracefully (Q17): other nodes route around this node and have all its events."""
@@ -218,8 +217,8 @@ class Network:
         if state is None or traffic is None:
             return
         leaving = self.membership.node._replace(draining=True)
-        self.driver.apply_effects(state.publish_descriptor(leaving, self.driver.now()))
-        self.driver.apply_effects(traffic.send_progress(self.driver.now()))
+        self.driver.call(state.publish_descriptor, leaving)
+        self.driver.call(traffic.send_progress)
         self.driver.stop()
         await self.neighbours.flush_all()
 
@@ -282,11 +281,7 @@ class Network:
         clearance = policy.clearance_of(neighbour)
         cost = policy.cost_of(self.state.address.unit, neighbour.node.address.unit)
         self.log.info("linked to {address}", address=str(neighbour.node.address))
-        self.driver.apply_effects(
-            self.state.link_up(
-                neighbour.node, neighbour.transport, cost, clearance, self.driver.now()
-            )
-        )
+        self.driver.call(self.state.link_up, neighbour.node, neighbour.transport, cost, clearance)
         self.membership.link_up(neighbour.name)
         self.types.fetcher.retry_now()
         self._update_member_links()
@@ -303,7 +298,7 @@ class Network:
             error=error or "closed",
         )
         self.replicas.remove_neighbour(neighbour.name)
-        self.driver.apply_effects(self.state.link_down(neighbour.name, self.driver.now()))
+        self.driver.call(self.state.link_down, neighbour.name)
         self.membership.link_down(neighbour.name)
         self._update_member_links()
 
@@ -315,7 +310,6 @@ class Network:
         for data in batch:
             if self.state is None or self.traffic is None:
                 return
-            now = self.driver.now()
             if data[:1] == _FRAME:
                 self._receive_frame(frames.decode_frame(data), neighbour)
                 continue
@@ -329,9 +323,9 @@ class Network:
             if isinstance(message, PageRequest) and self._is_replica_request(message):
                 self.replicas.send_page(message)
             elif isinstance(message, RoutedMessage):
-                self.driver.apply_effects(self.traffic.receive_message(message, now))
+                self.driver.call(self.traffic.receive_message, message)
             elif not self.replicas.receive_message(neighbour, message):
-                self.driver.apply_effects(self.state.receive_message(neighbour.name, message, now))
+                self.driver.call(self.state.receive_message, neighbour.name, message)
 
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
         validates = self._link_policy.validate_always or not neighbour.trusted
@@ -357,9 +351,7 @@ class Network:
     def receive_group_frame(self, data: bytes) -> None:
         """Raises `ProtocolError`."""
         if self.traffic is not None:
-            self.driver.apply_effects(
-                self.traffic.receive_group_frame(frames.decode_frame(data), self.driver.now())
-            )
+            self.driver.call(self.traffic.receive_group_frame, frames.decode_frame(data))
 
     def _group_receivers(self, rank: int) -> Collection[str]:
         return self.group.receivers if rank <= self._link_policy.group_clearance else ()
@@ -394,6 +386,4 @@ class Network:
 
     def send_page(self, request: PageRequest, page: Range, events: Sequence[FrameEvent]) -> None:
         if self.traffic is not None:
-            self.driver.apply_effects(
-                self.traffic.send_page(request, page, events, self.driver.now())
-            )
+            self.driver.call(self.traffic.send_page, request, page, events)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -21,6 +20,7 @@ from broker.ingest.late_validation import matches_stream
 from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
@@ -119,7 +119,7 @@ class RecoveredFeeds:
     async def _send_paced(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
         for event in events:
             while (wait := pacing.seconds_until_due(event.arrival, self._clock.seconds())) > 0:
-                await self._sleep(min(wait, MAX_SLEEP))
+                await sleep(self._clock, min(wait, MAX_SLEEP))
                 if not self._is_recovering(feed):
                     return False
             if not await self._wait_for_room(feed):
@@ -152,11 +152,6 @@ class RecoveredFeeds:
             self._waiting.append(waits)
             await waits
         return self._is_recovering(feed)
-
-    def _sleep(self, seconds: float) -> Deferred[Any]:
-        later: Deferred[Any] = Deferred()
-        self._clock.callLater(seconds, later.callback, None)
-        return later
 
     def _is_recovering(self, feed: Feed) -> bool:
         return self._feeds.get(feed.number) is feed and feed.state is FeedState.RECOVERING

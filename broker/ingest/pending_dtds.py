@@ -12,6 +12,7 @@ from twisted.python.failure import Failure
 from broker.dtd.cache import DtdCache
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
+from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock
 
 #: DTDs that are looked up; beyond that the oldest request is given up.
@@ -101,7 +102,7 @@ class PendingDtds:
         _call_waiting(pending, True)
 
     def _retry_later(self, reference: DtdReference, pending: _PendingDtd, _: Failure) -> None:
-        delay = min(MIN_BACKOFF * 2 ** min(pending.attempts - 1, 10), MAX_BACKOFF)
+        delay = backoff_bound(pending.attempts - 1, MIN_BACKOFF, MAX_BACKOFF)
         self.clock.callLater(delay, self._look_up, reference, pending)
 
     def _give_up(self, reference: DtdReference, pending: _PendingDtd) -> None:

@@ -31,6 +31,7 @@ from broker.matching.schema.schema_difference import (
 from broker.sessions.session import Session
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 from broker.wire.messages import Ask
 
 #: Distinct queries of one report, and of one time slice.
@@ -162,7 +163,7 @@ class TypeAnswers:
                     continue
                 effect = effects[each.query] = find_effect(each.query, between)
                 if len(effects) % QUERIES_PER_SLICE == 0:
-                    await self._yield_to_reactor()
+                    await sleep(self.clock)
             counts[effect.effect.value] += 1
             if named and effect.effect is not Effect.UNAFFECTED and len(affected) < MAX_NAMED:
                 affected.append(
@@ -189,11 +190,6 @@ class TypeAnswers:
         if found is None:
             raise UnknownType(f"no DTD is known here for {named}")
         return found
-
-    def _yield_to_reactor(self) -> Deferred[None]:
-        later: Deferred[None] = Deferred()
-        self.clock.callLater(0, later.callback, None)
-        return later
 
 
 def _asked_reference(ask: Ask) -> DtdReference:

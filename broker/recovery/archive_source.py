@@ -26,6 +26,7 @@ from broker.recovery.planner import RemainingRanges, missing_ranges
 from broker.recovery.unarchived_events import UnarchivedEvents
 from broker.replay.engine.contract import MissingRange
 from broker.replay.request import ReplayRequest
+from broker.transport.backoff import Backoff
 from broker.transport.sleep import sleep
 
 #: Attempts to replay while the replayer process keeps ending.
@@ -105,7 +106,8 @@ class ArchiveSource:
         await self._await_newest_events()
         if not (self._remaining.ranges or self._missed.all_origins):
             return
-        ends, until, pause = 0, math.inf, POLL_INTERVAL
+        ends, until = 0, math.inf
+        backoff = Backoff(POLL_INTERVAL, MAX_PAUSE, jitter=False)
         while not self._is_cancelled:
             has_yielded = False
             try:
@@ -123,12 +125,12 @@ class ArchiveSource:
                 # The archive is busy, or a disk is full or away for a moment.
                 now = self._context.clock.seconds()
                 if has_yielded or until == math.inf:
-                    until, pause = now + self._context.patience, POLL_INTERVAL
+                    until = now + self._context.patience
+                    backoff.report_progress()
                 if now >= until or (has_yielded and self._missed.last):
                     raise
                 self.log.info("the replay is retried later: {error}", error=error)
-                await sleep(self._context.clock, pause)
-                pause = min(2 * pause, MAX_PAUSE)
+                await sleep(self._context.clock, backoff.next_wait(now))
 
     def _start_replay(self) -> Replay:
         missed, remaining = self._missed, self._remaining.ranges

@@ -37,6 +37,7 @@ from broker.log.event_log import EventLog
 from broker.rate_limited_log import RateLimitedLog
 from broker.sessions.session import Session
 from broker.transport.clock import IClock
+from broker.transport.sleep import sleep
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.view import LinkState
 from broker.wire import messages
@@ -171,9 +172,7 @@ class SessionAcceptor:
         previous = self._by_client.get(identity.client_id)
         if previous is None or previous.token == hello.token:
             return identity
-        later: Deferred[Identity] = Deferred()
-        self._clock.callLater(0, later.callback, identity)
-        return later
+        return sleep(self._clock).addCallback(lambda _: identity)
 
     def _attach_connection(
         self, identity: Identity, handshake: _Handshake, hello: Hello, version: int

@@ -15,6 +15,7 @@ import attrs
 SUCCESS_AFTER: Final = 5.0
 #: A higher power of two exceeds every bound.
 _MAX_POWER: Final = 32
+_UNSEEDED: Final = random.Random()
 
 
 def backoff_bound(failures: int, first: float, most: float) -> float:
@@ -30,11 +31,11 @@ def backoff_wait(failures: int, first: float, most: float, rng: random.Random) -
 
 @attrs.define
 class Backoff:
-    """Waits between attempts to keep one session or child process up."""
+    """Waits between attempts: to keep a session or child process up, or to get an answer."""
 
     first_wait: float = 0.1
     max_wait: float = 30.0
-    random: random.Random = attrs.field(factory=random.Random)
+    random: random.Random = _UNSEEDED
     jitter: bool = True
     """Half of each wait is random; without jitter the wait is the bound itself."""
     success_after: float = SUCCESS_AFTER

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
 
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.discovery.multicast_search import SeedSearch
 from broker.cluster.discovery.seed_source import ISeedSource
 from broker.errors import Closed
+from broker.transport.deadline_timer import DeadlineTimer
 
 
 @implementer(ISeedSource)
@@ -30,7 +31,7 @@ class MulticastSeeds:
         self._key = key
         self._send = send
         self._search: SeedSearch | None = None
-        self._timer: IDelayedCall | None = None
+        self._timer = DeadlineTimer(reactor, self._handle_timeout)
         self._waiting: list[Deferred[Sequence[Endpoint]]] = []
 
     def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
@@ -48,9 +49,7 @@ class MulticastSeeds:
 
     def close(self) -> None:
         """Stop the running search; it fails with `Closed`."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.arm(None)
         self._search = None
         waiting, self._waiting = self._waiting, []
         for answer in waiting:
@@ -60,15 +59,15 @@ class MulticastSeeds:
         for datagram in datagrams:
             self._send(datagram)
         due = search.next_timeout()
+        self._timer.arm(due)
         if due is not None:
-            delay = max(0.0, due - self._reactor.seconds())
-            self._timer = self._reactor.callLater(delay, self._timeout, search)
             return
         self._search = None
         waiting, self._waiting = self._waiting, []
         for answer in waiting:
             answer.callback(search.endpoints())
 
-    def _timeout(self, search: SeedSearch) -> None:
-        self._timer = None
-        self._continue_search(search, search.handle_timeout(self._reactor.seconds()))
+    def _handle_timeout(self) -> None:
+        if self._search is not None:
+            now = self._reactor.seconds()
+            self._continue_search(self._search, self._search.handle_timeout(now))

@@ -74,8 +74,9 @@ class Tables:
         """Highest incarnation of this node's own tables at other nodes."""
         self._raise_at: float | None = None
         """Time of the next raise, if the last one was too recent."""
-        self._last_raise = (float("-inf"), 0.0)
-        """Time of the last raise, and the pause after it."""
+        self._next_raise_at = float("-inf")
+        """Earliest time of the next raise."""
+        self._raise_backoff = times.make_backoff()
 
     # ------------------------------------------------------------------------- reading
 
@@ -156,7 +157,7 @@ class Tables:
         key = GroupKey(self.address.node, scope)
         if key not in self._replication.groups:
             self._replication.groups[key] = Group(key, self.address.unit, self.incarnation)
-            self._echoes[key] = Echoes(key, self._times)
+            self._echoes[key] = Echoes(key, self._times.make_backoff())
             self._start_refreshing(now)
         return self._replication.groups[key]
 
@@ -198,17 +199,14 @@ class Tables:
         conflict: list[TablesEffect] = [NameConflict(tables)] if tables else []
         if self._raise_at is not None:
             return conflict
-        last, pause = self._last_raise
-        if now < last + pause:
-            self._raise_at = last + pause
+        if now < self._next_raise_at:
+            self._raise_at = self._next_raise_at
             return conflict
         return conflict + self._raise_incarnation(now)
 
     def _raise_incarnation(self, now: float) -> list[TablesEffect]:
-        last, pause = self._last_raise
-        quiet = last + self._times.silence <= now
-        longer = min(max(self._times.retry, 2 * pause), self._times.max_retry)
-        self._last_raise = (now, self._times.retry if quiet else longer)
+        self._next_raise_at = now + self._raise_backoff.next_wait(now)
+        self._raise_backoff.report_up(now)
         self._raise_at = None
         self.counts["above"] += 1
         self.incarnation = self._highest_seen + 1

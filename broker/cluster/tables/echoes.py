@@ -5,8 +5,9 @@ from __future__ import annotations
 import attrs
 
 from broker.cluster.tables.effects import TableEchoed
-from broker.cluster.tables.table import GroupKey, TableKey, TableTimes
+from broker.cluster.tables.table import GroupKey, TableKey
 from broker.cluster.tables.waves import MAX_OWN_WAVES, Wave
+from broker.transport.backoff import Backoff
 
 #: Awaited versions of one table. Beyond it, a later version's echo replaces the earliest.
 _MAX_VERSIONS = 64
@@ -15,11 +16,10 @@ _MAX_VERSIONS = 64
 @attrs.define(eq=False)
 class Echoes:
     key: GroupKey
-    _times: TableTimes
+    _backoff: Backoff
     _awaited: dict[TableKey, list[int]] = attrs.field(factory=dict)
     _probed_version: int = 0
     """Version in the newest wave's probes."""
-    _backoff: float = 0.0
     retry_at: float | None = None
     """Time of the next wave after a broken one."""
 
@@ -47,12 +47,10 @@ class Echoes:
         if not wave.is_whole:
             self._probed_version = 0
             if self.retry_at is None:
-                self._backoff = min(
-                    max(self._times.retry, 2 * self._backoff), self._times.max_retry
-                )
-                self.retry_at = now + self._backoff
+                self.retry_at = now + self._backoff.next_wait(now)
             return []
-        self._backoff, self.retry_at = 0.0, None
+        self._backoff.report_progress()
+        self.retry_at = None
         return [
             TableEchoed(table, version, dict(wave.cuts))
             for table in list(self._awaited)

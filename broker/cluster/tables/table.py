@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from broker.cluster.address import UnitPath
+from broker.transport.backoff import Backoff
 
 
 class TableKey(NamedTuple):
@@ -58,6 +59,9 @@ class TableTimes:
     retry: float = 0.25
     """Pause before a broken wave is repeated; it doubles up to `max_retry`."""
     max_retry: float = 8.0
+
+    def make_backoff(self) -> Backoff:
+        return Backoff(self.retry, self.max_retry, jitter=False, success_after=self.silence)
 
 
 @attrs.frozen

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import attrs
 
@@ -28,6 +29,7 @@ from broker.cluster.traffic.received_range import (
     StoreHistories,
 )
 from broker.event.place import Mark
+from broker.transport.backoff import Backoff
 
 #: Seconds that a range waits for earlier ones.
 REORDER_SECONDS = 0.1
@@ -58,7 +60,9 @@ class _MissingRange:
     """Time at which the range was found missing, or the position last advanced."""
     is_unfiltered: bool = False
     """True if other nodes may have dropped this node's interest."""
-    backoff: float = RETRY_SECONDS
+    backoff: Backoff = attrs.field(
+        factory=partial(Backoff, RETRY_SECONDS, MAX_RETRY_SECONDS, jitter=False)
+    )
     is_page_pending: bool = False
     """True if a page was received; the next is requested when it is durable."""
     requests: Counter[Address] = attrs.field(factory=Counter)
@@ -260,8 +264,7 @@ class Receiver:
             return effects
         for origin, missing in self._missing.items():
             if missing.request_at <= now:
-                missing.request_at = now + missing.backoff
-                missing.backoff = min(2 * missing.backoff, MAX_RETRY_SECONDS)
+                missing.request_at = now + missing.backoff.next_wait(now)
                 effects.append(self._request(origin, missing))
         return effects
 
@@ -289,7 +292,7 @@ class Receiver:
         """Make all requests due: a route may exist now."""
         for missing in self._missing.values():
             missing.request_at = min(missing.request_at, now)
-            missing.backoff = RETRY_SECONDS
+            missing.backoff.report_progress()
 
     # ------------------------------------------------------------------ inside
 
@@ -375,7 +378,7 @@ class Receiver:
             if has_more or has_advanced or effects:
                 missing.since = now
                 missing.requests.clear()
-                missing.backoff = RETRY_SECONDS
+                missing.backoff.report_progress()
                 missing.request_at = now + (RETRY_SECONDS if has_more else REORDER_SECONDS)
         else:
             del self._missing[origin]

@@ -18,6 +18,7 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.owner import of_node, of_unit
 from broker.dtd.reference import DtdReference
 from broker.errors import TooManyTypes
+from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock, IDelayed
 
 #: Concurrent fetches, and pending texts. Further ones are dropped and counted.
@@ -178,7 +179,7 @@ class TypeFetcher:
             self.counts["given-up"] += 1
             self._add_missing(key)
         else:
-            pause = min(BACKOFF * 2 ** (pending.attempts - 1), MAX_BACKOFF)
+            pause = backoff_bound(pending.attempts - 1, BACKOFF, MAX_BACKOFF)
             pending.due = self._clock.seconds() + pause
             self._pending[key] = pending
         self._schedule(0.0)

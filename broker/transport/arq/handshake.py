@@ -33,6 +33,7 @@ from broker.transport.arq.wire import (
     decode_reason,
     encode_plain,
 )
+from broker.transport.backoff import Backoff
 
 #: `Entropy(n)` returns n unpredictable bytes: `secrets.token_bytes`, or a seeded fake.
 Entropy = Callable[[int], bytes]
@@ -123,15 +124,14 @@ class Dialler:
         self.reason = Reason.RESET
         #: Time of the next transmission.
         self.retry_at = now
-        self._wait = _FIRST_RETRY
+        self._backoff = Backoff(_FIRST_RETRY, _MAX_RETRY, jitter=False)
         self._nonce = nonce
         self._request = _REQUEST.pack(VERSION, client, nonce, room)
         self._cookie = b""
 
     def next_datagram(self, now: float) -> bytes:
         """Return the HELLO or OPEN to send now."""
-        self.retry_at = now + self._wait
-        self._wait = min(2 * self._wait, _MAX_RETRY)
+        self.retry_at = now + self._backoff.next_wait(now)
         kind = OPEN if self._cookie else HELLO
         cookie = self._cookie or bytes(COOKIE_BYTES)
         return UNKEYED_MAC.add_tag(encode_plain(kind, 0, self._request + cookie))
@@ -150,7 +150,7 @@ class Dialler:
         if len(cookie) != COOKIE_BYTES or cookie == self._cookie:
             return DialStep.IGNORED
         self._cookie = cookie
-        self._wait = _FIRST_RETRY
+        self._backoff.report_progress()
         return DialStep.SEND_NOW
 
     def _receive_accept(self, datagram: bytes) -> DialStep:
