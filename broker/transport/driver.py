@@ -121,6 +121,8 @@ class StackDriver:
         if self.cores:
             now = self._clock.seconds()
             effects = self.cores[-1].submit(messages, now)
+            # Queued first: a wrong count raises, and the messages are in the stack.
+            self._effects.append((self._top, effects))
             if consumed:
                 effects += self.cores[-1].consumed(consumed, now)
             for effect in effects:
@@ -129,8 +131,7 @@ class StackDriver:
                     # change now.
                     self.is_writable = False
         else:
-            effects = [SendDown(messages)]
-        self._effects.append((self._top, effects))
+            self._effects.append((self._top, [SendDown(messages)]))
         if not self._is_running:
             self._run()
 

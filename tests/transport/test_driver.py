@@ -83,6 +83,19 @@ class DriverTests(SynchronousTestCase):
         self.driver.consumed(3)
         self.assertEqual((self.high.log, self.low.log), (["consumed 3"], ["consumed 3"]))
 
+    def test_credit_for_a_wrong_count_does_not_lose_the_messages(self) -> None:
+        def reject(count: int, now: float) -> list[Effect]:
+            raise ValueError("only 0 messages were delivered")
+
+        self.attach()
+        accept = self.high.consumed
+        self.high.consumed = reject  # type: ignore[method-assign]
+        with pytest.raises(ValueError, match="only 0 messages"):
+            self.driver.send([b"a"], 1)
+        self.high.consumed = accept  # type: ignore[method-assign]
+        self.driver.send([b"b"], 1)
+        self.assertEqual(self.channel.log, [("send", [b"12a"]), ("send", [b"12b"])])
+
     def test_a_receiver_that_calls_back_never_reenters_a_core_and_keeps_the_order(self) -> None:
         self.attach()
 
