@@ -247,13 +247,16 @@ class Input:
                     self._count_not_taken(checked.part.count)
                     self._request_resend(publisher, checked.part.submission, events)
                 return
-            place = 0
-            for checked in authorised:
-                first = events[place] if checked.entries else None
-                place += len(checked.entries)
-                self._record_durable(publisher, checked, first)
-            if events:
-                self._on_committed(events, matches)
+            # The subscribers first: they wait for the event, the publisher only for its receipt.
+            try:
+                if events:
+                    self._on_committed(events, matches)
+            finally:
+                place = 0
+                for checked in authorised:
+                    first = events[place] if checked.entries else None
+                    place += len(checked.entries)
+                    self._record_durable(publisher, checked, first)
 
         self._log.append(entries, done)
 
