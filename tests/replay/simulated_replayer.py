@@ -43,7 +43,7 @@ class Process:
         for effect in effects:
             match effect:
                 case Send(link, message):
-                    self.sent[link].append(messages.decode(messages.encode(message)))
+                    self.sent[link].append(messages.CODEC.decode(messages.CODEC.encode(message)))
                 case Drop(link, _):
                     self.dropped.append(link)
                 case StartJob(job, requests):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import Overloaded, ProtocolError, from_wire
+from broker.errors import Overloaded, from_wire
 from broker.recovery.page_schedule import MAX_IN_FLIGHT
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
@@ -241,12 +241,3 @@ def test_another_connection_cannot_read_a_replay() -> None:
     process.finish(1)
     process.tell(2, messages.More(1, 1))
     assert process.pages == []
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"\xc1", b"\x90", b"\x91\x01", b"\x93\x01\x01", b"\x92\x99\x01", b"\x93\x02\x01\xff"],
-)
-def test_invalid_messages_raise_a_protocol_error(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        messages.decode(data)

@@ -1,24 +1,20 @@
-"""The node's side of the archiver: starts the process, restarts it, and talks to it."""
+"""The node's side of the archiver: questions to the process, and its reports."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ProcessExitedAlready
-from twisted.internet.interfaces import IDelayedCall, IReactorProcess, IReactorTime
-from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from broker.archiver import protocol
+from broker.archiver import messages
 from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
+from broker.child.supervisor import ChildSupervisor
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 from broker.recovery.archive_access import ArchivedDurable, Coverage
@@ -27,12 +23,8 @@ from broker.transport.backoff import Backoff
 #: Seconds until a process that died is restarted, at first and at most.
 MIN_RESTART_DELAY = 1.0
 MAX_RESTART_DELAY = 60.0
-#: Seconds for the last flush when the node stops.
-STOP_TIMEOUT = 20.0
 #: Seconds until the coverage must be known. A slow store may take longer.
 COVERAGE_TIMEOUT = 10.0
-#: Most bytes of a line.
-MAX_LINE_BYTES = 1 << 20
 #: Seconds until a DTD must have come, and the number of open questions for one.
 DTD_TIMEOUT = 3.0
 MAX_DTD_QUESTIONS = 64
@@ -41,7 +33,7 @@ MAX_DTD_QUESTIONS = 64
 _MAINTENANCE_COUNTERS = ("merged", "removed", "deleted")
 
 
-class ArchiverSupervisor:
+class ArchiverClient:
     log = Logger()
 
     def __init__(
@@ -54,13 +46,21 @@ class ArchiverSupervisor:
         maintenance: MaintenanceRules = NO_MAINTENANCE,
     ) -> None:
         """`reactor` starts processes and has a clock. `every` is seconds between flushes."""
-        self._process: IReactorProcess = reactor
         self._clock: IReactorTime = reactor
-        self._arguments = [
-            *(sys.executable, "-m", "broker.archiver"),
-            *("--log", str(log_folder), "--archive", uri, "--every", str(every)),
-            *("--care", maintenance.encode()),
-        ]
+        self._child = ChildSupervisor[messages.Message](
+            reactor,
+            [
+                *("broker.archiver", "--log", str(log_folder), "--archive", uri),
+                *("--every", str(every), "--care", maintenance.encode()),
+            ],
+            messages.CODEC,
+            on_message=self._message_received,
+            on_ended=self._process_ended,
+            on_output=lambda text: self.log.warn("archiver: {text}", text=text),
+            on_started=self._process_started,
+            backoff=Backoff(MIN_RESTART_DELAY, MAX_RESTART_DELAY, jitter=False),
+        )
+        self.start = self._child.start
         self.uri = uri
         self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
             None
@@ -68,12 +68,8 @@ class ArchiverSupervisor:
         """Returns a DTD of the node for events of an origin; None if it is unknown."""
         self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
         """Called with `reached` after each report."""
-        self._child: _ArchiverProcess | None = None
-        self._stopping: Deferred[None] | None = None
-        self._backoff = Backoff(MIN_RESTART_DELAY, MAX_RESTART_DELAY, jitter=False)
         self._dead_origins: tuple[str, ...] = ()
         self._last_number = 0
-        self._restart: IDelayedCall | None = None
         self.reached: Mapping[str, Mark] = {}
         """By origin, the end of its archived events, from the last report."""
         self.problem = ""
@@ -86,36 +82,24 @@ class ArchiverSupervisor:
 
     @property
     def is_running(self) -> bool:
-        return self._child is not None
-
-    def start(self) -> None:
-        self._child = _ArchiverProcess(self)
-        environment = dict(os.environ)
-        try:
-            self._process.spawnProcess(
-                self._child, sys.executable, self._arguments, env=environment, path=None
-            )
-        except OSError as error:
-            # The system may lack room for a process. That passes.
-            self.process_ended(str(error))
+        return self._child.is_running
 
     def flush_soon(self) -> None:
         """Archive events that are durable now, without waiting for the next interval."""
-        self._last_number += 1
-        self._send(protocol.Flush(self._last_number))
+        self._child.send(messages.Flush())
 
     def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
         """Return the archive's coverage of origins after these marks; empty if it is unknown
         now."""
         answer: Deferred[Coverage] = Deferred()
         answer.addCallback(lambda covered: _coverage_after(covered, after))
-        if self._child is None:
+        if not self.is_running:
             answer.callback(Coverage())
             return answer
         # One question answers all callers, such as clients that came back together.
         self._coverage_answers.append(answer)
         if len(self._coverage_answers) == 1:
-            self._send(protocol.ASK_COVERAGE)
+            self._child.send(messages.AskCoverage())
             self._coverage_timeout = self._clock.callLater(
                 COVERAGE_TIMEOUT, self._answer_coverage, Coverage()
             )
@@ -126,8 +110,8 @@ class ArchiverSupervisor:
         now."""
         self._last_number += 1
         answer = self._durable_answers[self._last_number] = Deferred()
-        self._send(protocol.AskDurable(self._last_number, client_id, name))
-        if self._child is None:
+        self._child.send(messages.AskDurable(self._last_number, client_id, name))
+        if not self.is_running:
             self._durable_answers.pop(self._last_number).callback(None)
         return answer
 
@@ -136,11 +120,11 @@ class ArchiverSupervisor:
         self._last_number += 1
         number = self._last_number
         answer: Deferred[bytes | None] = Deferred()
-        if self._child is None or len(self._dtd_answers) >= MAX_DTD_QUESTIONS:
+        if not self.is_running or len(self._dtd_answers) >= MAX_DTD_QUESTIONS:
             answer.callback(None)
             return answer
         self._dtd_answers[number] = answer
-        self._send(protocol.AskDtd(number, reference))
+        self._child.send(messages.AskDtd(number, attrs.astuple(reference)))
         self._clock.callLater(DTD_TIMEOUT, self._answer_dtd, number, None)
         return answer
 
@@ -154,62 +138,40 @@ class ArchiverSupervisor:
         dead = tuple(sorted(origins))
         if dead != self._dead_origins:
             self._dead_origins = dead
-            self._send(protocol.DeadOrigins(dead))
+            self._child.send(messages.DeadOrigins(dead))
 
     def stop(self) -> Deferred[None]:
         """Let the process archive the rest of the log, and end it."""
-        child = self._child
-        if self._restart is not None and self._restart.active():
-            self._restart.cancel()
-        if child is None or child.transport is None:
-            return succeed(None)
-        self._send(protocol.End())
-        stopping = self._stopping = Deferred()
-        timer = self._clock.callLater(STOP_TIMEOUT, child.kill)
-
-        def stopped(result: object) -> object:
-            if timer.active():
-                timer.cancel()
-            return result
-
-        return stopping.addBoth(stopped)
-
-    def _send(self, message: protocol.NodeMessage) -> None:
-        child = self._child
-        if child is not None and child.transport is not None:
-            child.transport.write(protocol.encode_node_message(message))
+        return self._child.stop(messages.End())
 
     # ------------------------------------------------------------------ from the process
 
-    def process_started(self) -> None:
-        """Send the state that a new process needs."""
+    def _process_started(self) -> None:
         if self._dead_origins:
-            self._send(protocol.DeadOrigins(self._dead_origins))
+            self._child.send(messages.DeadOrigins(self._dead_origins))
 
-    def receive_line(self, line: bytes) -> None:
-        """Receive a line of the process. Raises `ValueError`."""
-        message = protocol.decode_archiver_message(line)
-        if isinstance(message, protocol.AskDtds):
-            for reference in message.references:
-                text = self.dtd_text(reference, message.origin)
-                text.addBoth(self._send_dtd, reference, message.origin)
-            return
-        if isinstance(message, protocol.FoundDurable):
-            answer = self._durable_answers.pop(message.number, None)
-            if answer is not None:
-                stored = message.stored
-                answer.callback(None if stored is None else ArchivedDurable(message.origin, stored))
-            return
-        if isinstance(message, protocol.FoundDtd):
-            self._answer_dtd(message.number, message.text)
-            return
-        if isinstance(message, Coverage):
-            self._answer_coverage(message)
-            return
+    def _message_received(self, message: messages.Message) -> None:
+        match message:
+            case messages.AskDtds(dtds, origin):
+                for dtd in dtds:
+                    text = self.dtd_text(DtdReference(*dtd), origin)
+                    text.addBoth(self._send_dtd, dtd, origin)
+            case messages.FoundDurable(number, durable):
+                answer = self._durable_answers.pop(number, None)
+                if answer is not None:
+                    answer.callback(durable)
+            case messages.FoundDtd(number, found):
+                self._answer_dtd(number, found)
+            case messages.FoundCoverage(coverage):
+                self._answer_coverage(coverage)
+            case messages.Report():
+                self._handle_report(message)
+
+    def _handle_report(self, message: messages.Report) -> None:
         if message.figures:
             if not self.counters:
                 self.log.info("events are archived in {uri}", uri=self.uri)
-            self._backoff.report_up(self._clock.seconds())
+            self._child.report_success()
             if any(
                 message.figures.get(name, 0) != self.counters.get(name, 0)
                 for name in _MAINTENANCE_COUNTERS
@@ -230,27 +192,19 @@ class ArchiverSupervisor:
                 self.log.info("the archive can be written again")
         self.problem = message.problem
 
-    def log_error_line(self, text: str) -> None:
-        self.log.warn("archiver: {text}", text=text)
-
-    def process_ended(self, reason: str) -> None:
-        """Fail open questions, and restart the process unless the node stops."""
-        self._child, self.counters = None, {}
+    def _process_ended(self, reason: str, was_stopped: bool) -> None:
+        """Answer open questions with nothing."""
+        self.counters = {}
         self._answer_coverage(Coverage())
         for number in list(self._dtd_answers):
             self._answer_dtd(number, None)
         durable_answers, self._durable_answers = self._durable_answers, {}
         for answer in durable_answers.values():
             answer.callback(None)
-        if self._stopping is not None:
-            stopping, self._stopping = self._stopping, None
-            stopping.callback(None)
-            return
-        self.problem = f"the archiver has ended: {reason}"
-        self.log.error("{problem}; it is restarted", problem=self.problem)
-        self.restarts += 1
-        delay = self._backoff.next_wait(self._clock.seconds())
-        self._restart = self._clock.callLater(delay, self.start)
+        if not was_stopped:
+            self.problem = f"the archiver has ended: {reason}"
+            self.log.error("{problem}; it is restarted", problem=self.problem)
+            self.restarts += 1
 
     def _answer_coverage(self, covered: Coverage) -> None:
         if self._coverage_timeout is not None and self._coverage_timeout.active():
@@ -259,8 +213,9 @@ class ArchiverSupervisor:
         for answer in answers:
             answer.callback(covered)
 
-    def _send_dtd(self, text: bytes | None | Failure, reference: DtdReference, origin: str) -> None:
-        self._send(protocol.DtdAnswer(reference, text if isinstance(text, bytes) else None, origin))
+    def _send_dtd(self, text: bytes | None | Failure, dtd: messages.WireDtd, origin: str) -> None:
+        known = text if isinstance(text, bytes) else None
+        self._child.send(messages.DtdAnswer(dtd, known, origin))
 
 
 def _coverage_after(covered: Coverage, after: Mapping[str, Mark]) -> Coverage:
@@ -272,38 +227,3 @@ def _coverage_after(covered: Coverage, after: Mapping[str, Mark]) -> Coverage:
     others = frozenset(covered.intervals.keys() - after.keys())
     ends = {o: end for o, end in covered.lost_ends.items() if end > after.get(o, end)}
     return attrs.evolve(covered, intervals=found, other_origins=others, lost_ends=ends)
-
-
-class _ArchiverProcess(ProcessProtocol):
-    def __init__(self, supervisor: ArchiverSupervisor) -> None:
-        self._supervisor = supervisor
-        self._received = self._error_output = b""
-
-    def connectionMade(self) -> None:
-        self._supervisor.process_started()
-
-    def outReceived(self, data: bytes) -> None:
-        *complete, self._received = (self._received + data).split(b"\n")
-        try:
-            for line in complete:
-                self._supervisor.receive_line(line)
-        except ValueError as error:
-            self._supervisor.log_error_line(str(error))
-            self.kill()
-        if len(self._received) > MAX_LINE_BYTES:
-            self.kill()
-
-    def errReceived(self, data: bytes) -> None:
-        *complete, self._error_output = (self._error_output + data)[-MAX_LINE_BYTES:].split(b"\n")
-        for line in complete:
-            self._supervisor.log_error_line(line.decode(errors="replace"))
-
-    def processEnded(self, reason: Failure) -> None:
-        self.transport = None
-        self._supervisor.process_ended(reason.getErrorMessage())
-
-    def kill(self) -> None:
-        if self.transport is not None:
-            # The process may have ended although its output is not read to the end.
-            with suppress(ProcessExitedAlready):
-                self.transport.signalProcess("KILL")
