@@ -47,19 +47,10 @@ class Cancel(Message, frozen=True):
 
 
 @CODEC.register
-class Resume(Message, frozen=True):
-    """Continue a replay over a new connection, from this event number (the first is 0)."""
-
-    kind = 0x04
-    id: Count
-    first: Count
-
-
-@CODEC.register
 class Status(Message, frozen=True):
     """Request the state of the process; the answer is `State`."""
 
-    kind = 0x05
+    kind = 0x04
 
 
 # ----------------------------------------------------------------------------- to the node

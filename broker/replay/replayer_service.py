@@ -40,8 +40,6 @@ from broker.replay.spool import Spool
 #: Limits of a page: about one delivery to a client.
 PAGE_EVENTS: Final = 512
 PAGE_BYTES: Final = 256 * 1024
-#: Number of the only connection.
-_NODE: Final = 1
 
 
 class ReplayerService:
@@ -103,12 +101,12 @@ class ReplayerService:
 
     def _writable_changed(self, writable: bool) -> None:
         if writable:
-            self._perform(self._core.resume_connection(_NODE))
+            self._perform(self._core.resume())
         else:
-            self._core.pause_connection(_NODE)
+            self._core.pause()
 
     def _message_received(self, message: Message) -> None:
-        self._perform(self._core.message_received(_NODE, message, self._reactor.seconds()))
+        self._perform(self._core.message_received(message, self._reactor.seconds()))
 
     def _send_notice(self, text: str) -> None:
         self._log.info("{text}", text=text)
@@ -119,11 +117,11 @@ class ReplayerService:
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(_, message):
+                case Send(message):
                     if isinstance(message, State):
                         message = State({**message.figures, "engine": self._engine.name})
                     self._connection.send(message)
-                case Drop(_, error):
+                case Drop(error):
                     self._log.warn("closed the connection: {error}", error=error)
                     self._connection.drop(error)
                 case StartJob():

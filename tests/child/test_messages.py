@@ -52,7 +52,6 @@ EXAMPLES: list[tuple[Codec[Any], Message]] = [
             replay.Replay(5, REQUEST.to_wire()),
             replay.More(5, 2),
             replay.Cancel(5),
-            replay.Resume(5, 70_000),
             replay.Status(),
             replay.Accepted(5),
             replay.Progress(5, 1, 9),

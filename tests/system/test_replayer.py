@@ -14,7 +14,6 @@ from broker.errors import (
     BadQuery,
     Overloaded,
     ReplayTooLarge,
-    UnknownSubscription,
     from_wire,
 )
 from broker.log.chunk import Chunk
@@ -93,25 +92,6 @@ def test_many_requests_get_the_expected_events(world: World, node: StartedReplay
     node.send(messages.Status())
     state = node.receive_kind(messages.State)
     assert state.figures["bytes"] == 0
-
-
-def test_sent_events_are_read_again_until_cancelled(world: World, node: StartedReplayer) -> None:
-    request = ReplayRequest("asdi.>", "/flight", clearance=1)
-    right = expected(world, request).places
-    node.send(messages.Replay(7, request.to_wire()))
-    node.receive_kind(messages.Found)
-    half = len(right) // 2
-    node.send(messages.Resume(7, half))
-    node.send(messages.More(7, 1))
-    page = node.receive_kind(messages.Page)
-    assert page.first == half
-    assert [(event.origin, event.mark) for event in events_of(page)] == right[half:]
-    node.receive_kind(messages.Done)
-    node.send(messages.Cancel(7))
-    node.send(messages.Resume(7, 0))
-    unknown = node.receive()
-    assert isinstance(unknown, messages.Failed)
-    assert isinstance(from_wire(unknown.error), UnknownSubscription)
 
 
 def test_bad_and_too_large_requests_raise_typed_errors(node: StartedReplayer) -> None:
