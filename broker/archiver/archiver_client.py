@@ -60,7 +60,6 @@ class ArchiverClient:
             on_started=self._process_started,
             backoff=Backoff(MIN_RESTART_DELAY, MAX_RESTART_DELAY, jitter=False),
         )
-        self.start = self._child.start
         self.uri = uri
         self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
             None
@@ -83,6 +82,9 @@ class ArchiverClient:
     @property
     def is_running(self) -> bool:
         return self._child.is_running
+
+    def start(self) -> None:
+        self._child.start()
 
     def flush_soon(self) -> None:
         """Archive events that are durable now, without waiting for the next interval."""

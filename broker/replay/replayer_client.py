@@ -58,10 +58,17 @@ class ReplayerSettings:
 class NodeReplay:
     """See `broker.recovery.archive_access.Replay`."""
 
-    def __init__(self, number: int, request: ReplayRequest, say: Callable[[Message], object]):
+    def __init__(
+        self,
+        number: int,
+        request: ReplayRequest,
+        send: Callable[[Message], object],
+        on_finished: Callable[[int], object],
+    ) -> None:
         self.number = number
         self.request = request
-        self._send = say
+        self._send = send
+        self._on_finished = on_finished
         self._pages: deque[list[LoggedEvent]] = deque()
         self._waiting: Deferred[Sequence[LoggedEvent]] | None = None
         self._is_finished = False
@@ -105,6 +112,7 @@ class NodeReplay:
         if self._is_finished:
             return
         self._is_finished, self._error = True, error
+        self._on_finished(self.number)
         waiting, self._waiting = self._waiting, None
         if waiting is None:
             return
@@ -151,7 +159,7 @@ class ReplayerClient:
         """Start a replay, and the process if it does not run."""
         self._last_number += 1
         replay = self.replays[self._last_number] = NodeReplay(
-            self._last_number, request, self._child.send
+            self._last_number, request, self._child.send, self._replay_finished
         )
         self._reset_idle_timer()
         if not self.is_running:
@@ -169,7 +177,6 @@ class ReplayerClient:
         self._child.send(Status())
 
     def stop(self) -> Deferred[None]:
-        self._cancel_idle_timer()
         return self._child.stop()
 
     # ------------------------------------------------------------------ from the process
@@ -182,7 +189,7 @@ class ReplayerClient:
         # A process that fails at once, for lack of a library for example, would fail again.
         error_type = NotConnected if self._has_answered else EngineUnavailable
         self._has_answered = False
-        self._cancel_idle_timer()
+        self._reset_idle_timer()
         shutil.rmtree(self._settings.folder / SPOOL, ignore_errors=True)
         if self.replays and not was_stopped:
             self._log.warn("replay process ended: {reason}", reason=reason)
@@ -212,25 +219,20 @@ class ReplayerClient:
                 try:
                     replay.add_page(unpack_events(message.chunks))
                 except BrokerError as error:
-                    self._finish(replay, error)
+                    replay.finish(error)
             case Done():
                 self._child.send(Cancel(replay.number))
-                self._finish(replay)
+                replay.finish()
             case Failed():
-                self._finish(replay, from_wire(message.error))
+                replay.finish(from_wire(message.error))
 
-    def _finish(self, replay: NodeReplay, error: BrokerError | None = None) -> None:
-        self.replays.pop(replay.number, None)
-        replay.finish(error)
+    def _replay_finished(self, number: int) -> None:
+        self.replays.pop(number, None)
         self._reset_idle_timer()
 
     def _reset_idle_timer(self) -> None:
-        """Start the idle timer if there is no replay."""
-        self._cancel_idle_timer()
-        if not self.replays:
-            self._idle_timer = self._reactor.callLater(self._settings.idle_seconds, self.stop)
-
-    def _cancel_idle_timer(self) -> None:
+        """Cancel the idle timer; start it if the process runs without a replay."""
         if self._idle_timer is not None and self._idle_timer.active():
             self._idle_timer.cancel()
-        self._idle_timer = None
+        if self.is_running and not self.replays:
+            self._idle_timer = self._reactor.callLater(self._settings.idle_seconds, self.stop)

@@ -11,16 +11,17 @@ from twisted.python.failure import Failure
 
 from broker.errors import EngineUnavailable, NotConnected
 from broker.replay.replayer_client import ReplayerClient, ReplayerSettings
-from broker.replay.replayer_messages import CODEC, Accepted
+from broker.replay.replayer_messages import CODEC, Accepted, Cancel, Done
 from broker.replay.request import ReplayRequest
 from tests.child.simulated_child import Reactor
 
 REQUEST = ReplayRequest(">", "true()")
+IDLE = 60.0
 
 
 def replays(reactor: Reactor, folder: Path) -> ReplayerClient:
     return ReplayerClient(
-        reactor, ReplayerSettings("archive", folder, "local", "local[1]", 1 << 30, 1 << 30, 60.0)
+        reactor, ReplayerSettings("archive", folder, "local", "local[1]", 1 << 30, 1 << 30, IDLE)
     )
 
 
@@ -56,3 +57,21 @@ def test_a_failed_process_start_fails_only_its_replay(tmp_path: Path) -> None:
     reactor.error = None
     client.start_replay(REQUEST)
     assert client.is_running and client.started_processes == len(reactor.processes) == 1
+
+
+def test_an_idle_process_is_stopped(tmp_path: Path) -> None:
+    reactor = Reactor(CODEC)
+    client = replays(reactor, tmp_path)
+    client.start_replay(REQUEST)
+    cancelled = client.start_replay(REQUEST)
+    reactor.newest.send(Accepted(1), Accepted(2), Done(1))
+    reactor.newest.received()
+    reactor.advance(2 * IDLE)
+    assert not reactor.newest.connection.disconnecting
+    cancelled.cancel()
+    assert reactor.newest.received() == [Cancel(2)]
+    assert not client.replays
+    reactor.advance(IDLE)
+    assert reactor.newest.connection.disconnecting
+    reactor.newest.end()
+    assert reactor.getDelayedCalls() == []
