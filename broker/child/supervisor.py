@@ -124,6 +124,7 @@ class ChildSupervisor(Generic[M]):
             self._on_output(error.text)
         if self._stopped is None:
             process.kill()
+        process.connection_closed()
 
     def _process_ended(self, reason: str) -> None:
         self._process = self._connection = None
@@ -139,12 +140,16 @@ class ChildSupervisor(Generic[M]):
 
 
 class _ChildProcess(ProcessProtocol):
+    """Ends when the process has exited and its last message is received."""
+
     def __init__(
         self, on_output: Callable[[str], object], on_ended: Callable[[str], object]
     ) -> None:
         self._on_output = on_output
         self._on_ended = on_ended
         self._received = b""
+        self._is_connected = True
+        self._reason: str | None = None
 
     def childDataReceived(self, _descriptor: int, data: bytes) -> None:
         *complete, self._received = (self._received + data)[-MAX_LINE_BYTES:].split(b"\n")
@@ -153,7 +158,16 @@ class _ChildProcess(ProcessProtocol):
 
     def processEnded(self, reason: Failure) -> None:
         self.transport = None
-        self._on_ended(reason.getErrorMessage())
+        self._reason = reason.getErrorMessage()
+        self._report_end()
+
+    def connection_closed(self) -> None:
+        self._is_connected = False
+        self._report_end()
+
+    def _report_end(self) -> None:
+        if self._reason is not None and not self._is_connected:
+            self._on_ended(self._reason)
 
     def kill(self) -> None:
         if self.transport is not None:

@@ -49,14 +49,19 @@ class Process:
             self.close()
 
     def close(self) -> None:
-        self._connection.connectionLost()
+        """Close the connection, unless it is closed."""
+        if self._connection.transport is not None:
+            self._connection.connectionLost()
 
     def write_output(self, data: bytes) -> None:
         self._protocol.childDataReceived(2, data)
 
-    def end(self) -> None:
+    def end(self, *last: Message) -> None:
+        """Exit. The last messages and the end of the connection arrive later."""
         self.is_over = True
         self._protocol.processEnded(Failure(ProcessTerminated(1)))
+        self.send(*last)
+        self.close()
 
 
 class Reactor(Clock):

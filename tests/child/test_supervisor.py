@@ -27,19 +27,28 @@ class Child:
         self.messages: list[Message] = []
         self.ends: list[tuple[str, bool]] = []
         self.output: list[str] = []
+        self.calls: list[str] = []
         self.starts = 0
         self.supervisor = ChildSupervisor[Message](
             self.reactor,
             ["broker.something", "--option"],
             CODEC,
-            on_message=self.messages.append,
-            on_ended=lambda reason, was_stopped: self.ends.append((reason, was_stopped)),
+            on_message=self.receive,
+            on_ended=self.end,
             on_output=self.output.append,
             on_started=self.count_start,
             backoff=Backoff(FIRST_WAIT, MAX_WAIT, jitter=False) if restarts else None,
             folder=folder,
         )
         self.supervisor.start()
+
+    def receive(self, message: Message) -> None:
+        self.calls.append("message")
+        self.messages.append(message)
+
+    def end(self, reason: str, was_stopped: bool) -> None:
+        self.calls.append("end")
+        self.ends.append((reason, was_stopped))
 
     def count_start(self) -> None:
         self.starts += 1
@@ -125,6 +134,11 @@ def test_a_folder_that_cannot_be_made_is_a_failed_start(tmp_path: Path) -> None:
     folder.unlink()
     child.supervisor.start()
     assert child.supervisor.is_running and folder.is_dir()
+
+
+def test_the_last_message_is_received_before_the_end(child: Child) -> None:
+    child.reactor.newest.end(Flush())
+    assert child.calls == ["message", "end"]
 
 
 # ---------------------------------------------------------------- stop
