@@ -30,7 +30,7 @@ FLOORS = (
     (
         *("broker.ingest", "broker.delivery", "broker.subscriptions", "broker.sessions"),
         *("broker.tracing", "broker.cluster", "broker.client", "plugins"),
-        *("broker.recovery", "broker.replay", "broker.archiver"),
+        *("broker.recovery", "broker.replay", "broker.archiver", "broker.child"),
     ),
     ("broker.node", "broker.cli"),
     # Test doubles; no other package imports them.

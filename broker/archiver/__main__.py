@@ -1,7 +1,4 @@
-"""`python -m broker.archiver`: one node's archiver; it ends when its standard input closes.
-
-It speaks the JSON lines of `broker.archiver.protocol`.
-"""
+"""`python -m broker.archiver`: one node's archiver; it ends when its connection closes."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import fcntl
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -22,23 +20,24 @@ import click
 
 from broker.archive.archive import Archive
 from broker.archive.missing_range_age import MissingRangeAges
-from broker.archiver import protocol
+from broker.archiver import messages
 from broker.archiver.known_archive import open_archive
 from broker.archiver.log_archiver import LogArchiver
 from broker.archiver.maintenance_process import MaintenanceProcess
 from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
+from broker.child.connection import DESCRIPTOR, MAX_MESSAGE_BYTES
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError
 from broker.log.external_reader import ExternalReader
-from broker.recovery.archive_access import Coverage
+from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.replay.garbage_collection import tune_garbage_collector
 from broker.transport.clock import wall_clock_ms
+from broker.transport.socket import framing
 
 #: Lower priority than the node and its clients.
 NICENESS = 10
 #: Seconds until the node must have answered a question for DTDs.
 DTD_TIMEOUT = 10.0
-_STDIN = 0
 _READ = 1 << 16
 #: Most seconds between two checks whether maintenance is due.
 MAX_WAIT = 5.0
@@ -47,46 +46,44 @@ RETRY = 5.0
 
 
 class NodeConnection:
-    """Messages from and to the node. A thread reads standard input."""
+    """Messages from and to the node. A thread receives them."""
 
     def __init__(self) -> None:
-        self.received: queue.Queue[protocol.NodeMessage | None] = queue.Queue()
-        self.flush_numbers: list[int] = []
-        self.questions: list[protocol.AskCoverage | protocol.AskDurable | protocol.AskDtd] = []
+        self.received: queue.Queue[messages.Message | None] = queue.Queue()
+        self.must_flush = False
+        self.questions: list[messages.AskCoverage | messages.AskDurable | messages.AskDtd] = []
         self.dead_origins: tuple[str, ...] = ()
         self.missing_range_ages = MissingRangeAges()
         self.is_ending = False
         self._is_node_gone = False
-        """The node has closed its end of the pipes."""
+        """The node has closed the connection."""
         self._dtds: dict[DtdReference, bytes | None] = {}
         self._origin = ""
+        self._socket = socket.socket(fileno=DESCRIPTOR)
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
-        # `sys.stdin` has a lock that this thread would hold while the interpreter ends.
-        begun = b""
+        frames = framing.FrameDecoder(MAX_MESSAGE_BYTES)
         try:
-            while data := os.read(_STDIN, _READ):
-                *complete, begun = (begun + data).split(b"\n")
-                for line in complete:
-                    self.received.put(protocol.decode_node_message(line))
-        except ValueError as error:
-            # The node is of another version. Ending lets it start an archiver of its own version.
+            while data := self._socket.recv(_READ):
+                for frame in frames.feed(data):
+                    self.received.put(messages.CODEC.decode(frame))
+        except (BrokerError, ConnectionError) as error:
             _warn(str(error))
         self.received.put(None)
 
-    def send(self, line: bytes) -> None:
-        """Send a line. If the node is gone, this process ends too."""
+    def send(self, message: messages.Message) -> None:
+        """Send a message. If the node is gone, this process ends too."""
         try:
-            sys.stdout.buffer.write(line)
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
+            frame = framing.encode_frames([messages.CODEC.encode(message)])
+            self._socket.sendall(b"".join(frame))
+        except ConnectionError:
             self.is_ending = self._is_node_gone = True
 
     def receive(self, seconds: float) -> None:
         """Receive messages until one needs an answer or the time is over."""
         until = time.monotonic() + seconds
-        while not (self.is_ending or self.flush_numbers or self.questions):
+        while not (self.is_ending or self.must_flush or self.questions):
             left = until - time.monotonic()
             if left <= 0 or not self._receive_one(left):
                 return
@@ -96,17 +93,17 @@ class NodeConnection:
         opened."""
         until = time.monotonic() + seconds
         while not self.is_ending:
-            numbers, self.flush_numbers = self.flush_numbers, []
-            self.send(protocol.encode_report(protocol.Report(flushed=numbers, problem=problem)))
+            self.must_flush = False
+            self.send(messages.Report(problem=problem))
             questions, self.questions = self.questions, []
             for asked in questions:
                 match asked:
-                    case protocol.AskDurable(number):
-                        self.send(protocol.encode_durable(number, "", None))
-                    case protocol.AskDtd(number):
-                        self.send(protocol.encode_dtd(number, None))
+                    case messages.AskDurable(number):
+                        self.send(messages.FoundDurable(number, None))
+                    case messages.AskDtd(number):
+                        self.send(messages.FoundDtd(number, None))
                     case _:
-                        self.send(protocol.encode_coverage(Coverage()))
+                        self.send(messages.FoundCoverage(Coverage()))
             if until <= time.monotonic():
                 return
             self.receive(until - time.monotonic())
@@ -117,7 +114,7 @@ class NodeConnection:
         """Ask the node for DTDs that validate events of an origin; unknown ones are left out."""
         self._dtds.clear()
         self._origin = origin
-        self.send(protocol.encode_dtd_request(references, origin))
+        self.send(messages.AskDtds(tuple(map(attrs.astuple, references)), origin))
         until = time.monotonic() + DTD_TIMEOUT
         while not self._is_node_gone and self._dtds.keys() < set(references):
             left = until - time.monotonic()
@@ -133,17 +130,17 @@ class NodeConnection:
         match message:
             case None:
                 self.is_ending = self._is_node_gone = True
-            case protocol.End():
+            case messages.End():
                 self.is_ending = True
-            case protocol.Flush(number):
-                self.flush_numbers.append(number)
-            case protocol.AskCoverage() | protocol.AskDurable() | protocol.AskDtd():
+            case messages.Flush():
+                self.must_flush = True
+            case messages.AskCoverage() | messages.AskDurable() | messages.AskDtd():
                 self.questions.append(message)
-            case protocol.DeadOrigins(origins):
+            case messages.DeadOrigins(origins):
                 self.dead_origins = origins
-            case protocol.DtdAnswer(reference, text, origin):
+            case messages.DtdAnswer(dtd, text, origin):
                 if origin == self._origin:
-                    self._dtds[reference] = text
+                    self._dtds[DtdReference(*dtd)] = text
         return True
 
 
@@ -159,17 +156,17 @@ def archive_until_end(
     last = False
     while not last:
         last = node.is_ending
-        numbers, node.flush_numbers = node.flush_numbers, []
+        node.must_flush = False
         problem = ""
         try:
             while archiver.flush(node.dead_origins):
                 _answer_questions(archive, node)
-                node.send(protocol.encode_report(_report(archiver, maintenance)))
+                node.send(_report(archiver, maintenance))
         except BrokerError as error:
             problem = str(error)
-        node.send(protocol.encode_report(_report(archiver, maintenance, numbers, problem)))
+        node.send(_report(archiver, maintenance, problem))
         due = time.monotonic() + (RETRY if problem else every)
-        while not (node.is_ending or node.flush_numbers) and due > time.monotonic():
+        while not (node.is_ending or node.must_flush) and due > time.monotonic():
             maintenance.run_if_due(time.monotonic())
             _answer_questions(archive, node)
             node.receive(min(due - time.monotonic(), MAX_WAIT))
@@ -178,11 +175,11 @@ def archive_until_end(
 def _answer_questions(archive: Archive, node: NodeConnection) -> None:
     questions, node.questions = node.questions, []
     for asked in questions:
-        if isinstance(asked, protocol.AskDurable):
-            node.send(protocol.encode_durable(asked.number, *_find_durable(archive, asked)))
+        if isinstance(asked, messages.AskDurable):
+            node.send(messages.FoundDurable(asked.number, _find_durable(archive, asked)))
             continue
-        if isinstance(asked, protocol.AskDtd):
-            node.send(protocol.encode_dtd(asked.number, _read_dtd(archive, asked.reference)))
+        if isinstance(asked, messages.AskDtd):
+            node.send(messages.FoundDtd(asked.number, _read_dtd(archive, DtdReference(*asked.dtd))))
             continue
         try:
             state = archive.state()
@@ -192,7 +189,7 @@ def _answer_questions(archive: Archive, node: NodeConnection) -> None:
         except BrokerError:
             # The node asks again until the archive is readable or its patience is over.
             covered = Coverage()
-        node.send(protocol.encode_coverage(covered))
+        node.send(messages.FoundCoverage(covered))
 
 
 def _read_dtd(archive: Archive, reference: DtdReference) -> bytes | None:
@@ -202,22 +199,19 @@ def _read_dtd(archive: Archive, reference: DtdReference) -> bytes | None:
         return None
 
 
-def _find_durable(archive: Archive, asked: protocol.AskDurable) -> tuple[str, bytes | None]:
+def _find_durable(archive: Archive, asked: messages.AskDurable) -> ArchivedDurable | None:
     try:
         found = archive.read_durables().get((asked.client_id, asked.name))
     except BrokerError:
         found = None
-    return ("", None) if found is None else found[:2]
+    return None if found is None else ArchivedDurable(*found[:2])
 
 
 def _report(
-    archiver: LogArchiver,
-    maintenance: MaintenanceProcess,
-    flushed: Sequence[int] = (),
-    problem: str = "",
-) -> protocol.Report:
+    archiver: LogArchiver, maintenance: MaintenanceProcess, problem: str = ""
+) -> messages.Report:
     figures = {**attrs.asdict(archiver.counters), **maintenance.counters}
-    return protocol.Report(archiver.reached, flushed, problem, figures)
+    return messages.Report(archiver.reached, problem, figures)
 
 
 def _warn(problem: str) -> None:
@@ -236,7 +230,7 @@ def lock_log(folder: Path) -> BinaryIO:
 @click.option("--log", type=click.Path(path_type=Path), required=True)
 @click.option("--archive", "uri", required=True)
 @click.option("--every", type=float, required=True)
-@click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE)
+@click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE.encode())
 def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     os.nice(NICENESS)
     # Ctrl-C ends the node. The archiver still has to archive its last events.

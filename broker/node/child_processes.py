@@ -7,9 +7,9 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
+from broker.archiver.archiver_client import ArchiverClient
 from broker.archiver.hold_report import HoldReport
 from broker.archiver.maintenance_rules import MaintenanceRules
-from broker.archiver.supervisor import ArchiverSupervisor
 from broker.config import Settings
 from broker.event.place import Mark
 from broker.node.node import Node
@@ -26,7 +26,7 @@ class ChildProcesses:
     """Child processes of a node with an archive."""
 
     def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
-        self.archiver = ArchiverSupervisor(
+        self.archiver = ArchiverClient(
             reactor,
             log_folder=settings.node.data / "log",
             uri=uri,

@@ -14,8 +14,6 @@ from broker.replay.request import ReplayRequest
 GATHER_SECONDS: Final = 0.1
 #: A job starts after this time even if more requests arrive.
 MAX_GATHER_SECONDS: Final = 1.0
-#: Seconds for which a replay survives its connection.
-LEASE_SECONDS: Final = 600.0
 
 
 @attrs.frozen
@@ -44,18 +42,14 @@ class ReplayEntry:
 
     id: int
     request: ReplayRequest
-    connection: int | None
-    """Number of its connection; None if that is lost."""
     state: ReplayState = ReplayState.WAITING
     job: int = 0
     number: int = 0
     report: Report = attrs.field(factory=Report)
     next_event: int = 0
     credit: int = 0
-    generation: int = 0
-    """Incremented when the page being read becomes obsolete."""
     is_reading: bool = False
 
     @property
-    def has_result(self) -> bool:
-        return self.state in (ReplayState.READY, ReplayState.SENT)
+    def can_read(self) -> bool:
+        return self.state is ReplayState.READY and not self.is_reading

@@ -1,8 +1,7 @@
-"""`python -m broker.replay.replayer`: the replay process.
+"""`python -m broker.replay.replayer`: the replay process of one node.
 
-It prints `ready` when it accepts connections, and logs to standard error. It stops cleanly on
-SIGTERM or SIGINT. With `--attached` it also stops when its standard input closes, so that it does
-not outlive its node.
+It logs to standard error. It stops cleanly on SIGTERM or SIGINT, and when its connection, standard
+input, closes. So it does not outlive its node.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 from twisted.internet import task
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import UNIXServerEndpoint
-from twisted.internet.protocol import Protocol, connectionDone
-from twisted.internet.stdio import StandardIO
+from twisted.internet.error import ReactorNotRunning
 from twisted.logger import globalLogBeginner, textFileLogObserver
-from twisted.python.failure import Failure
 
 from broker.archive.archive import Archive
 from broker.archive.object_store import open_object_store
@@ -35,16 +32,11 @@ from broker.replay.garbage_collection import tune_garbage_collector
 from broker.replay.replay_entry import ReplayerLimits
 from broker.replay.replayer_service import ReplayerService
 
-#: Printed when the process accepts connections.
-READY: Final = "ready"
 _JOB, _ALL = JobLimits(), ReplayerLimits()
-#: A client can read any archived event, so only the node's user may connect.
-_SOCKET_MODE = 0o600
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--archive", "uri", required=True, help="The archive's folder or URI.")
-@click.option("--socket", required=True, type=Path, help="Unix socket for nodes.")
 @click.option(
     "--spool", required=True, type=Path, help="Folder for spools, used by this process only."
 )
@@ -59,10 +51,8 @@ _SOCKET_MODE = 0o600
     "--spool-bytes", default=_ALL.spool_bytes, show_default=True, help="Bytes of all spools."
 )
 @click.option("--replays", default=_ALL.replays, show_default=True, help="Maximum number.")
-@click.option("--attached", is_flag=True, help="End when standard input closes.")
 def main(
     uri: str,
-    socket: Path,
     spool: Path,
     engine: str,
     master: str,
@@ -73,9 +63,8 @@ def main(
     job_bytes: int,
     spool_bytes: int,
     replays: int,
-    attached: bool,
 ) -> None:
-    """Serve replays of an archive to the nodes that connect."""
+    """Serve replays of an archive to the node that started this process."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     try:
         # The archive may be missing for now. Creating one here would make it look empty.
@@ -99,9 +88,7 @@ def main(
     def run(reactor: Any) -> Deferred[None]:
         # Setting the wall clock would delay timers.
         reactor.seconds = time.monotonic
-        return Deferred.fromCoroutine(
-            _serve(reactor, create_engine, spool, limits, socket, attached)
-        )
+        return Deferred.fromCoroutine(_serve(reactor, create_engine, spool, limits))
 
     task.react(run)
 
@@ -111,30 +98,18 @@ async def _serve(
     engine: Callable[[Callable[[str], object]], Engine],
     spool: Path,
     limits: ReplayerLimits,
-    socket: Path,
-    attached: bool,
 ) -> None:
-    replayer = ReplayerService(reactor, engine, spool, limits)
-    # A killed process leaves its socket.
-    socket.unlink(missing_ok=True)
-    await UNIXServerEndpoint(reactor, str(socket), mode=_SOCKET_MODE).listen(replayer)
+    def stop(_error: BrokerError | None) -> None:
+        # Stopping closes the connection, too.
+        with suppress(ReactorNotRunning):
+            reactor.stop()
+
+    replayer = ReplayerService(reactor, engine, spool, limits, stop)
     reactor.addSystemEventTrigger(
         "before", "shutdown", lambda: Deferred.fromCoroutine(replayer.stop())
     )
-    if attached:
-        StandardIO(_Attached(reactor.stop))
-    warm = replayer.start()
-    print(READY, flush=True)
-    await warm
+    await replayer.start()
     await Deferred()
-
-
-class _Attached(Protocol):
-    def __init__(self, closed: Callable[[], object]) -> None:
-        self._closed = closed
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._closed()
 
 
 if __name__ == "__main__":

@@ -8,29 +8,20 @@
 | sent | it is cancelled | forgotten |
 
 A page is read and sent when the node has requested one (`More`). Replays take turns, and reading
-stops while the connection is full. When the connection is lost, replays stay for `LEASE_SECONDS`;
-`Resume` continues one. `Cancel` forgets a replay in any state. When the last replay of a job is
-forgotten, the job is stopped or its folder deleted.
+stops while the connection is full. `Cancel` forgets a replay in any state. When the last replay of
+a job is forgotten, the job is stopped or its folder deleted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker.errors import (
-    BadPosition,
-    BrokerError,
-    Overloaded,
-    ProtocolError,
-    UnknownSubscription,
-    WireError,
-)
+from broker.errors import BrokerError, Overloaded, ProtocolError, WireError
 from broker.recovery.page_schedule import PageSchedule
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
 from broker.replay.replay_entry import (
     GATHER_SECONDS,
-    LEASE_SECONDS,
     MAX_GATHER_SECONDS,
     ReplayEntry,
     ReplayerLimits,
@@ -55,11 +46,9 @@ class ReplayerCore:
     def __init__(self, limits: ReplayerLimits) -> None:
         self._limits = limits
         self._replays: dict[int, ReplayEntry] = {}
-        self._lease_ends: dict[int, float] = {}
-        """Time at which each replay without a connection is forgotten, by id."""
         self._spooled_bytes = 0
-        self._schedules: dict[int, PageSchedule] = {}
-        """Turns of replays with requested pages, by connection."""
+        self._schedule = PageSchedule()
+        """Turns of replays with requested pages."""
         self._jobs: dict[int, dict[int, ReplayEntry]] = {}
         self._running_job: int | None = None
         self._job_start: float | None = None
@@ -67,50 +56,36 @@ class ReplayerCore:
         self._last_job = 0
         self._failed_jobs = 0
 
-    # ---------------------------------------------------------------- connections
+    # ---------------------------------------------------------------- the connection
 
-    def connection_lost(self, connection: int, now: float) -> None:
-        """Detach replays from a lost connection. Its number is not used again."""
-        self._schedules.pop(connection, None)
-        for replay in self._replays.values():
-            if replay.connection == connection:
-                replay.connection = None
-                replay.credit = 0
-                self._lease_ends[replay.id] = now + LEASE_SECONDS
-
-    def message_received(
-        self, connection: int, message: messages.Message, now: float
-    ) -> list[Effect]:
+    def message_received(self, message: messages.Message, now: float) -> list[Effect]:
         match message:
             case messages.Replay():
-                return self._accept_replay(connection, message, now)
+                return self._accept_replay(message, now)
             case messages.More():
-                return self._add_credit(connection, message)
+                return self._add_credit(message)
             case messages.Cancel():
                 replay = self._replays.get(message.id)
                 return [] if replay is None else self._forget(replay)
-            case messages.Resume():
-                return self._resume(connection, message)
             case messages.Status():
-                return [Send(connection, messages.State(dict(self.snapshot())))]
+                return [Send(messages.State(dict(self.snapshot())))]
             case _:
-                error = ProtocolError(f"a node does not send {type(message).__name__}")
-                return [Drop(connection, error)]
+                return [Drop(ProtocolError(f"a node does not send {type(message).__name__}"))]
 
-    def _accept_replay(self, connection: int, message: messages.Replay, now: float) -> list[Effect]:
+    def _accept_replay(self, message: messages.Replay, now: float) -> list[Effect]:
         if message.id in self._replays:
-            return [Drop(connection, ProtocolError(f"the replay id {message.id} is in use"))]
+            return [Drop(ProtocolError(f"the replay id {message.id} is in use"))]
         try:
             request = ReplayRequest.from_wire(message.request)
             self._check_limits()
         except BrokerError as error:
-            return [Send(connection, messages.Failed(message.id, error.to_wire()))]
-        self._replays[message.id] = ReplayEntry(message.id, request, connection)
+            return [Send(messages.Failed(message.id, error.to_wire()))]
+        self._replays[message.id] = ReplayEntry(message.id, request)
         if self._job_start is None:
             self._latest_job_start = now + MAX_GATHER_SECONDS
         # Thousands of clients may return together. While requests arrive, the job waits.
         self._job_start = min(now + GATHER_SECONDS, self._latest_job_start)
-        return [Send(connection, messages.Accepted(message.id))]
+        return [Send(messages.Accepted(message.id))]
 
     def _check_limits(self) -> None:
         if len(self._replays) >= self._limits.replays:
@@ -118,58 +93,30 @@ class ReplayerCore:
         if self._spooled_bytes > self._limits.spool_bytes:
             raise Overloaded(f"{self._spooled_bytes} spooled bytes have not been fetched yet")
 
-    def _add_credit(self, connection: int, message: messages.More) -> list[Effect]:
+    def _add_credit(self, message: messages.More) -> list[Effect]:
         replay = self._replays.get(message.id)
-        if replay is None or replay.connection != connection:
-            # The replay may have failed or moved to another connection meanwhile.
+        if replay is None:
+            # The replay may have failed meanwhile.
             return []
         replay.credit = min(replay.credit + message.pages, self._limits.pages)
         return self._schedule_page(replay)
 
-    def _resume(self, connection: int, message: messages.Resume) -> list[Effect]:
-        replay = self._replays.get(message.id)
-        if replay is None:
-            unknown_error = UnknownSubscription(
-                f"replay {message.id} no longer exists: request it again"
-            )
-            return [Send(connection, messages.Failed(message.id, unknown_error.to_wire()))]
-        if replay.has_result and message.first > replay.report.events:
-            position_error = BadPosition(f"replay {message.id} has {replay.report.events} events")
-            return [Send(connection, messages.Failed(message.id, position_error.to_wire()))]
-        replay.connection = connection
-        self._lease_ends.pop(replay.id, None)
-        replay.credit, replay.is_reading = 0, False
-        replay.generation += 1
-        replay.next_event = message.first
-        effects: list[Effect] = [Send(connection, messages.Accepted(message.id))]
-        if replay.has_result:
-            replay.state = ReplayState.READY
-            effects += [Send(connection, messages.Found(replay.id, replay.report.to_wire()))]
-            effects += self._schedule_page(replay)
-        return effects
+    def pause(self) -> None:
+        """Stop reading pages, since the connection is full."""
+        self._schedule.pause()
 
-    def pause_connection(self, connection: int) -> None:
-        """Stop reading pages for a full connection."""
-        self._schedule_of(connection).pause()
-
-    def resume_connection(self, connection: int) -> list[Effect]:
-        """Continue with a connection whose sent data has left."""
-        self._schedule_of(connection).resume()
-        return self._read_next_pages(connection)
+    def resume(self) -> list[Effect]:
+        """Continue when the sent data has left."""
+        self._schedule.resume()
+        return self._read_next_pages()
 
     # ---------------------------------------------------------------- time
 
     def next_timeout(self) -> float | None:
-        times = list(self._lease_ends.values())
-        if self._job_start is not None and self._running_job is None:
-            times.append(self._job_start)
-        return min(times, default=None)
+        return self._job_start if self._running_job is None else None
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        effects: list[Effect] = []
-        for number in [number for number, expires in self._lease_ends.items() if expires <= now]:
-            effects += self._forget(self._replays[number])
-        return effects + self._start_job(now)
+        return self._start_job(now)
 
     # ---------------------------------------------------------------- jobs
 
@@ -191,9 +138,8 @@ class ReplayerCore:
 
     def job_progress(self, job: int, done: int, of: int) -> list[Effect]:
         return [
-            Send(replay.connection, messages.Progress(replay.id, done, of))
+            Send(messages.Progress(replay.id, done, of))
             for replay in self._jobs.get(job, {}).values()
-            if replay.connection is not None
         ]
 
     def job_done(self, job: int, reports: Sequence[Report], now: float) -> list[Effect]:
@@ -218,104 +164,65 @@ class ReplayerCore:
         return effects + self._start_job(now)
 
     def _set_ready(self, replay: ReplayEntry, report: Report) -> list[Effect]:
-        if replay.next_event > report.events:
-            error = BadPosition(f"replay {replay.id} has {report.events} events")
-            return self._fail(replay, error.to_wire())
         replay.state, replay.report = ReplayState.READY, report
         self._spooled_bytes += report.bytes
-        effects: list[Effect] = []
-        if replay.connection is not None:
-            effects.append(Send(replay.connection, messages.Found(replay.id, report.to_wire())))
-        return effects + self._schedule_page(replay)
+        found = Send(messages.Found(replay.id, report.to_wire()))
+        return [found, *self._schedule_page(replay)]
 
     # ---------------------------------------------------------------- pages
 
     def _schedule_page(self, replay: ReplayEntry) -> list[Effect]:
-        if not self._can_read_page(replay):
+        if not replay.can_read:
             return []
-        assert replay.connection is not None
         if replay.next_event >= replay.report.events:
             replay.state = ReplayState.SENT
-            return [Send(replay.connection, messages.Done(replay.id))]
+            return [Send(messages.Done(replay.id))]
         if not replay.credit:
             return []
-        self._schedule_of(replay.connection).enqueue(replay.id)
-        return self._read_next_pages(replay.connection)
+        self._schedule.enqueue(replay.id)
+        return self._read_next_pages()
 
-    @staticmethod
-    def _can_read_page(replay: ReplayEntry) -> bool:
-        return (
-            replay.state is ReplayState.READY
-            and replay.connection is not None
-            and not replay.is_reading
-        )
-
-    def _schedule_of(self, connection: int) -> PageSchedule:
-        return self._schedules.setdefault(connection, PageSchedule())
-
-    def _read_next_pages(self, connection: int) -> list[Effect]:
+    def _read_next_pages(self) -> list[Effect]:
         def may_read(number: int) -> bool:
-            # The replay may have failed or moved to another connection while it waited.
+            # The replay may have failed while it waited.
             replay = self._replays.get(number)
-            return (
-                replay is not None
-                and replay.connection == connection
-                and self._can_read_page(replay)
-            )
+            return replay is not None and replay.can_read
 
         effects: list[Effect] = []
-        for number in self._schedule_of(connection).start_next(may_read):
+        for number in self._schedule.start_next(may_read):
             replay = self._replays[number]
             replay.is_reading = True
-            page = ReadPage(
-                number, replay.job, replay.number, replay.next_event, replay.generation, connection
-            )
-            effects.append(page)
+            effects.append(ReadPage(number, replay.job, replay.number, replay.next_event))
         return effects
 
     def page_read(self, page: ReadPage, chunks: Sequence[bytes], events: int) -> list[Effect]:
         """Send a page with `events` events, at least one."""
         effects: list[Effect] = []
-        replay = self._current_replay(page)
-        if replay is not None and replay.connection is not None:
+        replay = self._jobs.get(page.job, {}).get(page.number)
+        if replay is not None:
             replay.is_reading = False
             replay.credit -= 1
             replay.next_event = page.first + events
             message = messages.Page(replay.id, page.first, tuple(chunks))
-            effects += [Send(replay.connection, message), *self._schedule_page(replay)]
-        return effects + self._release_page(page)
+            effects += [Send(message), *self._schedule_page(replay)]
+        return effects + self._release_page()
 
     def page_failed(self, page: ReadPage, error: BrokerError) -> list[Effect]:
-        replay = self._current_replay(page)
+        replay = self._jobs.get(page.job, {}).get(page.number)
         effects = [] if replay is None else self._fail(replay, error.to_wire())
-        return effects + self._release_page(page)
+        return effects + self._release_page()
 
-    def _release_page(self, page: ReadPage) -> list[Effect]:
-        if page.connection not in self._schedules:
-            return []
-        self._schedules[page.connection].finish_read()
-        return self._read_next_pages(page.connection)
-
-    def _current_replay(self, page: ReadPage) -> ReplayEntry | None:
-        replay = self._replays.get(page.id)
-        if replay is None or replay.generation != page.generation or not replay.is_reading:
-            return None
-        if replay.connection is None:
-            # The page was read for a lost connection.
-            replay.is_reading = False
-        return replay
+    def _release_page(self) -> list[Effect]:
+        self._schedule.finish_read()
+        return self._read_next_pages()
 
     # ---------------------------------------------------------------- the end
 
     def _fail(self, replay: ReplayEntry, error: WireError) -> list[Effect]:
-        effects = self._forget(replay)
-        if replay.connection is not None:
-            effects.append(Send(replay.connection, messages.Failed(replay.id, error)))
-        return effects
+        return [*self._forget(replay), Send(messages.Failed(replay.id, error))]
 
     def _forget(self, replay: ReplayEntry) -> list[Effect]:
         del self._replays[replay.id]
-        self._lease_ends.pop(replay.id, None)
         self._spooled_bytes -= replay.report.bytes
         if replay.state is ReplayState.WAITING:
             return []

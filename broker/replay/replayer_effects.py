@@ -13,15 +13,13 @@ from broker.replay.request import ReplayRequest
 
 @attrs.frozen
 class Send:
-    connection: int
     message: Message
 
 
 @attrs.frozen
 class Drop:
-    """Close a connection whose peer broke the protocol."""
+    """Close the connection, since the node broke the protocol."""
 
-    connection: int
     error: BrokerError
 
 
@@ -49,8 +47,6 @@ class ReadPage:
     number: int
     """Number of the request in its job."""
     first: int
-    generation: int
-    connection: int
 
 
 @attrs.frozen

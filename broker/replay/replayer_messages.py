@@ -1,7 +1,4 @@
-"""Messages between a node and the replay process; `docs/replay.md` describes their bytes.
-
-A message is a msgpack array of its kind and its fields in order.
-"""
+"""Messages between a node and the replay process; `docs/replay.md` describes their bytes."""
 
 from __future__ import annotations
 
@@ -9,118 +6,122 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from broker.wire import codec
-from broker.wire.codec import Count, Schema, WireErrorFields, pack
-
-#: Limit of a message. A request may name thousands of origins, and a page one large event.
-MAX_MESSAGE_BYTES: Final = 64 << 20
+from broker.wire.codec import Codec, Count, WireErrorFields
 
 
 class Message(codec.Message, frozen=True):
-    """Base of the messages. Its tag is the kind."""
+    """Base of the messages."""
+
+
+CODEC: Final = Codec[Message]()
 
 
 # ----------------------------------------------------------------------------- from the node
 
 
-class Replay(Message, frozen=True, tag=0x01):
+@CODEC.register
+class Replay(Message, frozen=True):
     """Request events. The node chooses an `id` that no other remembered replay has."""
 
+    kind = 0x01
     id: Count
     request: Any
     """See `ReplayRequest.to_wire`."""
 
 
-class More(Message, frozen=True, tag=0x02):
+@CODEC.register
+class More(Message, frozen=True):
     """Allow more pages to be sent."""
 
+    kind = 0x02
     id: Count
     pages: Count
 
 
-class Cancel(Message, frozen=True, tag=0x03):
+@CODEC.register
+class Cancel(Message, frozen=True):
     """Forget a replay in any state. There is no answer."""
 
+    kind = 0x03
     id: Count
 
 
-class Resume(Message, frozen=True, tag=0x04):
-    """Continue a replay over a new connection, from this event number (the first is 0)."""
-
-    id: Count
-    first: Count
-
-
-class Status(Message, frozen=True, tag=0x05):
+@CODEC.register
+class Status(Message, frozen=True):
     """Request the state of the process; the answer is `State`."""
+
+    kind = 0x04
 
 
 # ----------------------------------------------------------------------------- to the node
 
 
-class Accepted(Message, frozen=True, tag=0x41):
+@CODEC.register
+class Accepted(Message, frozen=True):
     """The request is valid, and waits for its job or is in it."""
 
+    kind = 0x41
     id: Count
 
 
-class Progress(Message, frozen=True, tag=0x42):
+@CODEC.register
+class Progress(Message, frozen=True):
     """Rows that the job has scanned, and their total."""
 
+    kind = 0x42
     id: Count
     done: Count
     of: Count
 
 
-class Found(Message, frozen=True, tag=0x43):
+@CODEC.register
+class Found(Message, frozen=True):
     """The job is over; pages will follow."""
 
+    kind = 0x43
     id: Count
     report: Any
     """See `Report.to_wire`."""
 
 
-class Page(Message, frozen=True, tag=0x44):
+@CODEC.register
+class Page(Message, frozen=True):
     """Events in order, from the event number `first` on."""
 
+    kind = 0x44
     id: Count
     first: Count
     chunks: tuple[bytes, ...]
     """Chunks as in the log (`broker.log.chunk`), one for each run of one origin."""
 
 
-class Done(Message, frozen=True, tag=0x45):
+@CODEC.register
+class Done(Message, frozen=True):
+    kind = 0x45
     id: Count
 
 
-class Failed(Message, frozen=True, tag=0x46):
+@CODEC.register
+class Failed(Message, frozen=True):
     """The replay failed and is forgotten."""
 
+    kind = 0x46
     id: Count
     error: WireErrorFields
 
 
-class Notice(Message, frozen=True, tag=0x47):
+@CODEC.register
+class Notice(Message, frozen=True):
     """A text for the operator."""
 
+    kind = 0x47
     text: str
 
 
-class State(Message, frozen=True, tag=0x48):
+@CODEC.register
+class State(Message, frozen=True):
     """The state of the process."""
 
+    kind = 0x48
     figures: Mapping[str, Any]
     """Names, with numbers or texts."""
-
-
-_FROM_NODE = Replay | More | Cancel | Resume | Status
-_TO_NODE = Accepted | Progress | Found | Page | Done | Failed | Notice | State
-_SCHEMA: Final = Schema[Message](_FROM_NODE | _TO_NODE, "replay message")
-
-
-def encode(message: Message) -> bytes:
-    return pack(message)
-
-
-def decode(data: bytes) -> Message:
-    """Decode a message. Raises `ProtocolError` if it is invalid."""
-    return _SCHEMA.decode(data)

@@ -1,7 +1,6 @@
-"""Threads, files and connections around `ReplayerCore` (X16).
+"""Threads, files and the connection around `ReplayerCore` (X16).
 
-One thread runs jobs and another reads pages. Notices (no Java, a dead JVM) go to every connected
-node, and to those that connect later.
+One thread runs jobs and another reads pages.
 """
 
 from __future__ import annotations
@@ -15,16 +14,15 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.protocol import Factory
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadpool import ThreadPool
 
+from broker.child.connection import DESCRIPTOR, ChildConnection
 from broker.errors import BrokerError, EngineUnavailable, Overloaded
 from broker.replay.engine.contract import Engine
 from broker.replay.replay_entry import ReplayerLimits
-from broker.replay.replayer_connection import ReplayerConnection
 from broker.replay.replayer_core import ReplayerCore
 from broker.replay.replayer_effects import (
     CancelJob,
@@ -36,20 +34,17 @@ from broker.replay.replayer_effects import (
     Send,
     StartJob,
 )
-from broker.replay.replayer_messages import Message, Notice, State
+from broker.replay.replayer_messages import CODEC, Message, Notice, State
 from broker.replay.spool import Spool
 
 #: Limits of a page: about one delivery to a client.
 PAGE_EVENTS: Final = 512
 PAGE_BYTES: Final = 256 * 1024
-#: Notices kept for later connections.
-_NOTICES: Final = 16
 
 
-class ReplayerService(Factory):
-    """Serves nodes over connections. Call `start` first."""
+class ReplayerService:
+    """Serves one node. Call `start` first."""
 
-    noisy = False
     _log = Logger()
 
     def __init__(
@@ -58,10 +53,12 @@ class ReplayerService(Factory):
         engine: Callable[[Callable[[str], object]], Engine],
         folder: Path,
         limits: ReplayerLimits,
+        on_lost: Callable[[BrokerError | None], object],
     ) -> None:
         """`engine` is called with a function that takes notices.
 
         `folder` is for this process alone. Spools of an earlier process in it are deleted.
+        `on_lost` is called when the connection is lost.
         """
         self._reactor = reactor
         self._folder = folder
@@ -69,18 +66,18 @@ class ReplayerService(Factory):
         self._engine = engine(lambda text: reactor.callFromThread(self._send_notice, text))
         self._jobs = ThreadPool(1, 1, "replay-jobs")
         self._pages = ThreadPool(1, 1, "replay-pages")
-        self._connections: dict[int, ReplayerConnection] = {}
-        self._numbers: dict[ReplayerConnection, int] = {}
-        self._last_number = 0
+        self._connection = ChildConnection[Message](
+            CODEC, self._message_received, on_lost, self._writable_changed
+        )
         self._spools: dict[int, Spool] = {}
         self._cancelled: dict[int, threading.Event] = {}
         self._timer: IDelayedCall | None = None
-        self._notices: list[str] = []
 
     # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Deferred[None]:
         """Fires when the engine is warmed up. Requests may arrive earlier."""
+        self._connection.adopt(self._reactor, DESCRIPTOR)
         self._folder.mkdir(parents=True, exist_ok=True)
         for old_folder in self._folder.glob("job-*"):
             shutil.rmtree(old_folder)
@@ -93,8 +90,7 @@ class ReplayerService(Factory):
     async def stop(self) -> None:
         for event in self._cancelled.values():
             event.set()
-        for connection in list(self._numbers):
-            connection.close()
+        self._connection.close()
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         await deferToThreadPool(self._reactor, self._jobs, self._engine.close)
@@ -103,59 +99,31 @@ class ReplayerService(Factory):
         for spool in self._spools.values():
             spool.delete()
 
-    def buildProtocol(self, _address: object) -> ReplayerConnection:
-        return ReplayerConnection(
-            self._message_received,
-            self._connection_lost,
-            self._connection_made,
-            self._writable_changed,
-        )
-
-    def _connection_made(self, connection: ReplayerConnection) -> None:
-        self._last_number += 1
-        self._connections[self._last_number] = connection
-        self._numbers[connection] = self._last_number
-        for text in self._notices:
-            connection.send(Notice(text))
-
-    def _connection_lost(self, connection: ReplayerConnection, error: BrokerError | None) -> None:
-        number = self._numbers.pop(connection)
-        del self._connections[number]
-        if error is not None:
-            self._log.warn("closed a connection: {error}", error=error)
-        self._core.connection_lost(number, self._reactor.seconds())
-        self._perform([])
-
-    def _writable_changed(self, connection: ReplayerConnection, writable: bool) -> None:
-        if connection not in self._numbers:
-            return
+    def _writable_changed(self, writable: bool) -> None:
         if writable:
-            self._perform(self._core.resume_connection(self._numbers[connection]))
+            self._perform(self._core.resume())
         else:
-            self._core.pause_connection(self._numbers[connection])
+            self._core.pause()
 
-    def _message_received(self, connection: ReplayerConnection, message: Message) -> None:
-        now = self._reactor.seconds()
-        self._perform(self._core.message_received(self._numbers[connection], message, now))
+    def _message_received(self, message: Message) -> None:
+        self._perform(self._core.message_received(message, self._reactor.seconds()))
 
     def _send_notice(self, text: str) -> None:
         self._log.info("{text}", text=text)
-        self._notices = [*self._notices, text][-_NOTICES:]
-        for connection in self._connections.values():
-            connection.send(Notice(text))
+        self._connection.send(Notice(text))
 
     # ---------------------------------------------------------------- effects
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(connection, message):
+                case Send(message):
                     if isinstance(message, State):
                         message = State({**message.figures, "engine": self._engine.name})
-                    if connection in self._connections:
-                        self._connections[connection].send(message)
-                case Drop(connection, error):
-                    self._connections[connection].drop(error)
+                    self._connection.send(message)
+                case Drop(error):
+                    self._log.warn("closed the connection: {error}", error=error)
+                    self._connection.drop(error)
                 case StartJob():
                     self._start_job(effect)
                 case CancelJob(job):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from broker.errors import EngineUnavailable
 from broker.replay import replayer_messages as messages
 from broker.replay.engine.contract import Report
@@ -31,8 +29,8 @@ class Process:
     def __init__(self, limits: ReplayerLimits = LIMITS) -> None:
         self.core = ReplayerCore(limits)
         self.now = 0.0
-        self.sent: dict[int, list[messages.Message]] = defaultdict(list)
-        self.dropped: list[int] = []
+        self.sent: list[messages.Message] = []
+        self.is_dropped = False
         self.job: StartJob | None = None
         self.cancelled = False
         self.pages: list[ReadPage] = []
@@ -42,10 +40,10 @@ class Process:
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(link, message):
-                    self.sent[link].append(messages.decode(messages.encode(message)))
-                case Drop(link, _):
-                    self.dropped.append(link)
+                case Send(message):
+                    self.sent.append(messages.CODEC.decode(messages.CODEC.encode(message)))
+                case Drop():
+                    self.is_dropped = True
                 case StartJob(job, requests):
                     assert self.job is None
                     self.job, self.cancelled = effect, False
@@ -63,12 +61,12 @@ class Process:
                 case DeleteJob(job):
                     del self.jobs[job]
 
-    def tell(self, link: int, *received: messages.Message) -> None:
+    def tell(self, *received: messages.Message) -> None:
         for message in received:
-            self.do(self.core.message_received(link, message, self.now))
+            self.do(self.core.message_received(message, self.now))
 
-    def ask(self, link: int, *ids: int) -> None:
-        self.tell(link, *(messages.Replay(id, REQUEST.to_wire()) for id in ids))
+    def ask(self, *ids: int) -> None:
+        self.tell(*(messages.Replay(id, REQUEST.to_wire()) for id in ids))
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds
@@ -95,5 +93,6 @@ class Process:
         chunks = [b"%d" % number for number in range(page.first, page.first + events)]
         self.do(self.core.page_read(page, chunks, events))
 
-    def take(self, link: int) -> list[messages.Message]:
-        return self.sent.pop(link, [])
+    def take(self) -> list[messages.Message]:
+        sent, self.sent = self.sent, []
+        return sent

@@ -11,6 +11,6 @@ def test_steady_requests_do_not_delay_the_first_one_without_bound() -> None:
     number = 0
     while process.job is None:
         number += 1
-        process.ask(1, number)
+        process.ask(number)
         process.wait(GATHER_SECONDS / 2)
     assert MAX_GATHER_SECONDS <= number * GATHER_SECONDS / 2 < MAX_GATHER_SECONDS + GATHER_SECONDS

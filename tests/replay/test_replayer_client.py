@@ -1,4 +1,4 @@
-"""The node's side of a replay process that does not start."""
+"""The node's side of the replay process."""
 
 from __future__ import annotations
 
@@ -7,32 +7,21 @@ from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ProcessTerminated
-from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from broker.errors import EngineUnavailable
+from broker.errors import EngineUnavailable, NotConnected
 from broker.replay.replayer_client import ReplayerClient, ReplayerSettings
+from broker.replay.replayer_messages import CODEC, Accepted, Cancel, Done
 from broker.replay.request import ReplayRequest
+from tests.child.simulated_child import Reactor
 
-
-class Reactor(Clock):
-    """Spawns processes that do nothing, or fails."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: OSError | None = None
-        self.started: list[Any] = []
-
-    def spawnProcess(self, protocol: Any, *_: object, **__: object) -> None:
-        if self.error is not None:
-            raise self.error
-        self.started.append(protocol)
+REQUEST = ReplayRequest(">", "true()")
+IDLE = 60.0
 
 
 def replays(reactor: Reactor, folder: Path) -> ReplayerClient:
     return ReplayerClient(
-        reactor, ReplayerSettings("archive", folder, "local", "local[1]", 1 << 30, 1 << 30, 60.0)
+        reactor, ReplayerSettings("archive", folder, "local", "local[1]", 1 << 30, 1 << 30, IDLE)
     )
 
 
@@ -42,34 +31,47 @@ def error_of(events: Deferred[Any]) -> Exception:
     return failures[0].value
 
 
-def test_a_process_that_ends_before_it_is_ready_means_no_engine(
-    tmp_path: Path,
+@pytest.mark.parametrize("has_answered", [False, True])
+def test_a_process_that_ends_before_it_answers_means_no_engine(
+    tmp_path: Path, has_answered: bool
 ) -> None:
-    reactor = Reactor()
-    process = replays(reactor, tmp_path)
-    replay = process.start_replay(ReplayRequest(">", "true()"))
-    events = replay.next_events()
-    reactor.started[0].processEnded(Failure(ProcessTerminated(1)))
-    assert isinstance(error_of(events), EngineUnavailable)
-    assert not process.replays
-    process.start_replay(ReplayRequest(">", "true()"))
-    assert len(reactor.started) == 2
+    reactor = Reactor(CODEC)
+    client = replays(reactor, tmp_path)
+    events = client.start_replay(REQUEST).next_events()
+    if has_answered:
+        reactor.newest.send(Accepted(1))
+    reactor.newest.end()
+    assert isinstance(error_of(events), NotConnected if has_answered else EngineUnavailable)
+    assert not client.replays
+    client.start_replay(REQUEST)
+    assert len(reactor.processes) == 2
 
 
-@pytest.mark.parametrize("why", ["folder", "fork"])
-def test_a_failed_process_start_fails_only_its_replay(tmp_path: Path, why: str) -> None:
-    reactor = Reactor()
-    folder = tmp_path / "replays"
-    if why == "folder":
-        folder.write_bytes(b"")
-    else:
-        reactor.error = OSError(11, "Resource temporarily unavailable")
-    process = replays(reactor, folder)
-    replay = process.start_replay(ReplayRequest(">", "true()"))
+def test_a_failed_process_start_fails_only_its_replay(tmp_path: Path) -> None:
+    reactor = Reactor(CODEC)
+    reactor.error = OSError(11, "Resource temporarily unavailable")
+    client = replays(reactor, tmp_path)
+    replay = client.start_replay(REQUEST)
     assert isinstance(error_of(replay.next_events()), EngineUnavailable)
-    assert not process.replays and not process.is_running
-    if why == "folder":
-        folder.unlink()
+    assert not client.replays and not client.is_running
     reactor.error = None
-    process.start_replay(ReplayRequest(">", "true()"))
-    assert process.is_running and len(reactor.started) == 1
+    client.start_replay(REQUEST)
+    assert client.is_running and client.started_processes == len(reactor.processes) == 1
+
+
+def test_an_idle_process_is_stopped(tmp_path: Path) -> None:
+    reactor = Reactor(CODEC)
+    client = replays(reactor, tmp_path)
+    client.start_replay(REQUEST)
+    cancelled = client.start_replay(REQUEST)
+    reactor.newest.send(Accepted(1), Accepted(2), Done(1))
+    reactor.newest.received()
+    reactor.advance(2 * IDLE)
+    assert not reactor.newest.connection.disconnecting
+    cancelled.cancel()
+    assert reactor.newest.received() == [Cancel(2)]
+    assert not client.replays
+    reactor.advance(IDLE)
+    assert reactor.newest.connection.disconnecting
+    reactor.newest.end()
+    assert reactor.getDelayedCalls() == []

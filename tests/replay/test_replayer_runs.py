@@ -18,7 +18,6 @@ class Node:
     """A node's record of one replay."""
 
     id: int
-    link: int
     events: int = 0
     got: int = 0
     done: bool = False
@@ -48,37 +47,28 @@ def test_each_event_comes_once_and_in_order_in_random_runs(seed: int) -> None:
     process = Process(ReplayerLimits(requests=rng.choice([2, 5, 100])))
     nodes: dict[int, Node] = {}
     sizes: dict[int, int] = {}
-    link = 1
     broken = False
 
     def receive_messages() -> None:
-        for message in process.take(link):
+        for message in process.take():
             if (node := nodes.get(getattr(message, "id", 0))) is not None:
                 node.receive(message)
 
     def step(action: str) -> None:
-        nonlocal link, broken
+        nonlocal broken
         alive = [node for node in nodes.values() if not (node.done or node.failed)]
         if action == "ask":
             id = len(sizes) + 1
             sizes[id] = rng.randrange(12)
-            nodes[id] = Node(id, link)
-            process.ask(link, id)
+            nodes[id] = Node(id)
+            process.ask(id)
         elif action == "more" and alive:
             node = rng.choice(alive)
             node.credit += (pages := rng.randrange(1, 4))
-            process.tell(link, messages.More(node.id, pages))
+            process.tell(messages.More(node.id, pages))
         elif action == "cancel" and alive:
             node = nodes.pop(rng.choice(alive).id)
-            process.tell(link, messages.Cancel(node.id))
-        elif action == "break":
-            # Data in transit is lost.
-            process.take(link)
-            process.core.connection_lost(link, process.now)
-            link += 1
-            for node in alive:
-                node.credit = 0
-                process.tell(link, messages.Resume(node.id, node.got))
+            process.tell(messages.Cancel(node.id))
         elif action == "finish" and process.job is not None:
             if process.cancelled or rng.random() < 0.1:
                 broken = True
@@ -90,14 +80,14 @@ def test_each_event_comes_once_and_in_order_in_random_runs(seed: int) -> None:
             page = process.pages[0]
             process.read(min(rng.randrange(1, 4), 3 * (seed % 4) - page.first))
         elif action == "full":
-            process.core.pause_connection(link)
+            process.core.pause()
         elif action == "room":
-            process.do(process.core.resume_connection(link))
+            process.do(process.core.resume())
         elif action == "wait":
             process.wait(rng.choice([0.01, 0.1, 1.0]))
         receive_messages()
 
-    actions = ["ask", "more", "more", "cancel", "break", "finish", "read", "read", "read", "wait"]
+    actions = ["ask", "more", "more", "cancel", "finish", "read", "read", "read", "wait"]
     for _ in range(120):
         step(rng.choice([*actions, "full", "room"]))
     step("room")
@@ -109,7 +99,7 @@ def test_each_event_comes_once_and_in_order_in_random_runs(seed: int) -> None:
     if not broken:
         assert not any(node.failed for node in nodes.values())
     for node in nodes.values():
-        process.tell(link, messages.Cancel(node.id))
+        process.tell(messages.Cancel(node.id))
     while process.job is not None:
         process.fail()
     process.wait(1)

@@ -116,6 +116,8 @@ class RecordingCore(PassThrough):
         return [ViewChanged(view), *self._enter(view.state.value)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
+        if count > 99:
+            raise ValueError("fewer messages were delivered")
         return [Consumed(count), *self._enter(f"consumed {count}")]
 
     def handle_timeout(self, now: float) -> list[Effect]:

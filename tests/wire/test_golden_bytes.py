@@ -36,7 +36,6 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import parse_query
 from broker.recovery import messages as recovery
-from broker.replay import replayer_messages as replay
 from broker.replay.engine.contract import Report
 from broker.replay.engine.part_scan import PartSummary
 from broker.replay.request import ReplayRequest
@@ -253,32 +252,6 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
         "87969292a4616c7073a26331a26e319291a3736561a26e320905919200a67365612f6e32c2",
     ),
 ]
-REPLAY_MESSAGES: list[tuple[Any, str]] = [
-    (
-        replay.Replay(5, REQUEST.to_wire()),
-        "9301059ba3612e3ea52f2f783a6181a178a575726e3a78019293a161920102c093a1629201029201"
-        "09c2050607a5706c6163659192a161920103",
-    ),
-    (replay.More(5, 2), "93020502"),
-    (replay.Cancel(5), "920305"),
-    (replay.Resume(5, 70_000), "930405ce00011170"),
-    (replay.Status(), "9105"),
-    (replay.Accepted(5), "924105"),
-    (replay.Progress(5, 1, 9), "9442050109"),
-    (
-        replay.Found(5, REPORT.to_wire()),
-        "9343059a0102030405069193a16101029193a16192010292010991a46e6f746594a96261642d7175"
-        "657279b5616e206f706572616e64206973206d697373696e670104",
-    ),
-    (replay.Page(5, 0, (b"x", b"y")), "9444050092c40178c40179"),
-    (replay.Done(5), "924505"),
-    (
-        replay.Failed(5, ERROR),
-        "93460594a96261642d7175657279b5616e206f706572616e64206973206d697373696e670104",
-    ),
-    (replay.Notice("text"), "9247a474657874"),
-    (replay.State({"a": 1, "b": "c"}), "924882a16101a162a163"),
-]
 OTHERS: list[tuple[bytes, str]] = [
     (
         datagram.encode(datagram.Answer(b"n" * 8, "net", HERE, Endpoint("h", 4000), True), b"key"),
@@ -358,14 +331,6 @@ def test_messages_between_nodes_have_the_same_bytes(message: Any, data: str) -> 
     assert node_messages.decode(bytes.fromhex(data)) == message
 
 
-@pytest.mark.parametrize(("message", "data"), REPLAY_MESSAGES)
-def test_messages_of_the_replay_process_have_the_same_bytes(message: Any, data: str) -> None:
-    assert replay.encode(message).hex() == data
-    decoded = replay.decode(bytes.fromhex(data))
-    assert type(decoded) is type(message)
-    assert replay.encode(decoded).hex() == data
-
-
 @pytest.mark.parametrize(("written", "data"), OTHERS)
 def test_other_values_have_the_same_bytes(written: bytes, data: str) -> None:
     assert written.hex() == data
@@ -385,8 +350,5 @@ def test_values_of_the_same_bytes_are_read() -> None:
 
 
 def test_the_examples_have_all_messages() -> None:
-    for examples, kinds in (
-        (NODE_MESSAGES, node_messages.CODEC.by_kind.values()),
-        (REPLAY_MESSAGES, replay.Message.__subclasses__()),
-    ):
-        assert {type(message) for message, _ in examples} == set(kinds)
+    kinds = node_messages.CODEC.by_kind.values()
+    assert {type(message) for message, _ in NODE_MESSAGES} == set(kinds)

@@ -1,71 +1,81 @@
-"""One end of a connection between a node and the replay process."""
+"""One end of the connection between a node and a child process."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Generic
 
 from twisted.internet.interfaces import IPushProducer
-from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.errors import BrokerError
-from broker.replay.replayer_messages import MAX_MESSAGE_BYTES, Message, decode, encode
 from broker.transport.socket import framing
+from broker.wire.codec import Codec, M
+
+#: Descriptor of the connection in the child process: its standard input, a socket.
+DESCRIPTOR: Final = 0
+#: Limit of a message. A replay may name thousands of origins, and a page one large event.
+MAX_MESSAGE_BYTES: Final = 64 << 20
 
 
 @implementer(IPushProducer)
-class ReplayerConnection(Protocol):
+class ChildConnection(Protocol, Generic[M]):
     """A frame is a length (u32, big-endian) and a message. Invalid bytes end the connection."""
 
     transport: Any
 
     def __init__(
         self,
-        on_message: Callable[[ReplayerConnection, Message], object],
-        on_lost: Callable[[ReplayerConnection, BrokerError | None], object],
-        on_made: Callable[[ReplayerConnection], object] = lambda connection: None,
-        on_writable_changed: Callable[
-            [ReplayerConnection, bool], object
-        ] = lambda connection, on_writable_changed: None,
+        codec: Codec[M],
+        on_message: Callable[[M], object],
+        on_lost: Callable[[BrokerError | None], object],
+        on_writable_changed: Callable[[bool], object] = lambda _writable: None,
     ) -> None:
         """`on_lost` receives the error if the peer broke the protocol.
 
         `on_writable_changed` receives False when the buffer is full and True when it is empty
         again.
         """
+        self._codec = codec
         self._received = on_message
         self._lost = on_lost
-        self._made = on_made
         self._writable = on_writable_changed
         self._frames = framing.FrameDecoder(MAX_MESSAGE_BYTES)
         self._error: BrokerError | None = None
 
+    def adopt(self, reactor: Any, descriptor: int) -> None:
+        """Use a copy of the descriptor of a connected socket."""
+        os.set_blocking(descriptor, False)
+        factory = Factory.forProtocol(lambda: self)
+        reactor.adoptStreamConnection(descriptor, socket.AF_UNIX, factory)
+
     def connectionMade(self) -> None:
-        assert self.transport is not None
         self.transport.registerProducer(self, True)
-        self._made(self)
 
     def dataReceived(self, data: bytes) -> None:
         if self._error is not None:
             return
         try:
-            messages = [decode(frame) for frame in self._frames.feed(data)]
+            messages = [self._codec.decode(frame) for frame in self._frames.feed(data)]
         except BrokerError as error:
             self.drop(error)
             return
         for message in messages:
             if self._error is None:
-                self._received(self, message)
+                self._received(message)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._lost(self, self._error)
+        self.transport = None
+        self._lost(self._error)
 
-    def send(self, message: Message) -> None:
+    def send(self, message: M) -> None:
         """Send a message; ignored after the connection is lost."""
         if self.transport is not None:
-            self.transport.writeSequence(framing.encode_frames([encode(message)]))
+            self.transport.writeSequence(framing.encode_frames([self._codec.encode(message)]))
 
     def drop(self, error: BrokerError) -> None:
         self._error = error
@@ -81,10 +91,10 @@ class ReplayerConnection(Protocol):
     # ------------------------------------------------------------------ IPushProducer
 
     def pauseProducing(self) -> None:
-        self._writable(self, False)
+        self._writable(False)
 
     def resumeProducing(self) -> None:
-        self._writable(self, True)
+        self._writable(True)
 
     def stopProducing(self) -> None:
         """Part of IPushProducer; `connectionLost` follows."""

@@ -1,4 +1,4 @@
-"""One end of the connection between a node and the replay process."""
+"""One end of the connection between a node and a child process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import struct
 import pytest
 from twisted.internet.testing import StringTransport
 
+from broker.child.connection import MAX_MESSAGE_BYTES, ChildConnection
 from broker.errors import BrokerError, FrameTooLarge, ProtocolError
 from broker.replay import replayer_messages as messages
-from broker.replay.replayer_connection import ReplayerConnection
 
 
 class End:
@@ -19,10 +19,8 @@ class End:
         self.received: list[messages.Message] = []
         self.lost: list[BrokerError | None] = []
         self.writable: list[bool] = []
-        self.link = ReplayerConnection(
-            lambda _, message: self.received.append(message),
-            lambda _, error: self.lost.append(error),
-            on_writable_changed=lambda _, writable: self.writable.append(writable),
+        self.link = ChildConnection[messages.Message](
+            messages.CODEC, self.received.append, self.lost.append, self.writable.append
         )
         self.transport = StringTransport()
         self.link.makeConnection(self.transport)
@@ -50,7 +48,7 @@ def test_messages_are_complete_for_any_split_of_their_bytes(size: int) -> None:
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (struct.pack(">I", messages.MAX_MESSAGE_BYTES + 1), FrameTooLarge),
+        (struct.pack(">I", MAX_MESSAGE_BYTES + 1), FrameTooLarge),
         (struct.pack(">I", 1) + b"\xc1", ProtocolError),
         (b"GET / HTTP/1.1\r\n\r\n", FrameTooLarge),
     ],

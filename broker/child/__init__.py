@@ -1,0 +1,1 @@
+"""Child processes of a node: the connection with one, and its supervisor."""
