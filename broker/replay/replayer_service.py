@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -36,6 +35,7 @@ from broker.replay.replayer_effects import (
 )
 from broker.replay.replayer_messages import CODEC, Message, Notice, State
 from broker.replay.spool import Spool
+from broker.transport.core_runner import CoreRunner
 
 #: Limits of a page: about one delivery to a client.
 PAGE_EVENTS: Final = 512
@@ -71,7 +71,7 @@ class ReplayerService:
         )
         self._spools: dict[int, Spool] = {}
         self._cancelled: dict[int, threading.Event] = {}
-        self._timer: IDelayedCall | None = None
+        self._runner: CoreRunner[Effect] = CoreRunner(reactor, self._apply, self._core)
 
     # ---------------------------------------------------------------- lifecycle
 
@@ -91,8 +91,7 @@ class ReplayerService:
         for event in self._cancelled.values():
             event.set()
         self._connection.close()
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+        self._runner.stop()
         await deferToThreadPool(self._reactor, self._jobs, self._engine.close)
         for pool in (self._jobs, self._pages):
             pool.stop()
@@ -101,12 +100,12 @@ class ReplayerService:
 
     def _writable_changed(self, writable: bool) -> None:
         if writable:
-            self._perform(self._core.resume())
+            self._runner.apply_effects(self._core.resume())
         else:
             self._core.pause()
 
     def _message_received(self, message: Message) -> None:
-        self._perform(self._core.message_received(message, self._reactor.seconds()))
+        self._runner.call(self._core.message_received, message)
 
     def _send_notice(self, text: str) -> None:
         self._log.info("{text}", text=text)
@@ -114,39 +113,26 @@ class ReplayerService:
 
     # ---------------------------------------------------------------- effects
 
-    def _perform(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case Send(message):
-                    if isinstance(message, State):
-                        message = State({**message.figures, "engine": self._engine.name})
-                    self._connection.send(message)
-                case Drop(error):
-                    self._log.warn("closed the connection: {error}", error=error)
-                    self._connection.drop(error)
-                case StartJob():
-                    self._start_job(effect)
-                case CancelJob(job):
-                    self._cancelled[job].set()
-                case ReadPage():
-                    self._read_page(effect)
-                case DeleteRequest(job, number):
-                    self._run_after_pages(partial(self._spools[job].delete_request, number))
-                case DeleteJob(job):
-                    if job in self._spools:
-                        self._run_after_pages(self._spools.pop(job).delete)
-        self._reset_timer()
-
-    def _reset_timer(self) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        deadline = self._core.next_timeout()
-        if deadline is not None:
-            delay = max(0.0, deadline - self._reactor.seconds())
-            self._timer = self._reactor.callLater(delay, self._handle_timeout)
-
-    def _handle_timeout(self) -> None:
-        self._perform(self._core.handle_timeout(self._reactor.seconds()))
+    def _apply(self, effect: Effect) -> None:
+        match effect:
+            case Send(message):
+                if isinstance(message, State):
+                    message = State({**message.figures, "engine": self._engine.name})
+                self._connection.send(message)
+            case Drop(error):
+                self._log.warn("closed the connection: {error}", error=error)
+                self._connection.drop(error)
+            case StartJob():
+                self._start_job(effect)
+            case CancelJob(job):
+                self._cancelled[job].set()
+            case ReadPage():
+                self._read_page(effect)
+            case DeleteRequest(job, number):
+                self._run_after_pages(partial(self._spools[job].delete_request, number))
+            case DeleteJob(job):
+                if job in self._spools:
+                    self._run_after_pages(self._spools.pop(job).delete)
 
     def _run_after_pages(self, what: Callable[[], object]) -> None:
         done = deferToThreadPool(self._reactor, self._pages, what)
@@ -179,11 +165,11 @@ class ReplayerService:
         running.addBoth(self._finish_job, job)
 
     def _report_progress(self, job: int, done: int, of: int) -> None:
-        self._perform(self._core.job_progress(job, done, of))
+        self._runner.apply_effects(self._core.job_progress(job, done, of))
 
     def _finish_job(self, effects: Any, job: int) -> None:
         del self._cancelled[job]
-        self._perform(effects)
+        self._runner.apply_effects(effects)
 
     def _to_broker_error(self, failure: Failure) -> BrokerError:
         error = failure.value
@@ -204,4 +190,4 @@ class ReplayerService:
             lambda page: self._core.page_read(effect, *page),
             lambda failure: self._core.page_failed(effect, self._to_broker_error(failure)),
         )
-        reading.addCallback(self._perform)
+        reading.addCallback(self._runner.apply_effects)
