@@ -1,4 +1,4 @@
-"""One event's way through a node: the calls of functions in `broker/`, counted by a profiler."""
+"""One event's way through a node: calls of functions in `broker/`, and the time of each step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from benchmarks.harness.flow import TIMEOUT
 from benchmarks.harness.node_process import NodeProcess
 from benchmarks.harness.report import Floor, Report, Sheet
 
-DESCRIPTION: Final = "calls of functions for one event that comes alone"
+DESCRIPTION: Final = "calls of functions and microseconds for one event that comes alone"
 
 #: So slow that each event is alone in its batch and its commit.
 RATE: Final = 50
+#: Each event is still alone, and the caches are warm.
+TIMED_RATE: Final = 200
 EVENTS: Final = 1_000
 #: Calls that happen for fewer than one event in ten belong to timers.
 _SHARE: Final = 0.1
@@ -29,15 +31,24 @@ _GLANCE: Final = 0.01
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Count the calls for events of which half match one subscription."""
+    """Count the calls for events of which half match one subscription, then measure the steps."""
     count = 200 if context.quick else EVENTS
+    rows = _measure(context, "counted_node", "COUNTS_FILE", RATE, count)
+    steps = _measure(context, "timed_node", "TIMES_FILE", TIMED_RATE, count)
+    return _report(rows, steps, count)
+
+
+def _measure(
+    context: BenchmarkContext, module: str, variable: str, rate: int, count: int
+) -> list[Any]:
+    """Run `count` events through a node that measures itself, and return its rows."""
     with context.empty_folder() as folder:
-        counts_file = folder / "counts.json"
+        result = folder / "measured.json"
         node = NodeProcess(
             context.children,
             folder,
-            command=("-m", "benchmarks.harness.counted_node"),
-            environment={"COUNTS_FILE": str(counts_file)},
+            command=("-m", f"benchmarks.harness.{module}"),
+            environment={variable: str(result)},
         )
         task = {"endpoint": node.endpoint}
         counts = [100, count]
@@ -46,35 +57,37 @@ def run(context: BenchmarkContext) -> Report:
             context.children, "subscribe_timed", {**task, "query": HIGH, "portions": matching}
         )
         publisher = Actor(
-            context.children, "publish_paced", {**task, "rate": RATE, "portions": counts}
+            context.children, "publish_paced", {**task, "rate": rate, "portions": counts}
         )
         for each in counts:
             subscriber.wait_for("ready", TIMEOUT)
             publisher.wait_for("ready", TIMEOUT)
-            context.report_progress(f"{each:,} events at {RATE} a second")
+            context.report_progress(f"{each:,} events at {rate} a second")
             os.kill(node.pid, signal.SIGUSR1)
             subscriber.start_run()
             publisher.start_run()
             publisher.wait_for("done", TIMEOUT, node.check)
             subscriber.wait_for("done", TIMEOUT, node.check)
         os.kill(node.pid, signal.SIGUSR2)
-        rows = _read(counts_file)
+        rows = _read(result)
         subscriber.stop()
         publisher.stop()
         node.stop()
-    return _report(rows, count)
+    return rows
 
 
-def _read(path: Path) -> list[tuple[str, str, str, int]]:
+def _read(path: Path) -> list[Any]:
     deadline = time.monotonic() + TIMEOUT
     while not path.exists():
         if time.monotonic() > deadline:
-            raise BenchmarkFailed("the node wrote no counts")
+            raise BenchmarkFailed("the node wrote no figures")
         time.sleep(_GLANCE)
     return [tuple(row) for row in json.loads(path.read_text())]
 
 
-def _report(rows: list[tuple[str, str, str, int]], events: int) -> Report:
+def _report(
+    rows: list[tuple[str, str, str, int]], steps: list[tuple[str, float, int]], events: int
+) -> Report:
     usual = [row for row in rows if row[3] >= _SHARE * events]
     packages: Counter[tuple[str, str]] = Counter()
     for thread, module, _, calls in usual:
@@ -93,6 +106,14 @@ def _report(rows: list[tuple[str, str, str, int]], events: int) -> Report:
                 ],
             ),
             Sheet(
+                f"Microseconds of an event in each step, at {TIMED_RATE} events/s",
+                ["step", "us", "times"],
+                [
+                    [step, f"{1e6 * seconds / events:.0f}", f"{times / events:.2f}"]
+                    for step, seconds, times in steps
+                ],
+            ),
+            Sheet(
                 "The functions",
                 ["thread", "module", "function", "calls"],
                 [
@@ -108,6 +129,9 @@ def _report(rows: list[tuple[str, str, str, int]], events: int) -> Report:
         ],
         figures={
             "events": events,
+            "steps": [
+                {"step": s, "us": 1e6 * t / events, "times": n / events} for s, t, n in steps
+            ],
             "calls": [
                 {"thread": _thread(t), "module": m, "function": f, "calls": n / events}
                 for t, m, f, n in functions
