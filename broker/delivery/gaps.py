@@ -1,7 +1,7 @@
 """Gap handling for one session: recover missing events from other nodes, or report a gap.
 
-Events are missing after retention at this node or the origin, or if they lie before this node's
-start with an origin.
+Events are missing after retention at this node or the origin, or before this node's start with an
+origin.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ _BEFORE_ALL: Mark = (0, 0)
 
 
 class GapRecovery:
-    """Starts recoveries, and reports gaps where none is possible."""
-
     def __init__(
         self,
         feeds: Mapping[int, Feed],
@@ -30,8 +28,7 @@ class GapRecovery:
         backlog: Backlog,
         feed_from_recovery: Callable[[Feed, ActiveRecovery, Mapping[str, Mark]], object],
     ) -> None:
-        """`feeds` are the session's current subscriptions, `backlog` their queue.
-        `feed_from_recovery` feeds one from a recovery, then from the log behind the given marks."""
+        """`feed_from_recovery` feeds from a recovery, then from the log behind the given marks."""
         self._feeds = feeds
         self._writer = writer
         self._log = log
@@ -39,19 +36,17 @@ class GapRecovery:
         self._feed_from_recovery = feed_from_recovery
 
     def recover_trimmed(self, feed: Feed) -> bool:
-        """Recover events that retention removed before a subscription read them. All events up
-        to now are recovered, so that retention does not overtake it again at once. Returns False
-        if no recovery is possible."""
+        """Recover events that retention removed unread, or return False. All events up to now are
+        recovered; otherwise retention could overtake it again at once."""
         return self._start_recovery(feed, self._log.end_position(), "retention", archived=True)
 
     def _start_recovery(
         self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool
     ) -> bool:
-        """Start a recovery up to these marks; return False if none is possible. Events that it
-        does not find become a gap with this reason. `archived`: only an archive can have them."""
+        """Return False if no recovery is possible. Events not found become a gap with `reason`.
+        `archived`: only an archive can have them."""
         if feed.start_recovery is None:
             return False
-        # A continuous subscription gets all of an origin that its client does not know.
         starts = {**({} if feed.is_continuous else feed.active_from), **feed.reported_marks}
         for origin, mark in feed.unreported_marks.items():
             starts[origin] = max(mark, starts.get(origin, mark))
@@ -65,21 +60,19 @@ class GapRecovery:
             return False
         feed.count_filtered(self._log.bounds.last + 1)
         feed.unreported_marks.clear()
-        # Queued events were not sent. The recovery sends them again.
+        # The recovery sends queued events too.
         self._backlog.drop_events_for(feed)
         log_starts = {**starts, **{origin: upto[origin] for origin in ranges}}
         self._feed_from_recovery(feed, recovery, log_starts)
         return True
 
     def report_unavailable(self, feed: Feed) -> None:
-        """Recover or report ranges that became unavailable before the subscription was fed."""
         unavailable, feed.unavailable_ranges = feed.unavailable_ranges, {}
         for each in unavailable.values():
             self._recover_or_store(feed, each)
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Recover the range behind `after` up to `last` for each subscription that misses it, or
-        report a gap."""
+        """Recover the range behind `after` up to `last` where it is missing, or report a gap."""
         for feed in self._feeds.values():
             self._recover_or_store(feed, UnavailableRange(origin, after, last, reason))
 
@@ -94,8 +87,8 @@ class GapRecovery:
         reported = feed.reported_marks.get(unavailable.origin, _BEFORE_ALL)
         if not feed.is_continuous or reported == _BEFORE_ALL:
             reported = max(reported, feed.active_from.get(unavailable.origin, _BEFORE_ALL))
-        # Without earlier events of an origin, a subscription does not miss events before this
-        # node's start with the origin.
+        # Without earlier events of an origin, events before this node's start with it are not
+        # missed.
         begins = unavailable.after == _BEFORE_ALL and unavailable.reason == "lost"
         is_expected = reported > _BEFORE_ALL or not begins
         is_missing = is_expected and reported[1] < unavailable.last[1]
@@ -108,7 +101,7 @@ class GapRecovery:
             return
         if feed.state is FeedState.LIVE and not has_backlog:
             reported = max(reported, unavailable.after)
-        # A client that has not reached the gap gets a wider one. If its session breaks now, it
+        # A client that has not reached the gap gets a wider one: if its session breaks now, it
         # resumes behind the gap.
         self.report_gap(feed, unavailable.origin, reported, unavailable.last, unavailable.reason)
 
