@@ -1,7 +1,7 @@
 """Validation of logged events that were rejected on their way, or arrived before their DTD.
 
-The log holds a placeholder for a rejected event, and an unvalidated one unchanged. A reader of the
-log gets a gap for the first, and validates the second once its DTD is known.
+The log holds a placeholder for the first, which becomes a gap for a reader. The second is validated
+once its DTD is known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from broker.matching.contract import (
 )
 from broker.matching.query.query import Query
 
-#: Gap code for an event without a DTD at any node.
+#: No node has the DTD.
 UNKNOWN_TYPE: Final = "unknown-type"
-#: A query that may select attributes. A DTD supplies defaults for attributes only.
+#: A query that may select attributes: a DTD supplies defaults for these only.
 _ATTRIBUTE_SYNTAX: Final = re.compile(r"@|\battribute\s*::|\bid\s*\(|\blang\s*\(|\bnamespace\s*::")
 
 
@@ -51,12 +51,12 @@ class SubscriptionQuery(Protocol):
 
 @attrs.frozen
 class EventRun:
-    """Consecutive logged events that one matcher call covers."""
+    """Consecutive events for one matcher call."""
 
     events: list[LoggedEvent]
     variants: Variants = NO_VARIANTS
     needs_validation: bool = False
-    """True for a single event that is a placeholder or unvalidated."""
+    """True for a single placeholder or unvalidated event."""
 
 
 class LateValidator:
@@ -158,8 +158,7 @@ class LateValidator:
 
 
 def matches_stream(subscription: SubscriptionQuery, event: LoggedEvent) -> bool:
-    """Return whether a subscription's pattern matches an event's stream, or the stream is
-    unknown."""
+    """Return whether the pattern matches the event's stream, or the stream is unknown."""
     stream, *_ = decode_stream_and_type(event)
     return not stream or subscription.pattern is None or subscription.pattern.matches(stream)
 
@@ -170,5 +169,4 @@ def decode_stream_and_type(event: LoggedEvent) -> tuple[str, str, str]:
 
 
 def make_single_run(events: Sequence[LoggedEvent]) -> Iterator[EventRun]:
-    """Yield all events as one run, without late validation."""
     yield EventRun(list(events))

@@ -14,13 +14,13 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.reference import DtdReference
 from broker.transport.clock import IClock
 
-#: DTDs that are looked up; beyond that the oldest request is given up.
+#: Beyond that, the oldest request is given up.
 MAX_TYPES: Final = 1000
-#: Seconds until a look-up is repeated; doubled up to the maximum.
+#: Seconds; doubled up to the maximum.
 MIN_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 30.0
 
-#: Called with True if the DTD was found, and False after the timeout.
+#: True: found. False: timeout.
 OnSettled: TypeAlias = Callable[[bool], object]
 
 
@@ -34,8 +34,6 @@ class _PendingDtd:
 
 
 class PendingDtds:
-    """Look-ups that are repeated until they succeed."""
-
     def __init__(self, dtds: DtdCache, clock: IClock, timeout: float) -> None:
         self._dtds = dtds
         self.clock = clock
@@ -43,7 +41,6 @@ class PendingDtds:
         self._pending: OrderedDict[DtdReference, _PendingDtd] = OrderedDict()
         self._stopped = False
         self.given_up = 0
-        """Expired timeouts."""
 
     def __len__(self) -> int:
         return len(self._pending)
