@@ -1,4 +1,4 @@
-"""Child processes of a node: the archiver, and the replay process of the archive."""
+"""Child processes of a node with an archive: the archiver, and the replay process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ MIN_MAX_LAG = 15.0
 
 
 class ChildProcesses:
-    """Child processes of a node with an archive."""
-
     def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
         self.archiver = ArchiverSupervisor(
             reactor,
@@ -68,7 +66,7 @@ class ChildProcesses:
         )
 
     def start(self, node: Node) -> None:
-        """Start the archiver for a running node. The replay process starts on demand."""
+        """The replay process starts on demand."""
         self.archiver.dtd_text = node.types.find_text
         log = node.event_log
 
@@ -109,7 +107,7 @@ class ChildProcesses:
         }
 
     def stop(self) -> Deferred[None]:
-        """Stop the processes; the archiver archives the log first."""
+        """The archiver archives the log first."""
         both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
         return both.addCallback(lambda _: None)
 

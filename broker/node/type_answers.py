@@ -36,9 +36,9 @@ from broker.wire.messages import Ask
 #: Distinct queries of one report, and of one time slice.
 MAX_QUERIES: Final = 5000
 QUERIES_PER_SLICE: Final = 16
-#: Affected subscriptions that a report names; others are counted.
+#: Affected subscriptions named in a report; others are counted.
 MAX_NAMED: Final = 200
-#: Paths in each list of a report.
+#: In each list of a report.
 MAX_PATHS: Final = 200
 
 
@@ -56,7 +56,7 @@ class RemoteQueries(Protocol):
     """Queries of other nodes and units."""
 
     def queries(self) -> Iterable[tuple[str, Query]]:
-        """Return (address, query) of each."""
+        """Yield (address, query)."""
 
 
 def find_subscribers(
@@ -78,12 +78,10 @@ def find_subscribers(
 
 @attrs.frozen
 class TypeAnswers:
-    """Answers of one node."""
-
     dtds: DtdCache
     known_types: KnownTypes
     find_subscribers: Callable[[], Iterator[Subscriber]]
-    """Yields subscriptions of sessions, durable ones, and those of other nodes."""
+    """Of sessions, durable ones, and those of other nodes."""
     clock: IClock
     unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS
 
