@@ -1,4 +1,4 @@
-"""Answers to questions about durable subscriptions, and their changes (`xmlbroker durable`).
+"""Questions about durable subscriptions, and their changes (`xmlbroker durable`).
 
 A client reads and changes the subscriptions of its account, an administrator those of all.
 """
@@ -31,10 +31,9 @@ from broker.tracing.event_fate import OtherNodes
 from broker.wire.codec import Schema, pack
 from broker.wire.messages import Ask
 
-#: Rows of one answer; further ones are counted.
+#: In one answer; further ones are counted.
 MAX_ROWS: Final = 1000
 
-#: Question by which other nodes delete a subscription.
 DELETE_QUESTION: Final = "durable-delete"
 _DELETION: Final = Schema[tuple[str, str]](tuple[str, str], "deletion of a subscription")
 _BEFORE_ALL: Mark = (0, 0)
@@ -42,15 +41,13 @@ _DELETED: Final = b"had"
 
 
 class AnsweringNodes(OtherNodes, Protocol):
-    """Other nodes of the network: `broker.cluster.network_question.NetworkQuestions`."""
+    """`broker.cluster.network_question.NetworkQuestions`."""
 
     def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
         """Register the answerer of a kind of question."""
 
 
 class DurableAnswers:
-    """The answers of one node."""
-
     def __init__(
         self,
         *,
@@ -59,7 +56,6 @@ class DurableAnswers:
         sessions: Callable[[], Iterable[Session]],
         others: AnsweringNodes | None,
     ) -> None:
-        """`others` is None without a network."""
         self._durables = durables
         self._log = log
         self._sessions = sessions
@@ -81,7 +77,7 @@ class DurableAnswers:
         }
 
     def answer_positions(self, identity: Identity, _: Ask) -> Deferred[dict[str, Any]]:
-        """Return the positions of the client's durable subscriptions after all are committed.
+        """Return the positions of the client's subscriptions after all are committed.
 
         There is no answer while the log is not writable.
         """
@@ -189,7 +185,7 @@ class DurableAnswers:
     def _parse_target(self, to: str) -> Mapping[str, Mark]:
         log = self._log
         if to == "start":
-            # Places that retention removed are skipped, and not recovered.
+            # Trimmed places are skipped, and not recovered.
             return {origin: log.begins_after.get(origin, _BEFORE_ALL) for origin in log.coverage}
         if to == "end":
             return log.coverage.marks
@@ -225,7 +221,7 @@ class DurableAnswers:
         }
 
     async def _delete_elsewhere(self, client: str, name: str) -> tuple[list[str], list[str]]:
-        """Return the addresses of other nodes that had it, and of nodes that did not answer."""
+        """Return the nodes that had it, and those that did not answer."""
         if self._others is None:
             return [], []
         found = await self._others.ask_all_nodes(DELETE_QUESTION, pack((client, name)))
@@ -305,5 +301,5 @@ def _check_access(identity: Identity, client: str) -> None:
 
 
 def _count_places(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:
-    """Return the number of places from `one` forward to `other`, over all origins."""
+    """Return the places from `one` forward to `other`, over all origins."""
     return sum(max(0, mark[1] - one.get(o, _BEFORE_ALL)[1]) for o, mark in other.items())

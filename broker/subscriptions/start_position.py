@@ -17,11 +17,9 @@ STARTS = ("new", "all", "position", "time", "stored", "last")
 
 @attrs.frozen
 class StartPosition:
-    """Start of a subscription in the log."""
-
     serial: int
     position: Mapping[str, Mark]
-    """Position of the client at the start."""
+    """Of the client."""
     skip: dict[str, Mark] = attrs.field(factory=dict)
     """Marks of events behind the serial that the client already has."""
 
@@ -29,7 +27,7 @@ class StartPosition:
 def find_start(
     log: EventLog, request: Subscribe, position: Position | None, cut: Mapping[str, Mark]
 ) -> StartPosition:
-    """Return the start of a subscription; `position` is the client's, if known.
+    """Return the start in the log; `position` is the client's, if known.
 
     Raises `BadQuery` for an unknown start, `BadPosition` for a future one.
     """
@@ -84,8 +82,8 @@ def check_position(log: EventLog, position: Position) -> None:
 
 
 def rewind_lost_branches(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
-    """Return the marks, with places on a lost branch moved back to its start. After a restart
-    from an older copy, an origin's new places may have lower offsets."""
+    """Move places on a lost branch back to its start. After a restart from an older copy, an
+    origin's new places may have lower offsets."""
     back = {
         origin: min([mark, *(branch for epoch, _, branch in path if mark[0] < epoch)])
         for origin, mark in marks.items()
@@ -103,8 +101,8 @@ def find_lost_branches(
 ) -> dict[str, tuple[tuple[Mark, Mark], ...]]:
     """Return the ranges of places behind `had` that each origin's later histories lack.
 
-    A history begins at a branch place. Later places of the history before it are lost to the
-    origin. There is none if its log was never started from an older copy.
+    A history begins at a branch place, behind which earlier histories are lost. A log that was
+    never started from an older copy has none.
     """
     found = {}
     for origin in origins:
