@@ -25,7 +25,7 @@ Point: TypeAlias = tuple[float, float]
 
 _BEGIN: Final = datetime(2026, 11, 14, 2, 0, tzinfo=UTC)
 _MINUTE: Final = 60.0
-#: Approximate positions of the centres; an aircraft belongs to the nearest.
+#: Approximate positions; an aircraft belongs to the nearest centre.
 _CENTRES: Final[dict[str, Point]] = {
     "KZAB": (35.1, 106.6),
     "KZAU": (41.8, 88.3),
@@ -82,8 +82,6 @@ _CLIMB, _DESCENT = 20, 18
 
 @attrs.frozen
 class MadeEvent:
-    """One event to publish."""
-
     stream: str
     """`asdi.<centre>.<type>`, such as `asdi.zbw.tz`."""
     event_type: EventType
@@ -94,7 +92,7 @@ class MadeEvent:
 
 @attrs.frozen(order=True)
 class _Message:
-    """One message, before it gets its number in the feed."""
+    """A message without its number in the feed."""
 
     time: float
     kind: str = attrs.field(order=False)
@@ -103,8 +101,7 @@ class _Message:
 
 
 def air_traffic(count: int, seed: int = 0) -> Iterator[MadeEvent]:
-    """Yield `count` events in order of time, valid for `ASDI`; more events have more aircraft at
-    once."""
+    """Yield valid `ASDI` events in order of time; more events have more aircraft at once."""
     chance = random.Random(seed)
     numbers = itertools.count()
     # (next message, number that breaks ties, later messages)
@@ -138,8 +135,6 @@ def _made(message: _Message, sequence: int) -> MadeEvent:
 
 
 class _Flight:
-    """One flight, from its plan to its landing."""
-
     def __init__(self, chance: random.Random, begin: float) -> None:
         self._chance = chance
         self._time = begin
@@ -160,7 +155,6 @@ class _Flight:
         self._flown = 0.0
 
     def messages(self) -> Iterator[_Message]:
-        """Yield its messages in order of time."""
         ends = f"<origin>{self._origin}</origin>", f"<destination>{self._destination}</destination>"
         departure = self._time + self._chance.uniform(15, 40) * _MINUTE
         arrival = departure + (self._length / self._cruise * 60 + 15) * _MINUTE
@@ -218,7 +212,7 @@ class _Flight:
         share = self._altitude / self._level
         speed = round(160 + (self._cruise - 160) * share + self._chance.uniform(-6, 6))
         left = self._length - self._flown
-        # Distance flown during the descent, at two thirds of the speed on average.
+        # The descent is flown at two thirds of the speed on average.
         if left <= self._altitude / _DESCENT * self._cruise * 0.65 / 60:
             self._altitude = max(self._altitude - _DESCENT, 10.0)
         else:

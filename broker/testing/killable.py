@@ -54,7 +54,7 @@ class KillableCall:
 
 
 class KillableLoop(SimulatedLoop):
-    """Loop of a client that can be killed: its connection attempts then end."""
+    """Loop of a client that can be killed, with its connection attempts."""
 
     def __init__(self, clock: KillableClock, network: MemoryNetwork) -> None:
         super().__init__(clock, network)

@@ -42,13 +42,12 @@ class MemoryNetwork:
         self._delays: dict[str, tuple[float, float]] = {}
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
-        # Listener ends of each address's connections; ordered, so that a seed always gives the same
-        # run.
+        # Listener ends by address; ordered, so that a seed always gives the same run.
         self._connections: dict[str, dict[MemoryChannel, None]] = {}
         self._count = 0
         self.describe: Callable[[str], tuple[str, str] | None] = lambda _: None
-        """Returns descriptions of the two ends of a connection to an address: the listener's, then
-        the other's. None: described by the address."""
+        """Returns descriptions of the listener's end, then the other's, of a connection to an
+        address. None: the address."""
 
     def listen(self, address: str, on_connect: Callable[[ISocketChannel], None]) -> MemoryPort:
         """Call `on_connect` with the channel of each connection to `address`.
@@ -67,7 +66,7 @@ class MemoryNetwork:
         return MemoryPort(stop)
 
     def connect(self, address: str) -> Deferred[ISocketChannel]:
-        """Connect to `address` after one latency. Set the channel's receiver at once.
+        """Connect after one latency. Set the channel's receiver at once.
 
         Fails with Twisted's `ConnectionRefusedError` without a listener, or after `refuse`. Can be
         cancelled.

@@ -64,13 +64,12 @@ class NodeProcess:
         dialler: Callable[[KillableClock], Dialler] | None = None,
         archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
     ) -> None:
-        """`settings` name the folder. `thread_delay` is the time of a log commit or read, in
-        seconds. `dialler` makes each process's dialler to other nodes, `archive` its archive
-        access."""
+        """`settings` name the folder. A log commit or read takes `thread_delay` seconds. `dialler`
+        and `archive` make each process's dialler and archive access."""
         self.settings = settings
         self.disk = SimulatedDisk()
         self.clock = KillableClock(time.clock)
-        """Clock of the newest process."""
+        """Of the newest process."""
         self.periodic_calls: list[LoopingCall] = []
         self._time = time
         self._network = network
@@ -79,7 +78,7 @@ class NodeProcess:
         self._archive = archive
         self.log_file: LogFile
         self.clock_offset_ms = 0
-        """Deviation of the machine's wall clock, in ms."""
+        """Deviation of the wall clock."""
         self.is_stopping = False
         """True during an orderly stop: the log may be closed already."""
         self._node: Node | None = None
@@ -135,7 +134,7 @@ class NodeProcess:
         self._stop_service()
         self.is_stopping = True
         self._time.wait(Deferred.fromCoroutine(node.stop()))
-        # Closing connections that still wait end with the process.
+        # Connections that still close end with the process.
         self._time.run(0.1)
         self.clock.kill()
         self._node = None
@@ -143,7 +142,7 @@ class NodeProcess:
         self._cut_connections()
 
     def listen(self, address: str, taker: ConnectionAcceptor) -> None:
-        """Accept connections to `address`, in this process and in later ones."""
+        """In this process and in later ones."""
         if address not in self._addresses:
             self._addresses[address] = taker
             if self._node is not None:

@@ -39,7 +39,7 @@ from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
 from broker.transport.clock import IClock
 
-#: Events of a page: few, so that much happens between two pages.
+#: Few, so that much happens between two pages.
 PAGE_EVENTS = 7
 
 
@@ -49,7 +49,7 @@ class SimulatedArchive:
     def __init__(self, folder: Path, wall_clock: Callable[[], int], every: float = 2.0) -> None:
         self.uri = str(folder / "archive")
         self.flush_interval = every
-        """Seconds between two flushes of a node."""
+        """In seconds."""
         self.is_broken = False
         """If true, all reads and writes fail."""
         self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
@@ -112,7 +112,7 @@ class _Archiver:
         self._opened: Archive | None = None
         self._noticed = MissingRangeAges()
         self._is_down = False
-        """True between the end of the archiver process and its restart."""
+        """True until the archiver process is restarted."""
 
     @property
     def is_running(self) -> bool:
@@ -121,16 +121,14 @@ class _Archiver:
         return process.is_running and process.clock is self._clock and not self._is_down
 
     def end_after(self, steps: int) -> None:
-        """End after so many more disk steps."""
+        """In disk steps."""
         self._disk.steps_left = steps
 
     def flush_repeatedly(self) -> None:
-        """Flush now, and again at each interval."""
         self.flush()
         self._clock.callLater(self._archive.flush_interval, self.flush_repeatedly)
 
     def flush(self) -> None:
-        """Archive the present content of the log."""
         if self._archive.is_broken or self._process.is_stopping or self._is_down:
             return
         try:

@@ -30,12 +30,12 @@ from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import VirtualTime
 from broker.transport.socket import ISocketChannel
 
-#: Port of all nodes: their names are their hosts.
+#: Of all nodes: their names are their hosts.
 PORT = 1
 
 
 def gateway_endpoint(name: str) -> str:
-    """Return a node's endpoint for `network.gateways`."""
+    """For `network.gateways`."""
     return f"tcp:{name}:{PORT}"
 
 
@@ -106,12 +106,12 @@ class NetworkWorld(VirtualTime):
 
     @property
     def names(self) -> list[str]:
-        """All nodes, running or not, in order of creation."""
+        """Running or not, in order of creation."""
         return list(self._processes)
 
     @property
     def running(self) -> list[str]:
-        """Nodes that have a process now."""
+        """Nodes with a process."""
         return [name for name, each in self._processes.items() if each.is_running]
 
     def __getitem__(self, name: str) -> Node:
@@ -138,8 +138,8 @@ class NetworkWorld(VirtualTime):
     ) -> None:
         """Add a node, in a cluster or one that asks for a cluster.
 
-        `gateways` and `join` are names of nodes, `ip` is its IP address. `configured_name` is its
-        name in its own settings, if different. `network_settings` has further keys of `[network]`.
+        `gateways` and `join` are names of nodes. `configured_name` is its name in its own settings,
+        if different. `network_settings` has further keys of `[network]`.
         """
         if ip:
             self._ip[name] = ip
@@ -173,13 +173,13 @@ class NetworkWorld(VirtualTime):
         return self._processes[name].settings.network.cluster
 
     def rename(self, name: str, configured_name: str) -> None:
-        """Change a node's name in its settings, from its next start on."""
+        """Applied at the next start."""
         process = self._processes[name]
         node = attrs.evolve(process.settings.node, name=configured_name)
         process.settings = attrs.evolve(process.settings, node=node)
 
     def change_settings(self, name: str, **network_settings: Any) -> None:
-        """Change keys of `[network]`, from the node's next start on."""
+        """Change keys of `[network]`, from the next start on."""
         process = self._processes[name]
         network = attrs.evolve(process.settings.network, **network_settings)
         process.settings = attrs.evolve(process.settings, network=network)
@@ -197,7 +197,7 @@ class NetworkWorld(VirtualTime):
         self._cut_dialled(name)
 
     def lose_disk(self, name: str) -> None:
-        """Delete the folder of a stopped node."""
+        """The node must not run."""
         assert name not in self.running
         shutil.rmtree(self._folder / name)
 
@@ -208,7 +208,7 @@ class NetworkWorld(VirtualTime):
         return copy
 
     def restore_disk(self, name: str, copy: Path) -> None:
-        """Replace the folder of a stopped node by a copy."""
+        """The node must not run."""
         self.lose_disk(name)
         shutil.copytree(copy, self._folder / name)
 
@@ -220,7 +220,7 @@ class NetworkWorld(VirtualTime):
         self._processes[name].disk.is_full = full
 
     def set_clock_offset(self, name: str, off: int) -> None:
-        """Set the deviation of a machine's wall clock, in ms."""
+        """In ms, of the machine's wall clock."""
         self._processes[name].clock_offset_ms = off
 
     def key_file(self, key: bytes) -> Path:
@@ -254,24 +254,23 @@ class NetworkWorld(VirtualTime):
     # ------------------------------------------------------------------ links
 
     def cut(self, one: str, other: str, *, refuse: bool = False) -> None:
-        """Break the connections between two nodes; with `refuse` none succeeds until `heal`."""
+        """With `refuse` no connection succeeds until `heal`."""
         for address in (link_address(one, other), link_address(other, one)):
             if refuse:
                 self.network.refuse(address)
             self.network.cut(address)
 
     def heal(self, one: str, other: str) -> None:
-        """Allow connections between two nodes again."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.heal(address)
 
     def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
-        """Change the latency and jitter between two nodes, both ways."""
+        """Both ways."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.set_delay(address, latency, jitter)
 
     def connect(self, name: str, outsider: str) -> ISocketChannel:
-        """Connect to a node's link listener as a outsider outside this network."""
+        """Connect to a node's link listener from outside this network."""
         self._outsiders.add(outsider)
         self._accept_links(self._processes[name], name, outsider)
         channel: ISocketChannel = self.wait(self.network.connect(link_address(name, outsider)))
@@ -293,12 +292,12 @@ class NetworkWorld(VirtualTime):
         return address
 
     def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
-        """Start one client process that knows these nodes, in order of preference."""
+        """Start a client process that knows these nodes, in order of preference."""
         endpoints = [self.client_address(node, client_id) for node in nodes]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
-        """Break a client's connections to the given nodes, or to all."""
+        """Break connections to the given nodes, or to all."""
         for node in nodes or self.names:
             self.network.cut(self.client_address(node, client_id))
 

@@ -32,8 +32,8 @@ __all__ = ["BEGINNING", "World"]
 class World(VirtualTime):
     """A node, a network and clients from one seed; a context manager, or call `close`.
 
-    `thread_delay` is the time of a log commit or read, in seconds. The node listens at one address
-    per client, so that one client's connection can be cut.
+    A log commit or read takes `thread_delay` seconds. The node listens at one address per client,
+    so that one client's connection can be cut.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class World(VirtualTime):
         return self._processes.start()
 
     def kill_node(self) -> None:
-        """End the node's process abruptly: it sends, writes and cleans up nothing more."""
+        """End the process abruptly: it sends, writes and cleans up nothing more."""
         self._processes.kill()
 
     def stop_node(self) -> None:
@@ -113,15 +113,14 @@ class World(VirtualTime):
         return address
 
     def client(self, client_id: str, *, incarnation: int = 1, **settings: Any) -> Client:
-        """Start one process of a client, which connects in the background."""
+        """The client connects in the background."""
         endpoints = [self.client_address(client_id)]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str) -> None:
-        """Break the connection of a client; packets in transit are lost."""
+        """Packets in transit are lost."""
         self.network.cut(self.client_address(client_id))
 
     def kill_client(self, client: Client) -> None:
-        """End a client's process abruptly, and break its connection."""
         self._clients.kill(client)
         self.cut_client(client.client_id)

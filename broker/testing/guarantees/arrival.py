@@ -45,7 +45,6 @@ def shared_places(seen: Observations) -> Iterator[Violation]:
 def lost_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield events that the subscription missed."""
     handled = subscriber.handled
     given_out = {each.key for each in subscriber.deliveries}
     gaps = list(subscriber.gaps)
@@ -87,7 +86,7 @@ def _is_after_cut(subscriber: Subscriber, places: set[Place], allowed: Allowance
 
 
 def _has_ended_early(subscriber: Subscriber) -> bool:
-    """True for an ended transient subscription: only holes between its deliveries are losses."""
+    """Only holes between the deliveries of an ended transient subscription are losses."""
     return subscriber.kind is Kind.TRANSIENT and subscriber.processes[-1].end is not End.RUNNING
 
 

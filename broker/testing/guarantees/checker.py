@@ -18,7 +18,7 @@ from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
 
-#: Rule for one subscription.
+#: For one subscription.
 Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 
 
@@ -49,7 +49,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-#: Guarantees that more time may still fulfil, while events are in transit.
+#: More time may still fulfil these, while events are in transit.
 PENDING = frozenset({Guarantee.DURABILITY, Guarantee.AT_LEAST_ONCE, Guarantee.TYPES})
 
 

@@ -21,7 +21,7 @@ class Observations:
         self.events: dict[EventKey, Published] = {}
         self.receipts: dict[EventKey, Acknowledged] = {}
         self.places: defaultdict[EventKey, set[Place]] = defaultdict(set)
-        """Places of each event; a republished event may have several."""
+        """A republished event may have several."""
         self.subscribers: list[Subscriber] = []
         self.faults: list[str] = []
         """One line for each fault, in order."""
@@ -34,7 +34,7 @@ class Observations:
     def record_receipt(
         self, key: EventKey, durability: str, place: Place | None = None, at: float = 0.0
     ) -> None:
-        """Record a receipt; one for a duplicate has no place."""
+        """The receipt of a duplicate has no place."""
         self.receipts[key] = Acknowledged(durability, at)
         if place is not None:
             self.record_place(key, place)

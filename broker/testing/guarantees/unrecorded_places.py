@@ -1,7 +1,7 @@
 """Places inside reported gaps at which no log and no receipt of the run shows an event.
 
-The receipt of a republished event has no place. If damage then removes the event from the log, no
-record of its place remains: it may be any of these.
+The receipt of a republished event has no place. If damage then removes the event from the log, it
+may have been at any of these.
 """
 
 from __future__ import annotations
