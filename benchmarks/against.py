@@ -29,7 +29,7 @@ from benchmarks.harness.signals import end_on_signals
 
 #: Greatest allowed ratio of the present to the earlier cost.
 MAX_RATIO: Final = 1.08
-#: Costs of each work of one revision, in microseconds for an event.
+#: In microseconds for an event, by work.
 Costs = dict[str, list[float]]
 
 
@@ -86,7 +86,7 @@ def main(
 
 
 def compare(revision: str, found: dict[str, tuple[Costs, Costs]]) -> Report:
-    """Return the table of all works of both revisions, with a floor for each benchmark."""
+    """Return the table of all works, with a floor for each benchmark."""
     rows, floors, figures = [], [], {}
     for benchmark, (then, now) in found.items():
         works = {work: ratio(then[work], now[work]) for work in then if work in now}

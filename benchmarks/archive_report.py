@@ -24,9 +24,9 @@ class Measured:
     level: int
     events: int = 0
     raw: int = 0
-    """Bytes of the documents."""
+    """Of the documents."""
     archived: int = 0
-    """Bytes of the files."""
+    """Of the files."""
     gzip: int = 0
     """Bytes of the concatenated documents, by gzip."""
     cpu: float = 0.0
@@ -36,7 +36,7 @@ class Measured:
 
     @property
     def micros(self) -> float:
-        """Processor microseconds for one event."""
+        """Of processor time for one event."""
         return 1e6 * self.cpu / self.events
 
 

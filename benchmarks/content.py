@@ -40,5 +40,4 @@ QUICK: Final = Plan(
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Measure all workloads; the report names omitted ones."""
     return report(measure_content(context, QUICK if context.quick else FULL))

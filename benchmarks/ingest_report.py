@@ -17,8 +17,6 @@ FLOOR: Final = 0.1
 
 @attrs.frozen
 class Archived:
-    """Archiver's results of one run."""
-
     events: int
     behind: int
     """Events not archived yet when the last one was delivered."""
@@ -27,17 +25,17 @@ class Archived:
     seconds: float
     """From the first send until all were archived."""
     cpu: float
-    """Processor seconds of the archiver."""
+    """Processor seconds."""
 
     @property
     def rate(self) -> float:
-        """Events a second into the archive."""
+        """Events a second."""
         return self.events / self.seconds
 
 
 @attrs.frozen
 class Run:
-    """One run; with the archive on it has `archived`."""
+    """With the archive on it has `archived`."""
 
     subscribers: int
     flow: Flow

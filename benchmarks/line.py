@@ -1,7 +1,7 @@
 """Cost of relaying events: a line of three nodes against a single one, in one run.
 
-The publisher is at node `a`, and `b` lies between `a` and `c`. All works run in turn, in several
-rounds, so that a disturbance of the machine hits all of them.
+The publisher is at node `a`, and `b` lies between `a` and `c`. Works run in turn, in several
+rounds, so that a disturbance hits all of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from benchmarks.line_report import (
 
 DESCRIPTION: Final = "processor time that passing events on costs a node in a line of three"
 
-#: Events in a PUBLISH message of the publisher.
+#: Events in a PUBLISH message.
 BATCH: Final = 500
 ROUNDS: Final = 3
 EVENTS: Final = 20_000
@@ -63,7 +63,7 @@ class Work:
     subscribers: Sequence[int] = ()
     query: str = EVERYTHING
     rate: float | None = RATE
-    """Events a second; None: at full speed."""
+    """None: at full speed."""
     options: LineOptions = LineOptions()
 
 
@@ -111,7 +111,7 @@ def _notes(events: int) -> list[str]:
 
 
 def _measure_crossing(context: BenchmarkContext, work: Work, portions: Sequence[int]) -> Crossing:
-    """Make one run: the last portion is measured, earlier ones warm up."""
+    """The last portion is measured, earlier ones warm up."""
     with context.empty_folder() as folder:
         nodes = start_line(context.children, folder, work.nodes, work.options, _QUEUE)
         # A subscription that starts first gets the cut of everything later.

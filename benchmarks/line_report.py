@@ -41,17 +41,17 @@ class Crossing:
     seconds: float
     """From the first send until the last event is acknowledged and delivered."""
     cpu: Sequence[float]
-    """Processor seconds of each node, all threads."""
+    """Processor seconds of each node."""
     frames: int
-    """Frames that began at the publisher's node."""
+    """Begun at the publisher's node."""
     link_bytes: int
-    """Bytes that the publisher's node sent to others."""
+    """Sent by the publisher's node."""
     full: int
     """Messages that a full link dropped."""
     pages: int
     """Log pages requested by nodes with missing events."""
     dropped: int
-    """Events reported as dropped to subscribers."""
+    """Reported to subscribers."""
     others: float
     """Cores that other processes of the machine used meanwhile."""
     parse: float
@@ -67,7 +67,7 @@ class Crossing:
         return 1e6 * self.cpu[node] / self.events if node < len(self.cpu) else 0.0
 
 
-#: Runs of each work, by its name.
+#: By name.
 Works: TypeAlias = Mapping[str, Sequence[Crossing]]
 
 

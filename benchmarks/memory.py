@@ -30,7 +30,6 @@ _BATCH: Final = 500
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Start idle nodes, then send a million events through one."""
     starts, idle = _measure_idle(context, 1 if context.quick else STARTS)
     events, samples = (20_000, 10) if context.quick else (EVENTS, SAMPLES)
     portions = [events // samples] * samples
@@ -59,7 +58,7 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of the best straight line (least squares)."""
+    """By least squares."""
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 

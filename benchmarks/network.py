@@ -43,7 +43,7 @@ class Phase:
 
 def run(context: BenchmarkContext) -> Report:
     width, each, events = (3, 10, 50) if context.quick else (WIDTH, SUBSCRIPTIONS, EVENTS)
-    # The search for cycles among the state of a thousand nodes would take a third of the time.
+    # The search for cycles would take a third of the time.
     gc.disable()
     try:
         return _run(context, NodeNetwork(SEED, width), each, events)

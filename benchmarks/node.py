@@ -37,12 +37,12 @@ DESCRIPTION: Final = (
     "events a second through one node, prebuilt and by the client library; mosquitto and ActiveMQ"
 )
 
-#: Events in a PUBLISH message of the prebuilt publisher.
+#: Events in a PUBLISH message.
 BATCH: Final = 500
 #: Unanswered events of the client library's user.
 WINDOW: Final = 4_000
 RUNS: Final = 3
-#: Sessions that share the extra queries.
+#: For the extra queries.
 SESSIONS: Final = 10
 #: Queries and events of each ActiveMQ work: about two seconds.
 SELECTORS: Final = ((0, 60_000), (10, 6_000), (100, 800), (EXTRA_QUERIES, 80))
@@ -110,7 +110,7 @@ def _activemq_notes(version: str) -> list[str]:
 
 
 def _portions(context: BenchmarkContext, events: int) -> list[int]:
-    """Return the number of events of each run; the first run only warms up."""
+    """The first run only warms up."""
     return [500, 2_000] if context.quick else [2_000] + [events] * RUNS
 
 
@@ -150,7 +150,7 @@ def _measure_node(
 
 
 def _start_extra_queries(context: BenchmarkContext, node: NodeProcess, queries: int) -> Actor:
-    """Subscribe extra queries, and wait until they are active."""
+    """Wait until they are active."""
     context.report_progress(f"subscribing {queries:,} queries")
     task = {"endpoint": node.endpoint, "queries": queries, "sessions": SESSIONS}
     actor = Actor(context.children, "subscribe_rare", task)
@@ -179,7 +179,7 @@ def _measure_activemq(context: BenchmarkContext) -> list[Work]:
     with context.empty_folder() as folder:
         broker = ActiveMqProcess(context.children, folder)
         for selectors, events in SELECTORS:
-            # The first run is as long as the others, to warm up the virtual machine.
+            # The first run warms up the virtual machine.
             portions = [max(5, events // 20)] * 2 if context.quick else [events] * (RUNS + 1)
             task: dict[str, Any] = {"port": broker.port, "portions": portions}
             subscriber = Actor(context.children, "stomp_read", {**task, "queries": selectors})

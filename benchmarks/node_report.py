@@ -9,12 +9,12 @@ from typing import Any, Final
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from benchmarks.harness.work import Work
 
-#: Queries in addition to the subscribers of everything.
+#: In addition to the subscribers of everything.
 EXTRA_QUERIES: Final = 1_000
-#: Bounds with these queries loaded, as without them.
+#: With these queries loaded, as without them.
 FLOOR_EVENTS: Final = 40_000.0
 FLOOR_DELIVERIES: Final = 150_000.0
-#: Bound with these queries loaded: rate in rates of ActiveMQ with the same queries.
+#: With these queries loaded: rate in rates of ActiveMQ with the same queries.
 FLOOR_TIMES_ACTIVEMQ: Final = 500.0
 
 PREBUILT: Final = "node, prebuilt"
@@ -174,7 +174,7 @@ def _draw(works: Sequence[Work], figure: Any) -> None:
         label = f"floor, prebuilt with {EXTRA_QUERIES:,} queries"
         axes.axvline(floor, color="tab:red", linestyle="--", label=label)
         if any(work.name == ACTIVEMQ for work in shown):
-            # The peer that filters on content is slower by three orders of magnitude.
+            # The peer is slower by three orders of magnitude.
             axes.set_xscale("log")
         axes.margins(x=0.2)
         axes.invert_yaxis()

@@ -29,7 +29,7 @@ _GLANCE: Final = 0.01
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Count the calls for events of which half match one subscription."""
+    """Half of the events match one subscription."""
     count = 200 if context.quick else EVENTS
     with context.empty_folder() as folder:
         counts_file = folder / "counts.json"

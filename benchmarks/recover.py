@@ -1,7 +1,7 @@
 """Recovery of missed events by returning clients, timed at the clients.
 
-Events of a lost origin lie in an archive, and a node that never had them serves it. All clients
-together get the same events for any number of clients: each event matches one query.
+Events of a lost origin lie in an archive, and a node that never had them serves it. Each event
+matches one query, so any number of clients gets the same events together.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ DESCRIPTION: Final = (
 
 EVENTS: Final = 1_000_000
 QUICK_EVENTS: Final = 20_000
-#: Events that one client missed.
+#: By one client.
 MISSED: Final = (10, 1_000, 100_000)
 CLIENTS: Final = (1, 100, 1_000)
 #: The median counts. The cold recovery has started all that a node's first recovery starts.
 RUNS: Final = 3
 #: Events in a PUBLISH message.
 BATCH: Final = 500
-#: Seconds that a recovery may take.
+#: In seconds.
 RECOVERY_TIMEOUT: Final = 1_800.0
-#: The node polls its replay process each second; this includes one poll.
+#: Seconds, with one poll of the replay process by the node.
 _LOOKED: Final = 2.0
 #: Sessions for a thousand clients and for status requests; closed ones end at once.
 LIMITS_TOML: Final = "[limits]\nmax_sessions = 1100\nsession_lease = 0.0\n"
@@ -74,7 +74,7 @@ def spark_problem() -> str:
 
 
 def missed_counts(count: int) -> list[int]:
-    """Return the numbers of missed events, limited to the available ones."""
+    """Limited to the available events."""
     return list(dict.fromkeys(min(each, count) for each in MISSED))
 
 
@@ -82,7 +82,7 @@ def missed_counts(count: int) -> list[int]:
 
 
 def _measure_log(context: BenchmarkContext, count: int) -> list[Recovery]:
-    """Measure a node that has published all events itself, without an archive."""
+    """The node has published all events itself, without an archive."""
     sizes = missed_counts(count)
     with context.empty_folder() as folder:
         node = NodeProcess(context.children, folder, f"{LIMITS_TOML}[archive]\nenabled = false\n")
@@ -113,7 +113,7 @@ def _publish_events(context: BenchmarkContext, node: NodeProcess, events: int) -
 def _measure_engine(
     context: BenchmarkContext, engine: str, archive: Path, count: int
 ) -> tuple[Cold, list[Recovery]]:
-    """Measure a new node with one engine: its first recovery is cold, all others are warm."""
+    """A new node's first recovery is cold, all others are warm."""
     settings = archive_settings(archive, engine)
     with context.empty_folder() as folder:
         context.report_progress(f"{engine}: cold")
@@ -137,7 +137,7 @@ def _measure_engine(
 
 
 def archive_settings(archive: Path, engine: str) -> str:
-    """Return the configuration of a node that serves another node's archive."""
+    """The node serves another node's archive."""
     return f'{LIMITS_TOML}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
 
 
@@ -186,14 +186,13 @@ def run_recovery(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) 
 
 
 def count_jobs(node: NodeProcess) -> int:
-    """Return the number of jobs that the node's replay process has begun."""
+    """Jobs begun by the node's replay process."""
     time.sleep(_LOOKED)
     replays = read_status(node.endpoint)["recovery"]["replays"]
     return 0 if replays is None else int(replays.get("jobs", 0))
 
 
 def check_nothing_lost(node: NodeProcess) -> None:
-    """Raise if any place was reported as lost."""
     recoveries = read_status(node.endpoint)["recovery"]["recoveries"]
     if recoveries["lost_places"]:
         raise BenchmarkFailed(f"{recoveries['lost_places']} places were lost")

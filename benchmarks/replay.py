@@ -1,7 +1,7 @@
 """Recovery of many clients from one archive in one job, against one client.
 
-The number of delivered events is the same for any number of requests, since each event matches one
-query. So any additional time is the cost of the requests.
+Each event matches one query. So any number of requests delivers the same number of events, and
+additional time is the cost of the requests.
 """
 
 from __future__ import annotations
@@ -125,8 +125,7 @@ def _run_job(engine: Engine, requests: int, folder: Path) -> Run:
 def _measure_spark_alone(
     context: BenchmarkContext, engine: SparkEngine, archive: Archive
 ) -> list[Comparison]:
-    """Measure Spark's own XPath on the files; few queries, since it parses each document for each
-    query."""
+    """Spark's own XPath parses each document for each query, so these are few."""
     session: Any = engine.session
     files = [archive.file_uri(file) for file in archive.state().files.values()]
     found = []

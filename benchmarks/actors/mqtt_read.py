@@ -1,7 +1,6 @@
 """Readers of an MQTT topic that count bytes: all sockets in one selector.
 
-They read every half millisecond instead of at once. That favours the broker, which then writes more
-at a time.
+They read every half millisecond, which favours the broker: it then writes more at a time.
 """
 
 from __future__ import annotations

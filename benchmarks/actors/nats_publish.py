@@ -14,7 +14,7 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import flight_documents, flight_payload
 from broker.event.event_id import EventIdGenerator
 
-#: Messages in one write; the server acknowledges the last one.
+#: In one write; the server acknowledges the last message.
 BATCH: Final = 500
 _INBOX: Final = "stored"
 

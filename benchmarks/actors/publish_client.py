@@ -1,5 +1,4 @@
-"""Publishes through the client library: one `publish` an event, with a bounded number
-unanswered."""
+"""Publishes through the client library, one event a call, with bounded unanswered events."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from broker.client.received import Receipt
 
 
 async def publish_all(client: AsyncioClient, payloads: list[bytes], window: int) -> int:
-    """Publish all; at `window` pending receipts wait for the older half."""
+    """At `window` pending receipts, wait for the older half."""
     awaited: deque[Awaitable[Receipt]] = deque()
     accepted = 0
     for payload in payloads:

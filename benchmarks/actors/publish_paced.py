@@ -12,16 +12,14 @@ from benchmarks.harness.flights import FLIGHT, STREAM, flight_payload
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 
-#: Digits of a time stamp, so that payloads keep their length.
+#: Payloads keep their length.
 _STAMP = b"%024d"
 
 
 async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> float:
-    """Publish `count` events, `rate` a second; return the greatest delay (seconds) of a
-    publication.
+    """Publish `rate` events a second; return the greatest delay of a publication in seconds.
 
-    The time stamp is the due time, so a publisher's delay counts as latency: a publisher that falls
-    behind must not improve the figures.
+    The time stamp is the due time: a publisher that falls behind must not improve the figures.
     """
     awaited: deque[asyncio.Future[Receipt]] = deque()
     began, latest = time.monotonic(), 0.0

@@ -46,7 +46,7 @@ class Publisher:
         await self._session.connected
 
     def build(self, first: int, count: int) -> int:
-        """Build messages with `count` events; return their total length."""
+        """Return the total length."""
         documents = flight_documents(self._mint, count, first)
         total = 0
         while batch := list(itertools.islice(documents, self._batch)):
@@ -56,7 +56,7 @@ class Publisher:
         return total
 
     async def send_built(self) -> int:
-        """Send all built messages; return the number of acknowledged events."""
+        """Return the number of acknowledged events."""
         before = self._accepted
         self._done = self._loop.create_future()
         self._is_sending = True
@@ -93,7 +93,7 @@ class Publisher:
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: endpoint, batch (events a message), portions (events of each run), rate.
 
-    Each portion is built outside the measurement, and sent at the start message.
+    Portions are built outside the measurement.
     """
     publisher = Publisher(task["endpoint"], task["batch"], task.get("rate"))
     await publisher.connect()

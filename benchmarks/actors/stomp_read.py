@@ -18,7 +18,7 @@ from benchmarks.workloads.flights import rare_queries
 
 _EVERY = 0.0005
 _READ = 1 << 20
-#: Seconds. The most expensive selectors pass twenty events a second.
+#: In seconds. The most expensive selectors pass twenty events a second.
 _SILENCE = 30.0
 
 
@@ -44,7 +44,7 @@ def read_all(expected: dict[socket.socket, int]) -> float:
 
 
 def count_matches(queries: Sequence[str], numbers: range) -> int:
-    """Return the number of deliveries of these payloads to these queries, computed by lxml."""
+    """Return the number of deliveries of these payloads, computed by lxml."""
     compiled = [etree.XPath(f"boolean({query})", regexp=False) for query in queries]
     payloads = [etree.fromstring(flight_payload(number)) for number in numbers]
     return sum(bool(xpath(payload)) for payload in payloads for xpath in compiled)

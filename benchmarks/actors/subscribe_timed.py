@@ -23,7 +23,7 @@ def parse_due_time(event: ReceivedEvent) -> int:
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: endpoint, query, portions (matching events of each run).
 
-    Reports pairs for each event: due time (monotonic ns) and latency (ns).
+    Reports pairs for each event: due time (monotonic) and latency, in ns.
     """
     async with connect(task["endpoint"], client_id="subscriber") as client:
         subscription = await client.subscribe(task["query"])

@@ -25,7 +25,7 @@ _GLANCE: Final = 0.05
 
 
 def available() -> str:
-    """Return its version, after installing the Debian package if possible. Raises `Unavailable`."""
+    """Return the version, after installing the Debian package if possible. Raises `Unavailable`."""
     if not _is_here():
         install("activemq")
     if not _is_here():

@@ -56,7 +56,7 @@ class Children:
         stdout: int | IO[bytes] | None = subprocess.DEVNULL,
         stderr: int | IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a process in a session of its own, so that Ctrl-C reaches only the benchmark."""
+        """A session of its own: Ctrl-C reaches only the benchmark."""
         with deferred_signals():
             process = subprocess.Popen(
                 arguments,
@@ -100,5 +100,5 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 def _set_parent_death_signal(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # The parent died before the call of prctl.
+        # The parent died before prctl.
         os._exit(1)

@@ -12,7 +12,7 @@ class Unavailable(Exception):
 
 
 def install(package: str) -> None:
-    """Try to install a package; the caller checks the result. Raises `Unavailable`."""
+    """The caller checks the result. Raises `Unavailable`."""
     if shutil.which("apt-get") is None:
         raise Unavailable(f"{package} is not installed, and this is not a Debian system")
     if os.geteuid() != 0:
@@ -29,7 +29,6 @@ def install(package: str) -> None:
 
 
 def package_version(package: str) -> str:
-    """Return Debian's version of a package, or `unknown`."""
     output = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Version}", package],
         capture_output=True,

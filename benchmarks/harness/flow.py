@@ -23,9 +23,9 @@ class Flow:
     subscribers: int
     seconds: float
     cpu: float
-    """Processor seconds of the broker, all threads."""
+    """Processor seconds of the broker."""
     resident: int
-    """Peak bytes in memory during the run, sampled ten times a second."""
+    """Peak bytes, sampled ten times a second."""
     anonymous: int
     acknowledged: int
     """Events of this run that the broker acknowledged."""
@@ -67,13 +67,12 @@ class Spread:
 
     @classmethod
     def of(cls, flows: Sequence[Flow], figure: Callable[[Flow], float]) -> Spread:
-        """Return the spread of one figure over these runs."""
         figures = [figure(flow) for flow in flows]
         return cls(statistics.median(figures), min(figures), max(figures))
 
 
 class FlowRunner:
-    """Makes runs with a publisher and subscribers of one broker, one after another."""
+    """Makes runs with one publisher and all subscribers, one after another."""
 
     def __init__(
         self,
@@ -83,8 +82,8 @@ class FlowRunner:
         subscribers: int,
         further: Sequence[Actor] = (),
     ) -> None:
-        """`subscriber` is one process with all of the `subscribers` in it. The actors of `further`
-        stay connected, but get no messages in a run."""
+        """`subscriber` is one process for all of them. The actors of `further` stay connected, but
+        get no messages in a run."""
         self._pid = pid
         self._extra_pids = tuple(actor.pid for actor in further)
         self._publisher = publisher
@@ -93,7 +92,7 @@ class FlowRunner:
         self._peak = Memory(0, 0)
 
     def run(self, events: int) -> Flow:
-        """Make the next run, with the number of events in the actors' tasks."""
+        """The actors' tasks have the same number of events."""
         ready = self._publisher.wait_for("ready", TIMEOUT)
         self._subscriber.wait_for("ready", TIMEOUT)
         self._peak = memory(self._pid)
@@ -134,7 +133,7 @@ class FlowRunner:
 
 
 def as_json(flow: Flow) -> dict[str, Any]:
-    """Return the run with derived figures."""
+    """With derived figures."""
     return {
         **attrs.asdict(flow),
         "published_per_second": flow.published,

@@ -30,7 +30,7 @@ def describe_machine(folder: Path) -> dict[str, Any]:
 
 
 def file_system(folder: Path) -> str:
-    """Return the type of the file system of `folder`; on `tmpfs` nothing is durable."""
+    """On `tmpfs` nothing is durable."""
     resolved = folder.resolve()
     found, kind = Path("/"), "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():

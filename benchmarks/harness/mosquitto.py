@@ -20,10 +20,7 @@ _GLANCE: Final = 0.01
 
 
 def executable() -> str:
-    """Return the path of mosquitto, after installing the package if possible.
-
-    Raises `Unavailable`.
-    """
+    """Return the path, after installing the package if possible. Raises `Unavailable`."""
     found = _find()
     if found is None:
         install("mosquitto")

@@ -30,25 +30,22 @@ def subscribe(sock: socket.socket, qos: int = 0) -> None:
 
 
 def publish(message: bytes) -> bytes:
-    """Return the bytes of a PUBLISH; a subscriber at QoS 0 gets the same bytes."""
+    """A subscriber at QoS 0 gets the same bytes."""
     body = _text(TOPIC) + message
     return b"\x30" + _length(len(body)) + body
 
 
 def publish_at_least_once(message: bytes, number: int) -> bytes:
-    """Return the bytes of a PUBLISH at QoS 1; `number` is not 0 and has 16 bits."""
+    """`number` is not 0 and has 16 bits."""
     body = _text(TOPIC) + struct.pack(">H", number) + message
     return b"\x32" + _length(len(body)) + body
 
 
 def acknowledge(number: int) -> bytes:
-    """Return the bytes of a PUBACK."""
     return b"\x40\x02" + struct.pack(">H", number)
 
 
 class PacketReader:
-    """Splits received bytes into packets."""
-
     def __init__(self) -> None:
         self._rest = b""
 

@@ -21,7 +21,7 @@ _OF_A_UNIT: Final = 60
 _UNITS_APART: Final = 30
 #: Range of numbers requested in a cluster.
 _OF_A_CLUSTER: Final = 40
-#: Links of about 5 ms one way.
+#: About 5 ms one way.
 _SLOWEST: Final = 0.01
 
 
@@ -103,7 +103,7 @@ class NodeNetwork:
         self._published[node.log.origin, mark] = (number, self.nodes.now)
 
     def count_missing(self) -> int:
-        """Return the number of deliveries that are missing at running nodes."""
+        """Of running nodes."""
         has: Counter[tuple[str, Mark]] = Counter()
         for node in self.running_nodes():
             numbers = {interest.numbers[0] for interest in node.interests.values()}
@@ -113,7 +113,7 @@ class NodeNetwork:
         return self.count_expected() - sum(has[event] for event in self._published)
 
     def count_expected(self) -> int:
-        """Return the number of expected deliveries, without the publishing nodes."""
+        """Without the publishing nodes."""
         publishers = {node.log.origin: node.name for node in self.nodes.nodes.values()}
         running = {node.name for node in self.running_nodes()}
         return sum(

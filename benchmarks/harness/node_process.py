@@ -78,7 +78,7 @@ class NodeProcess:
             raise BenchmarkFailed(f"the node has ended: {self._last_log_line()}")
 
     def stop(self) -> None:
-        """Stop it in good order. Raises `BenchmarkFailed` for a failed exit."""
+        """Raises `BenchmarkFailed` for a failed exit."""
         status = self._children.stop(self._process)
         # twistd exits by the signal that stopped it, after closing.
         if status not in (0, -signal.SIGTERM):
@@ -97,6 +97,5 @@ class NodeProcess:
 
 
 def is_listening(port: int) -> bool:
-    """True if a process accepts connections there."""
     with contextlib.closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

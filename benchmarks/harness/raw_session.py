@@ -41,7 +41,7 @@ class RawSession:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = loop.create_future()
-        """Fires when the node has accepted the session."""
+        """The node has accepted the session."""
         self.lost: asyncio.Future[None] = loop.create_future()
         """Fails when the session has ended."""
         self._settings = settings

@@ -12,13 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-#: Columns of output that is not a terminal.
+#: Of output that is not a terminal.
 WIDTH: Final = 160
 
 
 @attrs.frozen
 class Sheet:
-    """One table of text; the first column has names."""
+    """The first column has names."""
 
     title: str
     columns: Sequence[str]
@@ -48,7 +48,7 @@ class Report:
     floors: Sequence[Floor]
     notes: list[str]
     figures: dict[str, Any]
-    """All measurements, as JSON."""
+    """For JSON."""
     draw: Callable[[Any], None]
     """Draws on an empty matplotlib figure."""
 
@@ -105,7 +105,7 @@ def write_report(
 
 
 def format_number(value: float) -> str:
-    """Format a figure: three digits if it is small, else with thousands separators."""
+    """Three digits if it is small, else thousands separators."""
     if value and abs(value) < 100:
         return f"{value:.3g}"
     return f"{value:,.0f}"

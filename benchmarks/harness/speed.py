@@ -1,4 +1,4 @@
-"""Present speed of the machine: other guests of the same host come and go."""
+"""Present speed of the machine, which varies with other guests of its host."""
 
 from __future__ import annotations
 

@@ -9,16 +9,16 @@ from typing import Final
 from benchmarks.harness.failure import BenchmarkFailed
 
 TOPIC: Final = "/topic/flights"
-#: End of a frame; no text here contains it.
+#: No text here contains it.
 END: Final = b"\x00"
 _TIMEOUT: Final = 30.0
 _READ: Final = 1 << 16
-#: Messages that the broker sends ahead to a subscription, as many as to its own clients.
+#: Messages that the broker sends ahead, as many as to its own clients.
 _AHEAD: Final = "1000"
 
 
 def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    """Return the bytes of one frame. Without content-length the broker treats the body as text."""
+    """Without content-length the broker treats the body as text."""
     lines = [command, *(f"{_escaped(name)}:{_escaped(value)}" for name, value in headers.items())]
     return "\n".join(lines).encode() + b"\n\n" + body + END
 
@@ -33,7 +33,7 @@ def connect(port: int) -> socket.socket:
 
 
 def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
-    """Subscribe to the topic, and wait for the broker's receipt."""
+    """Wait for the broker's receipt."""
     headers = {
         "id": str(number),
         "destination": TOPIC,
@@ -48,14 +48,14 @@ def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
 
 
 def xpath_selector(query: str) -> str:
-    """Return ActiveMQ's selector for an XPath expression. Raises `BenchmarkFailed`."""
+    """Raises `BenchmarkFailed`."""
     if "'" in query:
         raise BenchmarkFailed(f"a selector can not quote {query}")
     return f"XPATH '{query}'"
 
 
 def publish(message: bytes, receipt: str = "") -> bytes:
-    """Return the bytes of a SEND to the topic, not persistent, with an optional receipt."""
+    """The message is not persistent."""
     headers = {"destination": TOPIC, "persistent": "false"}
     if receipt:
         headers["receipt"] = receipt

@@ -19,16 +19,14 @@ class ExtraQueries:
     """Events that they might have matched."""
     delivered: int
     dropped: int = 0
-    """Events reported as dropped."""
+    """Reported as dropped."""
 
 
 @attrs.frozen
 class Work:
-    """All runs of one measurement."""
-
     name: str
     subscribers: int
-    """Subscribers of everything."""
+    """Of everything."""
     flows: Sequence[Flow]
     parses: Sequence[float]
     """Microseconds that lxml took to parse one event, after each run."""
@@ -45,12 +43,12 @@ class Work:
         return f"{self.name} 1->{self.subscribers}{besides}"
 
     def spread(self, name: str) -> Spread:
-        """Return the spread of a figure of `Flow`, by its name."""
+        """`name` is a figure of `Flow`."""
         return Spread.of(self.flows, lambda flow: float(getattr(flow, name)))
 
     @property
     def dropped(self) -> int:
-        """Events that did not reach every subscriber, over all runs."""
+        """Over all runs."""
         return sum(flow.dropped for flow in self.flows)
 
     def as_json(self) -> dict[str, Any]:

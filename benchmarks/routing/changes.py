@@ -40,7 +40,7 @@ class Changes:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return median, p99 and maximum of each figure, in milliseconds."""
+        """In milliseconds."""
         return {
             "workload": self.workload,
             "queries": self.queries,
@@ -68,8 +68,8 @@ def measure_changes(
 ) -> Changes:
     """Add `further` queries to an engine with `queries`, one at a time; then remove each.
 
-    The measure is processor time, since the machine may be shared. An engine may defer work to the
-    next match. So an event is matched after each change, and its additional time counts.
+    An engine may defer work to the next match. So an event is matched after each change, and its
+    additional time counts.
     """
     longer = _extra_match_times(engine, documents)
     read, added, added_with_match, numbers = [], [], [], []

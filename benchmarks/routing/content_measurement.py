@@ -18,14 +18,14 @@ from benchmarks.workloads.flights import TABLE_1
 from benchmarks.workloads.mix import HARDER, STANDARD
 from benchmarks.workloads.voevent_packets import NoData
 
-#: Events of a round for the reference engine.
+#: For the reference engine.
 _ORACLES_PART = 200
-#: Events matched after single changes, in turn.
+#: Matched in turn, one after each change.
 _AFTER_CHANGES = 200
 
 
 def measure_content(context: BenchmarkContext, plan: Plan) -> Findings:
-    """Measure by a plan; workloads without data are omitted."""
+    """Workloads without data are omitted."""
     return _Measurement(context, plan).findings
 
 
@@ -103,7 +103,7 @@ class _Measurement:
         return Task(label, oracle.match, queries, most=_ORACLES_PART)
 
     def _measure_nitf(self, workload: Workload) -> None:
-        """Measure the common workload of published XML filter measurements."""
+        """The common workload of published XML filter measurements."""
         self.findings.sizes[workload.name] = workload.size
         for count in self._plan.queries:
             if count <= self._plan.compared:
@@ -139,7 +139,7 @@ class _Measurement:
         )
 
     def _measure_memory(self) -> dict[str, Any]:
-        """Measure memory and longest match of an engine with most queries, in its own process."""
+        """Measure memory and longest match with most queries, in a process of its own."""
         self._lab.report_progress("VOEvents: memory of the queries")
         plan = self._plan
         task = {"engine": plan.engine, "queries": plan.queries[-1], "packets": plan.packets}

@@ -31,7 +31,7 @@ ENGINES: Final = {
 #: The engine of the floors, and the one that is correct by definition.
 ENGINE: Final = "switch"
 ORACLE: Final = "reference"
-#: Documents in one call, as in a node; a match has a time limit there too.
+#: In one call, as in a node; a match has a time limit there too.
 BATCH: Final = 500
 
 _SHIPPED: Final = (
@@ -39,15 +39,13 @@ _SHIPPED: Final = (
     DtdReference("VOEvent", "1.1"),
     DtdReference("VOEvent", "2.0"),
 )
-#: As many as a node accepts from one client.
+#: As many as a node accepts.
 _QUERIES_OF_A_CLIENT: Final = 1_000
 _EVERYWHERE: Final = StreamPattern.parse(">")
 
 
 @attrs.frozen
 class Matched:
-    """Result of matching some documents."""
-
     matches: int
     evaluations: int
     """Compiled XPath expressions that ran because no index decided."""
@@ -80,11 +78,11 @@ class Engine:
         self._added = 0
 
     def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
-        """Add queries; return the numbers of their subscriptions, in order."""
+        """Return the numbers of the subscriptions, in order."""
         return [self.add(text, namespaces) for text in queries]
 
     def add(self, text: str, namespaces: Mapping[str, str]) -> int:
-        """Read, check and add a query; return its subscription's number."""
+        """Return the subscription's number."""
         client = f"client-{self._added // _QUERIES_OF_A_CLIENT}"
         self._added += 1
         number: int = self._matcher.subscribe(_EVERYWHERE, parse_query(text, namespaces), client)

@@ -1,6 +1,6 @@
 """Every query, compiled, on every event, as in brokers without content routing.
 
-Engines are compared with it, and must give the same matches.
+Engines must give the same matches.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from benchmarks.routing.engine import Engine, Matched
 from broker.dtd.cache import DtdCache
 from broker.dtd.reference import DtdReference
 
-#: Queries compiled at a time, since all of them would take too much memory.
+#: All queries would take too much memory.
 _AT_A_TIME: Final = 5_000
 
 
 class OneByOne:
-    """Compiled queries, in the given order."""
-
     def __init__(
         self, queries: Sequence[str], namespaces: Mapping[str, str], dtds: DtdCache
     ) -> None:

@@ -27,7 +27,7 @@ class Task:
 
 @attrs.frozen
 class Cost:
-    """Cost of a task, with one figure for each round."""
+    """With one figure for each round."""
 
     workload: str
     label: str
@@ -56,7 +56,7 @@ class Cost:
 
     @property
     def mean_ratio(self) -> float:
-        """Mean ratio to the bare parse, including rounds with new shapes."""
+        """Rounds with new shapes included."""
         return statistics.mean(self.ratios)
 
     def as_json(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Cost:
         }
 
 
-#: Warm-up runs of a slice.
+#: Of a slice.
 _MAX_WARM_UPS = 12
 
 #: Baseline of all comparisons.

@@ -41,7 +41,7 @@ _LONGITUDES: Final = Scale(100 * degrees + minute for degrees in LONGITUDES for 
 
 
 def flight_queries(count: int, mix: Mix = STANDARD, seed: int = 1) -> list[tuple[str, str]]:
-    """Return distinct queries, each with its kind (see `Mix`)."""
+    """Each has its kind (see `Mix`)."""
     return distinct_queries(count, mix, _kinds(mix.window), seed)
 
 
@@ -98,7 +98,7 @@ def _prefix(window: float) -> Draw:
 
     def draw(chance: random.Random) -> str:
         length = digits
-        # Use longer prefixes when all of this length are taken.
+        # All prefixes of this length may be taken.
         while length < 3 and chance.random() < 0.3:
             length += 1
         number = str(chance.randrange(1000, 10_000))[:length]

@@ -22,8 +22,7 @@ class Mix:
     """Shares of the kinds of queries, with a sum of one.
 
     `window` is the approximate share of events that a query with bounds or a prefix matches; each
-    kind comes as close as its values allow. So the matches of an event grow with the number of
-    queries.
+    kind comes as close as its values allow.
     """
 
     name: str
@@ -40,7 +39,7 @@ class Mix:
     window: float
 
     def counts(self, queries: int) -> dict[str, int]:
-        """Return the number of queries of each kind; the rounding rest are equalities."""
+        """By kind; the rounding rest are equalities."""
         kinds = ("prefix", "span", "box", "correlated", "undecidable")
         found = {kind: round(queries * getattr(self, kind)) for kind in kinds}
         return {"equality": queries - sum(found.values()), **found}
@@ -73,7 +72,7 @@ HARDER: Final = Mix(
 def distinct_queries(
     count: int, mix: Mix, kinds: Mapping[str, Draw], seed: int
 ) -> list[tuple[str, str]]:
-    """Return distinct queries as (kind, text), in random order, the same for a seed.
+    """Return (kind, text) in random order, the same for a seed.
 
     Raises `BenchmarkFailed` when a kind is exhausted.
     """

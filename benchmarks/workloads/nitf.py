@@ -1,8 +1,8 @@
 """Queries on NITF, as in published measurements of XML filters (YFilter).
 
-Random walks down the DTD of at most 6 levels, all distinct. Each step is `//` with probability 0.2
-and its name `*` with probability 0.2. One in five also has a predicate on an attribute or text of a
-step. Paths without values match many documents; the benchmark counts how many.
+Distinct random walks down the DTD of at most 6 levels. Each step is `//` with probability 0.2 and
+its name `*` with probability 0.2. One in five also has a predicate on an attribute or text of a
+step. Paths without values match many documents.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE: Final = 10_000
 
 
 def nitf_queries(grammar: Grammar, count: int, seed: int = 1) -> list[str]:
-    """Return distinct queries, the same for a seed. Raises `BenchmarkFailed` if there are fewer."""
+    """The same for a seed. Raises `BenchmarkFailed` if there are fewer."""
     chance = random.Random(f"nitf {seed}")
     found: dict[str, None] = {}
     while len(found) < count:

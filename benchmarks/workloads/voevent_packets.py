@@ -44,7 +44,7 @@ def load_packets(count: int | None = None) -> list[bytes]:
 
 
 def voevent_events(event_ids: EventIdGenerator, packets: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield events with the packets as payloads; ids are given in order."""
+    """Ids are given in order."""
     now = time.time_ns() // 1_000_000
     types: dict[str, EventType] = {}
     for packet in packets:
@@ -59,11 +59,11 @@ class Sample:
     """Values in packets for the literals of queries: parameters, places, identifiers."""
 
     def __init__(self, packets: Sequence[bytes]) -> None:
-        """Uses version 2.0 only: a query names the elements of one version."""
+        """Only version 2.0: a query names the elements of one version."""
         self.packets = 0
         self.identifiers: list[str] = []
         self.parameters: dict[str, list[str]] = {}
-        """Values by name, one for each occurrence."""
+        """By name, one for each occurrence."""
         self.places: list[tuple[float, float]] = []
         """Right ascension and declination, in degrees."""
         for packet in packets:

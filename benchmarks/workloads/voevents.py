@@ -26,7 +26,7 @@ _ROOT: Final = '/voe:VOEvent[@role="observation"]'
 def voevent_queries(
     sample: Sample, count: int, mix: Mix = STANDARD, seed: int = 1
 ) -> list[tuple[str, str]]:
-    """Return distinct queries, each with its kind (see `Mix`), for the prefix `voe`."""
+    """Return distinct queries for the prefix `voe`, each with its kind (see `Mix`)."""
     return distinct_queries(count, mix, _kinds(_Literals.of(sample), mix.window), seed)
 
 
@@ -34,7 +34,7 @@ def voevent_queries(
 class _Literals:
     identifiers: list[str]
     prefixes: Counter[str]
-    """Prefixes of identifiers longer than the publisher's part, with their counts."""
+    """With counts, of identifiers longer than the publisher's part."""
     values: list[tuple[str, str]]
     """Distinct pairs of parameter and value, of parameters with many values."""
     scales: list[tuple[str, Scale, float]]

@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterable
 
-#: Additional digits of a bound, so that many windows are distinct.
+#: Of a bound, so that many windows are distinct.
 _FINER = 2
 
 

@@ -55,7 +55,6 @@ class NoticeCounts:
     dropped: int = 0
     """The session was full for too long."""
     versions: int = 0
-    """That arrived."""
     not_compared: int = 0
     """Too many at once, or a DTD was missing."""
 

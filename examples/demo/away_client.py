@@ -18,16 +18,14 @@ from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
 
 NAME = "away"
-#: Seconds without progress after which missing events are given up; Spark starts slowly on a busy
-#: machine.
+#: Seconds without progress after which missing events are given up; Spark starts slowly.
 PATIENCE = 150.0
-#: Seconds between two checks.
 LOOK = 0.1
 
 
 @attrs.define
 class AwayClient:
-    """A durable client that receives a part of the feed, and leaves."""
+    """Receives a part of the feed, and leaves."""
 
     state: Path
     """Folder of its position, for its next process."""
@@ -39,7 +37,7 @@ class AwayClient:
         return connect(node.endpoint, client_id=NAME, state=self.state)
 
     async def subscribe_part(self, node: NodeProcess) -> asyncio.Task[None]:
-        """Subscribe to everything; the task ends when the client has left."""
+        """The task ends when the client has left."""
         client = self.connect(node)
         subscription = await client.subscribe(durable=NAME)
         return asyncio.create_task(self._take_part(client, subscription))

@@ -51,7 +51,7 @@ class Feed:
 
 
 def read_voevents() -> Feed:
-    """Return every packet of the VOEvent archive, in order of arrival, with its filters."""
+    """Return the VOEvent archive in order of arrival, with its filters."""
     filters = (SHARED / "xpath-filters-comet-docs.txt").read_text().splitlines()
     queries = [line for line in filters if line and not line.startswith("#")]
     return Feed("the VOEvent archive", list(_packets()), (*queries, "true()"), True)
@@ -71,7 +71,7 @@ def _packets() -> Iterator[Item]:
 
 
 def generate_feed(count: int) -> Feed:
-    """Return a generated air-traffic feed, for machines without the archive."""
+    """For machines without the archive."""
     items = [
         Item(event.stream, event.event_type, event.payload) for event in air_traffic(count, seed=2)
     ]
@@ -85,6 +85,6 @@ def generate_feed(count: int) -> Feed:
 
 
 def load_feed(limit: int | None) -> Feed:
-    """Return the archive's feed if it is there, else a generated one; at most `limit` events."""
+    """Return the archive's feed if it is there, else a generated one."""
     feed = read_voevents() if SHARED.is_dir() else generate_feed(18_164)
     return feed if limit is None else attrs.evolve(feed, items=feed.items[:limit])

@@ -29,7 +29,7 @@ from examples.demo.feed import Feed, load_feed
 from examples.network.nodes import CLUSTERS, Nodes, cluster_of
 from examples.network.subscribers import START, Subscriber
 
-#: Nodes of the publisher and of the subscribers; the last subscriber is durable.
+#: The last subscriber is durable.
 PUBLISHER = "a1"
 SUBSCRIBERS = ("c1", "p2", "c3", "p3")
 #: Events published together, and events a second.
@@ -37,13 +37,12 @@ WAVE = 10
 RATE = 200
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
-#: Seconds between two checks.
 LOOK = 0.1
 
 
 @attrs.define
 class Publications:
-    """Results and times of all publications, by the item's index."""
+    """By the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     sent: dict[int, float] = attrs.field(factory=dict)
@@ -56,7 +55,7 @@ class Publications:
 
 @attrs.define
 class Timeline:
-    """Times of the demonstration, in seconds of the loop."""
+    """In seconds of the loop."""
 
     killed: str = ""
     killed_at: float = 0.0
@@ -64,7 +63,6 @@ class Timeline:
 
 
 async def read_network(client: AsyncioClient) -> dict[str, Any]:
-    """Return the network part of a node's status."""
     status = await client.ask("status")
     network: dict[str, Any] = status["network"]
     return network
@@ -126,7 +124,7 @@ async def wait_for_arrival(done: Publications, subscribers: list[Subscriber]) ->
 
 
 async def run_demo(feed: Feed, nodes: Nodes, console: Console) -> int:
-    """Run the demonstration; return the number of errors."""
+    """Return the number of errors."""
     expected = feed.expected()
     subscribers = [
         Subscriber(node, query, indices, durable="example" if node == SUBSCRIBERS[-1] else "")
@@ -236,7 +234,6 @@ def report(
 
 
 def main() -> int:
-    """Run the command line of the example."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, default=2_000, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")
@@ -268,7 +265,7 @@ def main() -> int:
 
 
 def sample_feed(feed: Feed, limit: int) -> Feed:
-    """Return the feed with at most `limit` items, spread evenly."""
+    """Return at most `limit` items, spread evenly."""
     step = max(1, len(feed.items) // limit)
     return attrs.evolve(feed, items=feed.items[::step][:limit])
 

@@ -22,13 +22,13 @@ class RoamingNode(NodeProcess):
         self._disk = folder / "data"
 
     def lose_machine(self) -> None:
-        """Kill the node and delete its data; its log messages remain."""
+        """Its log messages remain."""
         self.kill_machine()
         shutil.rmtree(self._disk)
 
 
 def create_nodes(folder: Path, log_bytes: int) -> list[RoamingNode]:
-    """Create nodes without starting them. Older events than `log_bytes` are only in the archive."""
+    """Older events than `log_bytes` are only in the archive."""
     free = iter(free_ports(2 * len(NAMES)))
     ports = {name: (next(free), next(free)) for name in NAMES}
     return [
@@ -58,7 +58,7 @@ def _settings(name: str, folder: Path, ports: tuple[int, int], log_bytes: int) -
 
 @contextlib.contextmanager
 def run_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
-    """Start all; at the end stop them in good order, and kill the remaining ones."""
+    """At the end stop them in good order, and kill the remaining ones."""
     try:
         for node in nodes:
             node.start()

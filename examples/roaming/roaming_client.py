@@ -51,7 +51,7 @@ class RoamingClient:
             await self.client.close()
 
     def has_processed(self, places: list[Place]) -> bool:
-        """True if all events up to these places were processed: duplicates have arrived by then."""
+        """Duplicates of events up to these places have arrived by then."""
         assert self._subscription is not None
         return all(self._subscription.position.covers(place) for place in places)
 
