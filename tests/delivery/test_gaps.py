@@ -1,5 +1,3 @@
-"""Events that the log will not get are recovered, or reported as a gap."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -26,7 +24,7 @@ class Setting:
         self.recovery = recovery
         self.asked: list[tuple[Mapping[str, MarkRange], str]] = []
         self.archived: list[bool] = []
-        """True for recoveries that only an archive can serve."""
+        """True if only an archive can serve them."""
         self.delivery = make_delivery(self.writer, self.log, Failure.raiseException, Clock())
         self.feed = Feed(
             1, matcher_number=1, is_durable=False, cut=2, cursor=3, newest_at_start=(1, 2)
@@ -91,7 +89,7 @@ def test_without_sources_a_gap_is_reported_at_once_and_once(reason: str, counted
     wanted = [Gap(1, "far", (1, 4), (1, 8), 5, reason)]
     assert it.gaps == wanted
     assert it.writer.deliveries == [[9]]
-    # Lost events were never in this log, so they do not count as `gone`.
+    # They were never in this log.
     assert it.feed.outcomes.gone == counted
     it.delivery.recover_or_report("far", (1, 3), (1, 8), reason)
     assert it.gaps == wanted

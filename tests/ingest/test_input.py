@@ -1,5 +1,3 @@
-"""The input component with scripted matcher, log and DTDs."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The quarantine is bounded, and readable."""
-
 from __future__ import annotations
 
 import json

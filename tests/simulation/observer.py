@@ -30,8 +30,6 @@ from tests.simulation.simulated_client import Interest, altitude_of
 
 
 class Observer:
-    """Recorder of the publishers and readers of one simulated network."""
-
     def __init__(self, time: VirtualTime, durability: str = "node") -> None:
         self.seen = Observations()
         self._time = time
@@ -63,7 +61,7 @@ class Observer:
         return client
 
     def record_logs(self, logs: LogEntries, *, complete: bool = True) -> None:
-        """Record the places of all events; `complete` if no log lost any."""
+        """`complete`: no log lost any event."""
         for origin, log in logs.items():
             for entry in log:
                 key = EventKey.of(entry.header.event_id)
@@ -78,7 +76,7 @@ class Observer:
         kind: Kind = Kind.DURABLE,
         clearance: int = 2,
     ) -> Subscriber:
-        """Record a subscription. Each reader is one process, killed when the next one starts."""
+        """Each reader is one process, killed when the next one starts."""
         interest = readers[0].interest
         made = self.seen.add_subscriber(
             name, lambda event: _matches(interest, event), kind=kind, clearance=clearance

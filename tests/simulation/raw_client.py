@@ -24,8 +24,6 @@ def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hel
 
 @implementer(ISocketReceiver)
 class RawConnection:
-    """One connection that sends any packet."""
-
     def __init__(self, world: World, address: str = "stranger") -> None:
         self.packets: list[bytes] = []
         self.is_lost = False
@@ -55,8 +53,6 @@ class RawConnection:
 
 @implementer(IStackReceiver)
 class RawSession:
-    """A session that sends any message."""
-
     def __init__(self, world: World, client_id: str = "talker", incarnation: int = 1) -> None:
         stranger = RawConnection(world, client_id)
         stranger.channel.send([messages.encode(hello(client_id, incarnation))])

@@ -25,7 +25,7 @@ STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
 
 
 def flight(altitude: int, size: int = 0) -> bytes:
-    """Return a flight record whose id has `size` characters of padding."""
+    """The id has `size` characters of padding."""
     return (
         f"<flight><id>F{'x' * size}</id><flightleg><altitude>{altitude}</altitude>"
         "</flightleg></flight>"
@@ -33,7 +33,6 @@ def flight(altitude: int, size: int = 0) -> bytes:
 
 
 def altitude_of(document: bytes) -> int:
-    """Return the altitude in a flight record or an event with one."""
     found = re.search(rb"<altitude>(\d+)<", document)
     assert found is not None
     return int(found.group(1))
@@ -87,8 +86,6 @@ def read_log(world: World) -> list[LogEntry]:
 
 
 class Publisher:
-    """Publisher of flights, with the result of each."""
-
     def __init__(self, world: World, client: Client) -> None:
         self._world = world
         self.client = client
@@ -123,8 +120,6 @@ class Publisher:
 
 
 class Reader:
-    """One subscription and the items that its user took."""
-
     def __init__(
         self,
         world: World,
@@ -142,9 +137,9 @@ class Reader:
         self.slow = slow
         self.subscription: Subscription | None = None
         self.cut: Mark = (0, 0)
-        """The first cut of the subscription."""
+        """The first one."""
         self.starts_after: Mark = (0, 0)
-        """Events after this mark must be delivered."""
+        """Later events must be delivered."""
         self._start = start
         self.items: list[ReceivedEvent | Gap] = []
         self.wrong_liveness: list[ReceivedEvent] = []
@@ -180,13 +175,13 @@ class Reader:
         subscription.receive_item = watch  # type: ignore[method-assign]
 
     def read(self) -> None:
-        """Take what has arrived; earlier items count as processed."""
+        """Earlier items count as processed."""
         if self.subscription is not None:
             while events := self.subscription.take_ready():
                 self.items += events
 
     def read_one(self) -> None:
-        """Take one batch, as a slow user does."""
+        """As a slow user does."""
         if self.subscription is not None:
             self.items += self.subscription.take_ready()
 
@@ -245,7 +240,7 @@ def check_publishers(
 ) -> None:
     """Check that each acknowledged event is in the log once, at its place and in order.
 
-    Publishers in `lost` were killed; their unacknowledged events may be in the log.
+    Unacknowledged events of killed publishers (`lost`) may be in the log.
     """
     by_id: dict[tuple[str, int, int], LogEntry] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -267,14 +262,14 @@ def check_publishers(
 
 
 def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:
-    """Publish `count` flights and wait for their receipts."""
+    """Wait for the receipts."""
     for _ in range(count):
         publisher.publish(altitude=600, size=size)
     world.run_until(lambda: not publisher.client.unacknowledged)
 
 
 def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
-    """Read with these readers for some seconds of virtual time."""
+    """In virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:

@@ -244,7 +244,7 @@ def test_node_refuses_a_nul_in_a_text() -> None:
 
 def test_events_full_of_delimiters_are_delivered_and_replayed_unchanged() -> None:
     queries = ("/deadletter[@tries = 1]", "//forged or /forged", "//reason[contains(., 'orged')]")
-    # Each place with some fillings of each kind; unit tests cover the rest.
+    # Unit tests cover the other fillings.
     chosen = list(single_fillings())[::11]
     with World(1) as world:
         publisher, reader = world.client("feed"), world.client("reader")

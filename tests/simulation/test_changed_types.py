@@ -72,7 +72,7 @@ def publish(world: World, client: Client, payload: bytes, version: str) -> None:
 
 
 def read(subscription: Subscription) -> int:
-    """Take all events, and with them all notices between them; return their number."""
+    """Take all events, with all notices between them; return their number."""
     count = 0
     while events := subscription.take_ready():
         count += len(events)
@@ -137,7 +137,6 @@ def test_only_subscriptions_that_read_a_removed_path_are_notified(world: World) 
     assert figures["xmlbroker_type_notices_total", "sent"] == 3
     assert figures["xmlbroker_type_notices_total", "dropped"] == 0
     assert figures["xmlbroker_new_versions_total",] == 1
-    # The second event of a version causes no notice.
     publish(world, publisher, PAYLOAD_2, "2.0")
     world.run(3.0)
     assert read(high) == 0 and len(high.changes) == 1
@@ -175,7 +174,6 @@ def test_durable_subscription_that_was_away_is_warned_when_it_resumes(world: Wor
     assert [(change.new, change.effect) for change in back.changes] == [
         ("2.0", "can-not-match-any-more")
     ]
-    # A new subscription gets no warning.
     assert subscribe(world, client, query).warnings == ()
 
 

@@ -1,5 +1,3 @@
-"""Damage anywhere in the log's file: each event arrives as published, or a gap does."""
-
 from __future__ import annotations
 
 import subprocess
@@ -9,7 +7,7 @@ import pytest
 
 from tests.seeds import seeds
 
-#: Trials of each kind of damage in one test.
+#: Of each kind of damage in one test.
 TRIALS = 2
 
 

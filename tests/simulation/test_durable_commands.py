@@ -27,8 +27,6 @@ from tests.simulation.test_identities import ACCOUNTS, asdi, member
 
 
 class DurableSetup:
-    """A node, a publisher, a reader with the durable subscription `d`, and a commanding client."""
-
     def __init__(self, world: World) -> None:
         self.world = world
         self.publisher = Publisher(world, world.client("publisher"))
@@ -91,7 +89,6 @@ def test_lag_counts_unprocessed_events_of_the_log(site: DurableSetup) -> None:
     assert 10.0 <= row["seconds"] < 11.5
     used = site.world.node.event_log.bounds.used_bytes
     assert row["bytes"] == used * 5 // 8
-    # The client resumes and reads.
     site.start_reader()
     assert site.read() == numbers(4, 8)
     row = site.ask("show")

@@ -19,8 +19,6 @@ UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
 
 
 class Stopwatch:
-    """Clock for query times that the test sets."""
-
     def __init__(self, world: World) -> None:
         self.slow = False
         self.now = 0.0

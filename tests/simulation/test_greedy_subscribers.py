@@ -16,12 +16,12 @@ from broker.testing.simulation import World
 from broker.transport.p2p.wire import MESSAGE_COST
 from tests.simulation.simulated_client import Publisher, Reader, read_log
 
-#: Bytes of one read of a socket.
+#: Of one read of a socket.
 WINDOW = 64 * 1024
 #: Bytes of the shortest message that asks for a subscription.
 LEAST_MESSAGE = 40
 LEASE = 60.0
-#: Sizes of the node's engine and output that grow with subscriptions.
+#: They grow with subscriptions.
 HELD = ("subscriptions", "distinct_queries", "templates")
 
 
@@ -34,7 +34,7 @@ def settings(max_subscriptions: int | None = None) -> Settings:
 
 
 class ReadSizes:
-    """Number of messages of one client in each read of its session."""
+    """Messages of one client in each read of its session."""
 
     def __init__(self, world: World, client: Client) -> None:
         (session,) = [
@@ -87,7 +87,7 @@ def engine_sizes(world: World) -> dict[str, float]:
 
 
 def wait_for_events(world: World, reader: Reader, count: int) -> None:
-    """Run in short steps until the reader has `count` events."""
+    """In short steps."""
     for _ in range(1_000):
         reader.read()
         if len(reader.events) >= count:
@@ -111,7 +111,7 @@ class OtherClients:
         self.reader = Reader(world, world.client("reader"))
         world.run(1.0)
         self.engine_sizes = engine_sizes(world)
-        """Sizes of the engine before the greedy client came."""
+        """Before the greedy client came."""
 
     def publish_and_read_during(self, greedy: Greedy, count: int) -> None:
         """Publish and read event by event until the greedy client has `count` answers.
@@ -201,7 +201,7 @@ def test_resources_of_a_greedy_client_are_freed(small: World, how: str) -> None:
     else:
         small.kill_client(greedy.client)
         small.run(LEASE - 1.0)
-        # The lease runs: the client could still return.
+        # The client could still return.
         assert engine_sizes(small) == full
         small.run(2.0)
     others.check_resources_are_freed()

@@ -41,7 +41,7 @@ HANDSHAKE = 5.0
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A node with a publisher and a reader, which must not be disturbed."""
+    """Publisher and reader must not be disturbed."""
     settings = Settings()
     limits = attrs.evolve(settings.limits, handshake_timeout=HANDSHAKE, max_sessions=5)
     with World(1, settings=attrs.evolve(settings, limits=limits)) as world:
@@ -239,7 +239,6 @@ def test_invalid_or_unexpected_message_ends_the_session(world: World, message: b
     assert len(list(world.node.acceptor.sessions)) == 2
     # Events published before it are accepted and acknowledged.
     assert [m.accepted for m in talker.control_messages if isinstance(m, Published)] == [1]
-    # The client may start a new session.
     RawSession(world, incarnation=2)
 
 

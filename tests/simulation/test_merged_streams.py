@@ -40,8 +40,6 @@ def merged(
 
 
 class Reader:
-    """A process that reads a merged subscription."""
-
     def __init__(self, world: World, subscription: MergedSubscription) -> None:
         self.world = world
         self.subscription = subscription
@@ -69,7 +67,7 @@ class FlightFeeds:
         self._receipts: list[Receipt] = []
 
     def run(self, seconds: float) -> None:
-        """Publish for a while and wait for the receipts."""
+        """Wait for the receipts."""
         world, (plans, radar) = self._world, self._clients
         end = world.clock.seconds() + seconds
         while world.clock.seconds() < end:

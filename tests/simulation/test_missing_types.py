@@ -44,7 +44,7 @@ class LateSource:
         return answer
 
     def answer(self, name: str = "report") -> None:
-        """Answer the oldest request with a DTD of this type."""
+        """The oldest request gets a DTD of this type."""
         text = (shipped_folder() / "flight-1.0.dtd").read_bytes()
         _, waiting = self.asked.pop(0)
         waiting.callback(text.replace(b"flight", name.encode()))
@@ -85,7 +85,6 @@ def test_batch_waits_for_its_type_and_later_batches_stay_in_order(world: World) 
         world.run(0.5)
     assert len(source.asked) == 1
     assert blocked.results == []
-    # Other publishers do not wait.
     assert len(free.receipts) == 2
     source.answer()
     world.run(1.0)

@@ -1,5 +1,3 @@
-"""A client that subscribes to its own events."""
-
 from __future__ import annotations
 
 from broker.client.received import Receipt

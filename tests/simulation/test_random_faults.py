@@ -38,7 +38,7 @@ def small_settings() -> Settings:
 
 @attrs.frozen
 class FaultRates:
-    """Probabilities of faults in a step of `STEP` seconds."""
+    """Probabilities in a step of `STEP` seconds."""
 
     cut: float
     kill: float
@@ -47,7 +47,7 @@ class FaultRates:
 
     @classmethod
     def drawn(cls, random: Random) -> FaultRates:
-        """Draw from none to many; some runs have one kind of fault only."""
+        """Some runs have one kind of fault only."""
         return cls(
             cut=random.choice((0.0, 0.03, 0.2)),
             kill=random.choice((0.0, 0.006, 0.03)),
@@ -87,7 +87,6 @@ class FaultyRun:
         self._heal()
 
     def running_readers(self) -> list[Reader]:
-        """Return the readers whose process was not killed."""
         return [*self.readers, *(processes[-1] for processes in self.processes.values())]
 
     # ------------------------------------------------------------------ clients
@@ -233,7 +232,7 @@ def check_processes(log: list[LogEntry], processes: list[Reader]) -> None:
 
 
 def check_positions(world: World, log: list[LogEntry], readers: list[Reader]) -> None:
-    """Check that positions follow the log, also for queries that rarely match."""
+    """Positions follow the log, also for queries that rarely match."""
     for reader in readers:
         assert reader.subscription is not None
         where = f"{reader.client.client_id} {reader.interest.query}, seed {world.seed}"

@@ -41,7 +41,6 @@ def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
             assert [name_of(event)[2] for event in reader.events] == numbers
         assert [len(reader.gaps) for reader in (first, back, new)] == [1, 1, 0]
         assert {gap.reason for gap in (*first.gaps, *back.gaps)} == {"lost"}
-        # The gap is reported once.
         world.kill("a")
         world.start("a")
         world.run(10.0)

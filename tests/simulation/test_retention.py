@@ -73,7 +73,6 @@ def test_position_moves_past_a_gap_of_an_earlier_epoch(
     world.start_node()
     read(world, second, seconds=5.0)
     assert offsets(second) == got
-    # Processed events are stored as processed.
     world.kill_client(second.client)
     third = Reader(world, world.client("reader", incarnation=3), durable="d")
     read(world, third, seconds=3.0)

@@ -32,7 +32,7 @@ WITH_FILE = ("state", "working")
 
 
 class ClientProcess:
-    """One client process; `handled` holds sequence numbers of events."""
+    """`handled` holds sequence numbers of events."""
 
     def __init__(self, site: EndingSetup, kind: str, *, hangs_at: int = 0) -> None:
         """With `hangs_at`, a worker never finishes the event of that number."""
@@ -275,7 +275,6 @@ def test_last_positions_of_a_process_count_before_the_next_hello(
     first.confirm()
     (session,) = [s for s in site.world.node.acceptor.sessions if s.identity.client_id == NAME]
     taken: list[Any] = []
-    # Received messages are no longer processed.
     session._slices.run = lambda: taken.append(len(session._received))  # type: ignore[method-assign]
     site.world.run(SAVE_SECONDS)
     assert taken

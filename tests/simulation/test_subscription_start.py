@@ -100,7 +100,6 @@ def test_durable_subscription_resumes_where_its_last_process_ended(world: World)
     second = Reader(world, world.client("reader", incarnation=2), durable="d")
     read(world, second)
     assert offsets(second) == list(range(11, 21))
-    # They are recovery events.
     assert {event.liveness for event in second.events} == {Liveness.RECOVERY}
 
 

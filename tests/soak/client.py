@@ -32,7 +32,7 @@ from tests.soak.interests import ALL_INTERESTS, ALTITUDES, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields
 
-#: Fraction of large events, so that a batch can not hold all waiting events.
+#: So that a batch can not hold all waiting events.
 LARGE = 0.05
 
 
@@ -50,7 +50,7 @@ class Publisher:
         enqueue: Any = client._enqueue
 
         def recorded(document: bytes, event_id: EventId) -> Any:
-            # Noted before it is sent: the checker must know each delivered event.
+            # The checker must know each delivered event, so it is noted before it is sent.
             key, digest = key_fields(event_id), digest_of(document)
             notes.note("published", key=key, digest=digest, **self._next)
             return enqueue(document, event_id)
@@ -58,7 +58,6 @@ class Publisher:
         client._enqueue = recorded  # type: ignore[method-assign]
 
     def next_version(self) -> None:
-        """Use a newer version of the type `soak` from now on."""
         self._version += 1
 
     async def run(self) -> None:

@@ -23,7 +23,7 @@ class Disk:
         self.mounted = os.geteuid() == 0 and _mount(folder)
 
     def fill(self, pid: int) -> None:
-        """Fill the disk. Without a mount, limit the process to files of 64 KiB."""
+        """Without a mount, limit the process to files of 64 KiB."""
         if not self.mounted:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
             return
@@ -32,7 +32,6 @@ class Disk:
                 while True:
                     ballast.write(_BLOCK)
             except OSError:
-                # The disk is full.
                 return
 
     def free(self, pid: int) -> None:
@@ -43,7 +42,7 @@ class Disk:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
 
     def close(self, *, keep: bool = False) -> None:
-        """Unmount the disk; with `keep`, copy its files to a folder beside it first."""
+        """With `keep`, first copy the files to a folder beside it."""
         if self.mounted:
             if keep:
                 kept = self.folder.with_name(self.folder.name + "-kept")
@@ -53,7 +52,7 @@ class Disk:
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy all files of a folder except sockets."""
+    """Sockets are not copied."""
     shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket"))
 
 

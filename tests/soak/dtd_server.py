@@ -12,7 +12,7 @@ from broker.dtd.catalogue import shipped_folder
 
 
 class DtdServer:
-    """Server of `/soak-1.N.dtd`: the flight DTD with another name."""
+    """`/soak-1.N.dtd` is the flight DTD with another name."""
 
     def __init__(self) -> None:
         flights = (shipped_folder() / "flight-1.0.dtd").read_text()

@@ -26,10 +26,10 @@ class SoakNode:
         self._log = self.folder / "node.log"
         self.process: SoakProcess | None = None
         self.is_claimed = False
-        """True while a fault acts on it."""
+        """A fault acts on it."""
 
     def start(self, faults: str = "") -> None:
-        """Start a process with the previous data unless one runs."""
+        """With the previous data, unless a process runs."""
         if self.is_running:
             return
         settings = self.folder / "node.toml"
@@ -39,7 +39,7 @@ class SoakNode:
 
     @property
     def is_running(self) -> bool:
-        """True while a process exists, paused or not."""
+        """Paused or not."""
         return self.process is not None and self.process.is_running
 
     @property
@@ -51,7 +51,7 @@ class SoakNode:
             self.process.send(number)
 
     def kill(self, *, machine: bool = False) -> None:
-        """Kill the process with SIGKILL; with `machine`, its child processes, too."""
+        """With `machine`, kill the child processes, too."""
         if self.process is not None:
             if machine:
                 self.process.kill_all()

@@ -30,25 +30,24 @@ from tests.soak.notebook import NotebookReader
 from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.soak_client import SoakClient
 
-#: Events per page of a log.
+#: Of a log.
 PAGE = 5000
 
 
 class Observer:
-    """Reader of all clients' notebooks while they grow."""
+    """Reads all clients' notebooks while they grow."""
 
     def __init__(self) -> None:
         self.seen = Observations()
         self._pages: dict[tuple[str, int], NotebookReader] = {}
         self._processes: dict[tuple[str, int], Process] = {}
         self.newest_note_at = 0.0
-        """Time of the newest delivery or receipt."""
+        """Of a delivery or receipt."""
         self.flowing_clients: set[str] = set()
-        """Clients with an active subscription in some process."""
+        """With an active subscription in some process."""
         self.caught_up_clients: set[str] = set()
         """Clients that have received all past events."""
         self.refused_publications: list[str] = []
-        """Publications that the node refused."""
         self.recorded = RecordedPlaces()
 
     def read_notebooks(self, clients: Iterable[SoakClient]) -> Observations:

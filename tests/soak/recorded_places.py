@@ -27,10 +27,7 @@ class RecordedPlaces:
         self._branches[origin] = [(history.epoch, history.branch) for history in histories]
 
     def __contains__(self, place: Place) -> bool:
-        """True if a place is recorded.
-
-        A mark of a later epoch records it, unless a branch in between started before the place.
-        """
+        """A mark of a later epoch records a place, unless a branch in between started before it."""
         mark = place.mark
         branches = self._branches.get(place.origin, ())
         next_branch = min(

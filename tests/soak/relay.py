@@ -14,15 +14,12 @@ _READ: Final = 65536
 
 
 class _Connection:
-    """One relayed connection between two nodes."""
-
     def __init__(
         self, dialler: str, target: str, writers: tuple[asyncio.StreamWriter, ...]
     ) -> None:
         self.dialler, self.target, self.writers = dialler, target, writers
 
     def abort(self) -> None:
-        """Reset both ends."""
         for end in self.writers:
             end.transport.abort()
 
@@ -31,7 +28,7 @@ class Relays:
     """A listening port for each node, on the loop that calls `start`."""
 
     def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
-        """`pids` returns the process of each running node; it identifies the dialling node."""
+        """`pids` has the process of each running node; it identifies the dialling node."""
         self._pids = pids
         self._servers: list[asyncio.Server] = []
         self._connections: set[_Connection] = set()
@@ -82,7 +79,7 @@ class Relays:
         self._stalled.update(directions)
 
     def heal(self, *, reset: bool = False) -> None:
-        """Open all directions. With `reset`, reset connections that were stalled."""
+        """With `reset`, reset connections that were stalled."""
         if reset:
             for connection in list(self._connections):
                 pair = connection.dialler, connection.target

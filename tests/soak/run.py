@@ -38,11 +38,11 @@ POLL_SECONDS: Final = 2.0
 #: A run ends after so many seconds without a missing event, or without any delivery.
 CALM_SECONDS: Final = 3.0
 PATIENCE: Final = 75.0
-#: Longest wait after the faults, in seconds.
+#: Seconds after the faults.
 LONGEST_WAIT: Final = 300.0
 #: Simultaneous faults.
 MAX_FAULTS: Final = 3
-#: Longest pause between two faults, in seconds.
+#: In seconds, between two faults.
 LONGEST_PAUSE: Final = 4.0
 _UNEXPECTED: Final = re.compile(r"Traceback|Unhandled|unexpected error")
 
@@ -63,7 +63,7 @@ class Verdict:
 class Plan:
     seed: int
     seconds: float
-    """Duration of the faults."""
+    """Of the faults."""
     faults: Sequence[str]
     rate: float
     """Events per second of each publisher."""
@@ -261,7 +261,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
 
 
 def tracebacks(log: str) -> set[str]:
-    """Return the last line of each traceback in a log, with the line before the traceback."""
+    """Return the last line of each traceback, with the line before the traceback."""
     found = set()
     lines = log.splitlines()
     for number, line in enumerate(lines):

@@ -23,8 +23,6 @@ LAST_RECEIPTS: Final = 90.0
 
 
 class SoakClient:
-    """One client name with its successive processes."""
-
     def __init__(self, name: str, layout: Layout, random: Random, rate: float) -> None:
         self.name = name
         self._layout = layout
@@ -35,7 +33,7 @@ class SoakClient:
         self.closed: list[int] = []
         self.is_claimed = False
         self.version = 0
-        """Version of the unknown type that a publisher uses."""
+        """Of the unknown type that a publisher uses."""
         if name in PUBLISHERS:
             self._nodes = list(PUBLISHERS[name])
         elif name in LATE_READERS:
@@ -45,7 +43,7 @@ class SoakClient:
             self._nodes = [first, *(each for each in NAMES if each != first)]
 
     def shuffle_nodes(self) -> None:
-        """Let the next process try other nodes first."""
+        """The next process tries other nodes first."""
         self._random.shuffle(self._nodes)
 
     def notebook_of(self, number: int) -> Path:
@@ -56,7 +54,6 @@ class SoakClient:
         return bool(self.processes) and self.processes[-1].is_running
 
     def start_process(self) -> None:
-        """Start a process unless one runs."""
         if self.is_running:
             return
         number = len(self.processes) + 1
@@ -98,7 +95,6 @@ class SoakClient:
         return ended
 
     def next_version(self) -> None:
-        """Let a publisher use a newer version of the unknown type."""
         self.version += 1
         if self.is_running:
             self.processes[-1].send(signal.SIGUSR1)

@@ -23,7 +23,7 @@ from tests.soak.node import SoakNode
 from tests.soak.relay import Relays
 from tests.soak.soak_client import SoakClient, make_clients
 
-#: Seconds until a started node is ready.
+#: For a started node.
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 
@@ -32,7 +32,7 @@ class World:
     """Everything that faults act on, on one asyncio loop."""
 
     def __init__(self, seed: int, layout: Layout, *, rate: float, most_damaged: int) -> None:
-        """`most_damaged` is the largest number of nodes whose disks lose data."""
+        """At most `most_damaged` nodes have disks that lose data."""
         self.random = Random(f"soak {seed}")
         self.layout = layout
         self.nodes = {name: SoakNode(name, layout) for name in NAMES}
@@ -42,22 +42,21 @@ class World:
         self.lost_until: dict[str, float] = {}
         """Nodes whose disks lost data, with the last time at which an event may have been lost."""
         self.has_stepped_clock = False
-        """True after a fault stepped a clock."""
         self.has_emptied_disk = False
         """True after a node restarted without a log; it knows no other origin."""
         self.restored_nodes: set[str] = set()
-        """Nodes that started from an older copy of their disks."""
+        """They started from an older copy of their disks."""
         self.versions = 0
-        """Number of versions of the unknown type."""
+        """Of the unknown type."""
         self.fault_notes: list[str] = []
-        """Faults and unexpected deaths, with their times."""
+        """And unexpected deaths, with their times."""
         self.problems: list[str] = []
-        """Problems that break no guarantee."""
+        """They break no guarantee."""
         self.started_at = time.monotonic()
 
     @property
     def edges(self) -> list[tuple[str, str]]:
-        """Pairs of nodes that are linked by TCP."""
+        """They are linked by TCP."""
         inside = [
             (one, other)
             for cluster, names in CLUSTERS.items()
@@ -73,7 +72,7 @@ class World:
         )
 
     async def start(self) -> None:
-        """Start relays and nodes, and wait until the nodes are ready."""
+        """Wait until the nodes are ready."""
         for name, node in self.nodes.items():
             await self.relays.start(
                 name, self.layout.ports[name].relay, self.layout.ports[name].nodes
@@ -92,7 +91,7 @@ class World:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start_node(self, node: SoakNode, faults: str = "") -> bool:
-        """Start a node and wait until it is ready; return whether it is."""
+        """Return whether the node is ready."""
         starts = node.starts + 1
         node.start(faults)
         try:
@@ -124,8 +123,8 @@ class World:
     def claim_disk(self) -> Iterator[SoakNode | None]:
         """Claim a node whose disk may lose data; None if there is none.
 
-        A restored node is not claimed again. Until it has its events back, a second failure of
-        its disk is beyond the guarantees (`docs/guarantees.md`, limits).
+        A restored node is not claimed again. Until it has its events back, a second failure of its
+        disk is beyond the guarantees (`docs/guarantees.md`, limits).
         """
         names = set(self.lost_until if len(self.lost_until) >= self.most_damaged else self.nodes)
         # Nodes with publishers lose most, so they are claimed more often.
@@ -147,7 +146,7 @@ class World:
             node.is_claimed = False
 
     def stop(self, *, keep: bool) -> None:
-        """Kill all processes and unmount all disks; with `keep`, copy their files first."""
+        """With `keep`, first copy the files of all disks."""
         for client in self.clients.values():
             for process in client.processes:
                 process.kill_all()
@@ -162,7 +161,6 @@ class World:
 
 
 def make_layout(folder: Path, dtd_port: int) -> Layout:
-    """Return a layout in a folder with free ports."""
     free = iter(free_ports(3 * len(NAMES)))
     ports = {name: Ports(next(free), next(free), next(free)) for name in NAMES}
     path = folder
@@ -171,5 +169,5 @@ def make_layout(folder: Path, dtd_port: int) -> Layout:
 
 
 def last_lines(text: str, count: int = 3) -> str:
-    """Return the last lines of a log as one line."""
+    """As one line."""
     return " | ".join(line.strip()[:200] for line in text.splitlines()[-count:])

@@ -13,7 +13,7 @@ import pytest
 
 from tests.system.node_process import NodeProcess
 
-#: Handshake timeout of the shared node, in seconds.
+#: In seconds.
 HANDSHAKE = 2.0
 
 

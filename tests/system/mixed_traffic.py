@@ -15,9 +15,9 @@ from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from tests.system.traffic import FLIGHT, Inbox, flight
 
-#: Unacknowledged events of one publisher.
+#: Of one publisher.
 MAX_UNACKNOWLEDGED = 100
-#: Padding of flight records in bytes; the largest need more than a hundred datagrams.
+#: Padding in bytes; the largest need more than a hundred datagrams.
 FILLINGS = (0, 0, 0, 700, 1100, 3000, 0, 20_000, 100, 0)
 LONGEST_FILLING = 199_000
 #: Every n-th event has the longest padding, is a real alert, flies high.
@@ -42,7 +42,7 @@ class Publisher:
         self.published: list[Published] = []
 
     async def publish(self, count: int) -> None:
-        """Publish `count` events and wait until all are durable."""
+        """Wait until all are durable."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(count):
                 await self._room.acquire()
@@ -66,7 +66,7 @@ class Publisher:
         self._room.release()
 
     def expected_ids(self, *, high: bool) -> list[EventId]:
-        """Return the published events in order, all or only those that fly high."""
+        """Return all published events in order, or only those that fly high."""
         found = [each.event_id for each in self.published if each.high or not high]
         return sorted(found, key=lambda event_id: event_id.sequence_number)
 
@@ -90,7 +90,7 @@ async def wait_for_all(
     before: int = 0,
     high: bool = False,
 ) -> None:
-    """Wait until all published events have come; an earlier inbox got the first `before`."""
+    """An earlier inbox got the first `before` events."""
     due = sum(len(publisher.expected_ids(high=high)) for publisher in publishers) - before
     for inbox in inboxes:
         await inbox.wait_until(lambda inbox=inbox: len(inbox.events) >= due)  # type: ignore[misc]
@@ -106,7 +106,7 @@ class LongestPause:
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self) -> float:
-        """Stop and return the seconds."""
+        """In seconds."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -28,11 +28,11 @@ class Host:
     address6: str
 
     def run(self, *command: str) -> None:
-        """Run a command in the namespace. Raises CalledProcessError."""
+        """Raises CalledProcessError."""
         run("ip", "netns", "exec", self.namespace, *command)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a Python module in the namespace, with pipes for its input and output."""
+        """With pipes for input and output."""
         command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", module]
         return subprocess.Popen(
             [*command, *arguments],
@@ -45,8 +45,6 @@ class Host:
 
 
 class Hosts:
-    """A context that makes hosts and removes them."""
-
     hosts: Sequence[Host]
 
     def __enter__(self) -> Self:
@@ -77,7 +75,7 @@ class Hosts:
 
 
 class TwoHosts(Hosts):
-    """A context with two hosts on one cable."""
+    """Two hosts on one cable."""
 
     def __init__(self) -> None:
         tag = f"xb{os.getpid()}"
@@ -87,7 +85,7 @@ class TwoHosts(Hosts):
         )
 
     def lose(self, percent: int) -> None:
-        """Drop a share of incoming datagrams at both hosts. On output, loss would be an error."""
+        """Drop a share of incoming datagrams. On output, loss would be an error."""
         for host in self.hosts:
             if shutil.which("nft"):
                 host.run("nft", "add", "table", "inet", "lossy")
@@ -126,5 +124,5 @@ def need_namespaces() -> None:
 
 
 def run(*command: str) -> None:
-    """Run a command. Raises CalledProcessError."""
+    """Raises CalledProcessError."""
     subprocess.run(command, check=True, capture_output=True, text=True)

@@ -31,7 +31,7 @@ def make_node(
 
 
 def make_members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeProcess]:
-    """Return the nodes n1, n2, ... of one cluster with links by UDP, not started."""
+    """Nodes n1, n2, ... of one cluster with links by UDP, not started."""
     nodes = []
     for number, host in enumerate(hosts, 1):
         seeds = [f"{other.address}:{UDP}" for other in hosts if other is not host]
@@ -46,7 +46,7 @@ def make_members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[
 
 @contextlib.contextmanager
 def run_nodes(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> Iterator[None]:
-    """Start all nodes and wait for these links; print the nodes' logs on failure."""
+    """Wait for these links; print the nodes' logs on failure."""
     try:
         for node in nodes:
             node.launch()
@@ -63,8 +63,6 @@ def run_nodes(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) ->
 
 
 class LogTail:
-    """The lines that a node logs from now on."""
-
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
         self._seen = len(node.log().splitlines())
@@ -74,7 +72,7 @@ class LogTail:
 
 
 def address_setting(key: str, host: Host) -> str:
-    """Return a settings line with the address at which a node on that host listens for others."""
+    """The node on that host listens for others at the address."""
     if key == "gateways":
         return f'gateways = ["tcp:host={host.address}:port={MEMBERS}"]\n'
     return f'{key} = ["{host.address}:{MEMBERS}"]\n'

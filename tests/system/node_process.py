@@ -40,11 +40,8 @@ class NodeProcess:
         inside: Sequence[str] = (),
         code: Path = ROOT,
     ) -> None:
-        """Write the configuration.
-
-        `endpoint` is the listening endpoint. `prelude` is Python code that the process runs first.
-        `inside` is a command prefix, and `code` the tree that the process runs.
-        """
+        """`endpoint` is the listening endpoint. `prelude` is Python code that the process runs
+        first. `inside` is a command prefix, and `code` the tree that the process runs."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.name = name
@@ -55,7 +52,7 @@ class NodeProcess:
             self.endpoint = endpoint
         self.settings = folder / "node.toml"
         if "[archive]" not in configuration:
-            # Another process, which most tests do not need.
+            # Most tests do not need this process.
             configuration += "\n[archive]\nenabled = false\n"
         self.settings.write_text(
             f'[node]\nname = "{name}"\ndata = "{self.data}"\n'
@@ -108,7 +105,7 @@ class NodeProcess:
         self._reader.start()
 
     def start(self) -> None:
-        """Start the process and wait until the node is ready."""
+        """Wait until the node is ready."""
         seen = len(self._lines)
         self.launch()
         self.await_log(r"node \S+ is ready", seen)
@@ -136,12 +133,12 @@ class NodeProcess:
     # ------------------------------------------------------------------ log
 
     def log(self) -> str:
-        """Return the log of all processes."""
+        """Of all processes."""
         with self._changed:
             return "".join(self._lines)
 
     def await_log(self, pattern: str, after: int = 0, patience: float = PATIENCE) -> str:
-        """Wait for the first line with `pattern`, from line `after` on, and return it.
+        """Return the first line with `pattern`, from line `after` on.
 
         Raises AssertionError after `patience` seconds without a new line.
         """

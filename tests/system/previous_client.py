@@ -23,7 +23,7 @@ from tests.system.traffic import publish
 
 
 class PreviousClient:
-    """Such a process, from the test's side."""
+    """The test's side of the process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -33,7 +33,7 @@ class PreviousClient:
 
     @classmethod
     async def start(cls, endpoint: str, name: str, tree: Path) -> PreviousClient:
-        """Start a client with the library of a tree and wait until it has subscribed."""
+        """Wait until the client, with the library of a tree, has subscribed."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.system.previous_client", endpoint, name),
             cwd=tree,
@@ -61,7 +61,6 @@ class PreviousClient:
                 await self._wait_for_line()
 
     async def close(self) -> None:
-        """Close the input and wait for the end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert await self._process.wait() == 0
@@ -96,7 +95,6 @@ async def read(subscription: Subscription) -> None:
 
 
 async def publish_on_request(client: AsyncioClient) -> None:
-    """Publish as the input says, until it ends."""
     while line := await asyncio.to_thread(sys.stdin.readline):
         first, last = map(int, line.split())
         await client.when_connected(PATIENCE)

@@ -12,10 +12,10 @@ _TABLE = ("inet", "segment")
 
 
 class Segment(Hosts):
-    """A context with hosts on one bridge, which has its own namespace."""
+    """The bridge has its own namespace."""
 
     def __init__(self, count: int) -> None:
-        """The first of `hosts` has the address 10.78.0.1."""
+        """The first host has the address 10.78.0.1."""
         tag = f"xs{os.getpid()}"
         self._bridge = f"{tag}-b"
         self.hosts: Sequence[Host] = tuple(

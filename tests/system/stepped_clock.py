@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Python code that a node's process runs first. SIGUSR1 steps its wall clock back by an hour,
-#: SIGUSR2 forward by a day. Everything based on `time.time` sees it, also `reactor.seconds`.
+#: A node's process runs this first. SIGUSR1 steps its wall clock back by an hour, SIGUSR2 forward
+#: by a day. Everything based on `time.time` sees it, also `reactor.seconds`.
 PRELUDE: Final = """
 import signal, time
 real, real_ns, offset = time.time, time.time_ns, 0

@@ -1,5 +1,3 @@
-"""A real node maintains its archive while it runs."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,15 +19,13 @@ pytestmark = pytest.mark.system
 
 STREAMS, HOURS, FLUSHES = 2, 3, 350
 THOUSANDS = STREAMS * HOURS * FLUSHES
-#: Seconds for maintenance; a busy machine gives it a tenth of a processor.
+#: A busy machine gives maintenance a tenth of a processor.
 MAINTENANCE_SECONDS = 4 * PATIENCE
 #: Old enough to be settled.
 LONG_AGO = MORNING - 3 * 365 * 24 * HOUR
 
 
 class UnsyncedDisk(Disk):
-    """A disk that does not sync, to be fast."""
-
     def write(self, path: Path, data: bytes | memoryview) -> None:
         path.write_bytes(data)
 

@@ -1,4 +1,4 @@
-"""Clients that exceed limits, forge identities or do not read, over real sockets."""
+"""Clients that exceed limits, forge identities or do not read."""
 
 from __future__ import annotations
 
@@ -68,7 +68,6 @@ def test_invalid_query_is_refused_with_its_position(
                 await client.subscribe(query)
             if position:
                 assert refused.value.column == position
-            # The session goes on.
             await (await client.subscribe("true()")).flowing
 
     run_within(work())
@@ -260,7 +259,6 @@ def test_account_has_only_its_own_client_ids_and_rights(guarded_node: NodeProces
                 await publisher.ask("status")
             cleared = Inbox(await admin.subscribe("true()", "open.>"))
             limited = Inbox(await subscriber.subscribe("true()", "open.>"))
-            # Events above the reader's clearance are not sent to it.
             receipts = [
                 await publisher.publish("open.a", flight(1), FLIGHT),
                 await publisher.publish("open.a", flight(2), low),
@@ -357,8 +355,8 @@ def test_node_serves_after_thousands_of_silent_connections(
             flood = [asyncio.create_task(silent()) for _ in range(count)]
             await other.check_traffic()
             answers = await asyncio.gather(*flood)
-            # All were closed: those over the limit at once, the others after the timeout. A reset
-            # may overtake the reason, so the node's counters are checked below.
+            # Those over the limit were closed at once, the others after the timeout. A reset may
+            # overtake the reason, so the node's counters are checked below.
             reasons = (TooManySessions.code.encode(), PeerSilent.code.encode())
             reasons_received = [each for each in answers if each]
             assert reasons_received and all(

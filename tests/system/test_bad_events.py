@@ -1,4 +1,4 @@
-"""Events that a node must refuse, over a real socket, while other clients use it."""
+"""Events that a node must refuse, while other clients use it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ pytestmark = pytest.mark.system
 
 STREAM = "bad.events"
 SECRET = "root:"
-#: End of the DOCTYPE in documents of `write_event`.
+#: In documents of `write_event`.
 DOCTYPE_END = b'">\n<Mspaces:Event'
 
 
 def event(client: AsyncioClient, number: int, payload: bytes, kind: EventType = FLIGHT) -> bytes:
-    """Return a document as the client library writes it."""
+    """As the client library writes it."""
     event_id = EventId(client.client_id, 1_700_000_000_000, number, client.incarnation)
     return write_event(event_id, STREAM, kind, payload)
 

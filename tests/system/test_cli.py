@@ -41,7 +41,7 @@ def start_command(node: NodeProcess, *arguments: str, **pipes: Any) -> subproces
 def run_command(
     node: NodeProcess, *arguments: str, stdin: str | None = None, status: int = 0
 ) -> tuple[str, str]:
-    """Run `xmlbroker ARGUMENTS` and return its stdout and stderr."""
+    """Return stdout and stderr."""
     pipes = {} if stdin is None else {"stdin": subprocess.PIPE}
     process = start_command(node, *arguments, **pipes)
     out, err = process.communicate(stdin, timeout=2 * PATIENCE)
@@ -63,7 +63,6 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="session")
 def voevents(shared_data: Path) -> list[bytes]:
-    """Return the first packets of the archive."""
     packets: list[bytes] = []
     with tarfile.open(shared_data / "voevent" / "2014-04.001.tar.bz2", "r|*") as archive:
         for member in archive:

@@ -27,7 +27,7 @@ MAX_UNACKNOWLEDGED = 150
 
 
 class Publications:
-    """Publisher of `EVENTS` events, at most `MAX_UNACKNOWLEDGED` of them unacknowledged."""
+    """At most `MAX_UNACKNOWLEDGED` of `EVENTS` events are unacknowledged."""
 
     def __init__(self, client: AsyncioClient) -> None:
         self._client = client
@@ -53,7 +53,6 @@ class Publications:
 
 
 def epoch_of(node: NodeProcess) -> int:
-    """Return the epoch of the last start."""
     lines = [line for line in node.log().splitlines() if " is ready: log " in line]
     return int(lines[-1].split("epoch ")[1].split(",")[0])
 

@@ -31,7 +31,6 @@ def node(
 
 
 def check_discovery(nodes: Sequence[NodeProcess]) -> None:
-    """Check that all nodes are linked in one cluster."""
     links = [(i, k) for i in range(len(nodes)) for k in range(len(nodes)) if i != k]
     with run_nodes(nodes, links):
         for each in nodes:

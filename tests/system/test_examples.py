@@ -101,7 +101,6 @@ def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
 def network_example(
     folder: Path, *options: str, module: str = "examples.network"
 ) -> subprocess.Popen[str]:
-    """Start an example of several nodes, with their files in `folder`."""
     return subprocess.Popen(
         [sys.executable, "-m", module, "--keep", str(folder), *options],
         cwd=ROOT,

@@ -26,7 +26,7 @@ EVENTS = 600
 
 
 def http_request(port: int, path: str, method: str = "GET") -> tuple[int, str]:
-    """Return status and text of a page of the node."""
+    """Return status and text of a page."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as page:
@@ -107,7 +107,6 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             assert status["log"]["failures"] > 0
             assert status["log"]["writable"] is False
             assert status["published"]["not_taken"] > 0
-            # Subscribers have their events and can read the log.
             await inbox.wait_for_receipts(receipts)
             before = list(receipts)
             late = Inbox(await subscriber.subscribe("true()", "disk.>", durable="late"))

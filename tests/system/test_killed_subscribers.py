@@ -30,7 +30,7 @@ async def start_process(node: NodeProcess, kind: str, state: Path) -> asyncio.su
 
 
 async def run_and_kill(node: NodeProcess, kind: str, state: Path) -> list[list[int]]:
-    """Return the events that each process of a kind handled, until one has the last event."""
+    """Return the events that each process handled, until one has the last event."""
     handled: list[list[int]] = []
     for most in (*KILL_AFTER, LAST):
         process = await start_process(node, kind, state)

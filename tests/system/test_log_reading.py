@@ -76,7 +76,6 @@ def test_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) -> Non
                 assert log["first"] > EVENTS // 2
                 assert log["used_bytes"] <= MAX_LOG_BYTES * 1.2
                 assert (node.data / "log" / "data.mdb").stat().st_size < 3 * MAX_LOG_BYTES
-                # Removed events are reported as a gap.
                 inbox = Inbox(await client.subscribe("true()", "log", start=ALL))
                 await inbox.wait_until(lambda: len(inbox.events) == EVENTS - log["first"] + 1)
                 await inbox.close()
@@ -114,7 +113,6 @@ def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> N
             assert (gap.first.offset, gap.last.offset) == (2, first - 1)
             assert gap.count == first - 2
             assert inbox.events[0].place.offset == first
-        # The gap is reported once.
         async with connect(node.endpoint, client_id="away") as client:
             inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=gaps.append))
             receipt = await client.publish("log", flight(0), FLIGHT)

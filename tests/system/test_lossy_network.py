@@ -23,21 +23,21 @@ from tests.system.traffic import Inbox, ask_status, run_within
 pytestmark = pytest.mark.system
 
 LOSS_PERCENT = 20
-#: Events of each publisher.
+#: Of each publisher.
 EVENTS = 1000
-#: Seconds for one test on a busy machine.
+#: For one test on a busy machine.
 SECONDS = 120.0
 
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a short path: the path of a Unix socket has at most 100 bytes."""
+    """The path of a Unix socket has at most 100 bytes."""
     return tmp_path_factory.mktemp("net")
 
 
 @pytest.fixture(scope="module")
 def alerts() -> list[bytes]:
-    """Return real VOEvents 2.0, or none without the data."""
+    """Real VOEvents 2.0, or none without the data."""
     archives = sorted((SHARED_DATA / "voevent").glob("2021*.tar.bz2"))
     found = []
     for archive in archives:
@@ -55,7 +55,7 @@ async def network_status(nodes: Sequence[NodeProcess]) -> list[dict[str, Any]]:
 
 
 def count_repeated(networks: Sequence[dict[str, Any]]) -> int:
-    """Return the number of datagrams that were repeated over links."""
+    """Datagrams that were repeated over links."""
     return sum(link["corrections"]["repeated"] for each in networks for link in each["links"])
 
 
@@ -107,8 +107,8 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
             networks = await network_status(nodes)
             print(f"{count_repeated(networks)} datagrams sent again over links")
             assert count_repeated(networks) > 0
-            # A node that dials a seed and a member may get two connections to one node, and
-            # closes one of them later.
+            # A node that dials a seed and a member may get two connections to one node, and closes
+            # one of them later.
             assert not any("was silent" in node.log() for node in nodes)
             for network in networks:
                 print(network["group"], network["arrivals"])

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.system
 
 
 async def check_merged_order(connect: Connect, node: NodeProcess, name: str) -> None:
-    """Two publishers: the event published second is concurrent and sorts first."""
+    """The event published second is concurrent and sorts first."""
     plans, tracks = f"{name}.fp", f"{name}.tz"
     linkage = EventLinkage(time_constraint="within 2s", order=(Order(plans), Order(tracks)))
     radar, office, reader = (connect(node.endpoint) for _ in range(3))
@@ -60,7 +60,7 @@ class TwistedReaders(TestCase):
 
 
 def xmlbroker(node: NodeProcess, *arguments: str, stdin: bytes = b"") -> tuple[list[Any], str]:
-    """Run a command and return its JSON lines and its stderr."""
+    """Return the JSON lines and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,

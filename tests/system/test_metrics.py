@@ -1,5 +1,3 @@
-"""A node's metrics over HTTP add up."""
-
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.system
 
 
 def metric_values(text: str) -> dict[str, dict[str, float]]:
-    """Return the samples of a page by name and by the value of their only label."""
+    """Return the samples by name and by the value of their only label."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -23,7 +23,7 @@ reactor = cast(Any, the_reactor)
 
 
 class MulticastTests(WaitingTestCase):
-    """IPv4, on the loopback interface by its address."""
+    """The interface is named by its address."""
 
     group = "239.255.77.1"
     interface: ClassVar[str] = "127.0.0.1"
@@ -63,7 +63,7 @@ class MulticastTests(WaitingTestCase):
         for each in recorder:
             assert all(packets == [*sent, bytes(100_000)] for packets in each.received.values())
             assert not each.gaps
-            assert len(each.received) == 2  # nobody hears itself
+            assert len(each.received) == 2
 
     async def test_leaving_is_noticed_at_once_and_a_returning_member_is_new(self) -> None:
         first, _ = self.member("a")
@@ -104,6 +104,4 @@ class MulticastTests(WaitingTestCase):
 
 
 class MulticastByNameTests(MulticastTests):
-    """IPv4, on the loopback interface by its name."""
-
     interface = "lo"

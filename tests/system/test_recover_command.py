@@ -1,5 +1,3 @@
-"""`xmlbroker recover` against a real node with an archive."""
-
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +34,7 @@ def metrics() -> int:
 
 @pytest.fixture
 def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
-    """A node with all its events in the archive."""
+    """All its events are in the archive."""
     configuration = (
         f'[metrics]\nendpoint = "tcp:port={metrics}:interface=127.0.0.1"\n'
         '[archive]\nevery = "0.2s"\n[recovery]\nengine = "local"\n'
@@ -50,8 +48,6 @@ def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
 
 
 def wait_for_status(node: NodeProcess, reached: Any) -> Any:
-    """Poll the node's recovery status until the condition is true, and return it."""
-
     async def ask() -> Any:
         async with connect(node.endpoint) as client:
             for _ in range(100):
@@ -65,7 +61,7 @@ def wait_for_status(node: NodeProcess, reached: Any) -> Any:
 
 
 def run_on_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> tuple[str, int]:
-    """Run `xmlbroker ARGUMENTS` on a terminal; send Ctrl-C when it shows `interrupt`."""
+    """Send Ctrl-C when the terminal shows `interrupt`."""
     master, slave = pty.openpty()
     environment = {"XMLBROKER_NODE": node.endpoint, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
@@ -147,7 +143,6 @@ def test_interrupted_replay_resumes_at_the_printed_position(
     assert int(found[1]) == len(had) < EVENTS
     out, _ = run_command(node, "recover", "--since", found[2])
     assert had + numbers(out) == list(range(1, EVENTS + 1))
-    # The status shows both.
     report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
     assert (report["recoveries"]["begun"], report["recoveries"]["cancelled"]) == (2, 1)
     assert report["archive"]["runs"] and report["archive"]["events"] == EVENTS

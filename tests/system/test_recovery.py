@@ -33,7 +33,7 @@ pytestmark = pytest.mark.system
 
 
 def first_place(file: ArchivedFile) -> Mark:
-    """Return the earliest place in a file of one origin."""
+    """The file is of one origin."""
     [(first, _)] = file.spans.values()
     return first
 
@@ -90,7 +90,7 @@ def test_each_event_comes_once_if_a_process_is_killed_during_recovery(
             for first in range(0, 350, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await wait_until_archived(tmp_path / "archive", receipts[-1:])
-            # A small window: most events wait in the spool when the first arrive.
+            # With a small window, most events wait in the spool when the first arrive.
             async with connect(node.endpoint, client_id="rover", window_bytes=1 << 16) as client:
                 await client.when_connected(PATIENCE)
                 subscription = await client.subscribe("true()", "roaming.>", durable="d")
@@ -125,7 +125,7 @@ def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Pat
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await wait_until_archived(tmp_path / "archive", receipts[-1:])
             archive = Archive.open(str(tmp_path / "archive"))
-            # Not the first file, so that the archive has events before and after the damage.
+            # The archive has events before and after the damage.
             [_, file, *_] = sorted(archive.state().files.values(), key=first_place)
             [(first_mark, last_mark)] = file.spans.values()
             assert removed_upto(node) >= last_mark, "the log could replace what is damaged"

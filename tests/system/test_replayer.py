@@ -34,8 +34,6 @@ M = TypeVar("M", bound=messages.Message)
 
 
 class ReplayerConnection:
-    """The node's end of the socket."""
-
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(SECONDS)
@@ -51,7 +49,7 @@ class ReplayerConnection:
         return messages.decode(self.file.read(length))
 
     def receive_kind(self, kind: type[M]) -> M:
-        """Return the next message of a kind and drop those before it."""
+        """Messages before it are dropped."""
         while not isinstance(message := self.receive(), kind):
             assert not isinstance(message, messages.Failed), message
         return message

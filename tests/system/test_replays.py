@@ -1,5 +1,3 @@
-"""Replays of a real node: of everything, of parts, and of too much."""
-
 from __future__ import annotations
 
 import asyncio
@@ -57,7 +55,7 @@ def test_replays_return_the_requested_events_and_end(tmp_path: Path) -> None:
             cancelled = client.replay()
             await anext(cancelled)
             cancelled.unsubscribe()
-            # The node serves again, and nothing of the cancelled replay is left.
+            # Nothing of the cancelled replay is left.
             assert await replayed_ids(client.replay(last=3)) == all_ids[-3:]
 
     with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
@@ -192,7 +190,6 @@ def test_lost_archive_costs_only_events_without_a_copy(tmp_path: Path) -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await publish_and_archive(client, archive)
             shutil.rmtree(archive)
-            # A new, empty archive.
             Archive.open(str(archive))
             replay = client.replay()
             got = await replayed_ids(replay)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 def two_clusters(folder: Path) -> list[NodeProcess]:
-    """Return the nodes of two clusters; the second dials the first."""
+    """The second cluster dials the first."""
     ports = [free_port(), free_port()]
     dialled = f'gateways = ["tcp:host=127.0.0.1:port={ports[0]}"]\n'
     return [

@@ -69,7 +69,6 @@ def line_of_nodes(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
 
 
 def upgrade(node: NodeProcess, tree: Path) -> None:
-    """Stop a node and start it on its data with another tree."""
     node.stop()
     seen = len(node.log().splitlines())
     node.code = tree
@@ -87,7 +86,6 @@ class ClientsOfBothVersions:
         self._published: list[str] = []
 
     async def start(self) -> None:
-        """Subscribe at each node to all events."""
         self._inboxes = [await resume(client) for client in self._clients]
 
     async def exchange(self) -> None:
@@ -167,7 +165,6 @@ def test_network_is_upgraded_node_by_node(
 
 
 async def links_of(client: AsyncioClient) -> list[dict[str, object]]:
-    """Return the links in the status of a client's node."""
     status = await client.ask("status")
     links: list[dict[str, object]] = status["network"]["links"]
     return links

@@ -1,5 +1,3 @@
-"""A client with many slow queries at a real node."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The soak: a short run succeeds and leaves nothing; an unknown fault is refused."""
+"""A short soak succeeds and leaves nothing; an unknown fault is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.soak.faults import FAULTS
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Faults that are over within seconds.
+#: They are over within seconds.
 QUICK_FAULTS = "kill,cut,partition,freeze,client-kill,client-close"
 
 

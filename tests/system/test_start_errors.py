@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 
 
 def fail_to_start(node: NodeProcess, *arguments: str) -> str:
-    """Return the log of a node that does not start."""
+    """Return the log."""
     node.launch(*arguments)
     try:
         assert node.wait() == 1
@@ -33,7 +33,7 @@ def fail_to_start(node: NodeProcess, *arguments: str) -> str:
 
 
 def start_error(node: NodeProcess) -> str:
-    """Return the one line of the log with the cause."""
+    """Return the one line with the cause."""
     lines = [line for line in fail_to_start(node).splitlines() if "can not start" in line]
     assert len(lines) == 1, lines
     return lines[0]
@@ -90,7 +90,6 @@ def test_file_that_is_not_a_log_is_reported(tmp_path: Path) -> None:
 
 
 def epoch(node: NodeProcess) -> int:
-    """Return the epoch from the line that says that the node is ready."""
     found = re.search(r"is ready: log \w+, epoch (\d+),", node.log())
     assert found is not None, node.log()
     return int(found[1])

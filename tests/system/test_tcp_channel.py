@@ -75,7 +75,7 @@ class TcpChannelTests(WaitingTestCase, SocketChannelContract):
         return client, server
 
     async def finish(self, channel: ISocketChannel) -> None:
-        """Close the channel and wait for its loss."""
+        """Wait for the loss."""
         receiver = RecordingReceiver(channel, self.changed)
         if not cast(TcpSocketChannel, channel)._is_lost:
             channel.abort(Closed("the test is over"))
@@ -143,8 +143,6 @@ class TlsChannelTests(TcpChannelTests):
 
 
 class RawClient(Protocol):
-    """A client that writes raw bytes and waits for its end."""
-
     transport: Any
 
     def __init__(self) -> None:
@@ -155,7 +153,7 @@ class RawClient(Protocol):
 
 
 class RawPeerTests(WaitingTestCase):
-    """A peer that speaks another protocol."""
+    """The peer speaks another protocol."""
 
     async def connect(self) -> tuple[RawClient, RecordingReceiver]:
         accepted: Deferred[ISocketChannel] = Deferred()
@@ -237,7 +235,7 @@ class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
 
 @implementer(IStackReceiver)
 class Echo:
-    """A user of a stack that collects messages and may send them back."""
+    """A user that collects messages and may send them back."""
 
     def __init__(self, changed: Callable[[], None], echoes: bool) -> None:
         self.driver: StackDriver | None = None
@@ -303,8 +301,6 @@ class StackOverTcpTests(WaitingTestCase):
 
 
 class AsyncioStackTests(IsolatedAsyncioTestCase):
-    """The same driver with asyncio's clock."""
-
     async def test_a_stack_runs_on_asyncio(self) -> None:
         loop = asyncio.get_running_loop()
         event = asyncio.Event()

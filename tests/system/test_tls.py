@@ -1,5 +1,3 @@
-"""A node with TLS, and clients that trust its certificate or not."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -25,7 +23,7 @@ pytestmark = pytest.mark.system
 
 @attrs.frozen
 class TlsNode:
-    """A node with TLS, its certificate, and an unrelated one."""
+    """The other certificate is unrelated."""
 
     node: NodeProcess
     own: Certificate
@@ -49,7 +47,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
 
 
 async def exchange(connect: Connect, endpoint: str, trust: Path) -> None:
-    """Publish and receive events, some of them larger than a TLS record."""
+    """Some of the events are larger than a TLS record."""
     client = connect(endpoint, trust=trust)
     await client.when_connected(PATIENCE)
     subscription = await client.subscribe("true()", "secured.>")

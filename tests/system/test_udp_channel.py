@@ -40,7 +40,7 @@ class UdpChannelTests(WaitingTestCase, SocketChannelContract):
         return client, server
 
     async def finish(self, channel: ISocketChannel) -> None:
-        """Close the channel and wait for its loss."""
+        """Wait for the loss."""
         receiver = RecordingReceiver(channel, self.changed)
         if not cast(DatagramChannel, channel).core.is_over:
             channel.abort(Closed("the test is over"))
@@ -87,7 +87,7 @@ class UdpPortTests(WaitingTestCase):
 
 @implementer(IStackReceiver)
 class CollectingUser:
-    """A user of a p2p stack that takes everything at once."""
+    """Takes everything at once."""
 
     def __init__(self, changed: Callable[[], None], incarnation: int) -> None:
         self.changed = changed

@@ -16,7 +16,7 @@ import pytest
 from tests.capability import need
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Sources of a wheel. They are copied, so that building leaves nothing in the checkout.
+#: Copied, so that building leaves nothing in the checkout.
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "broker", "plugins", "dtd")
 OLDEST_SETUPTOOLS = 75
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 @attrs.frozen
 class Installation:
-    """The wheel, and an environment with only the wheel installed."""
+    """The environment has only the wheel installed."""
 
     wheel: Path
     prefix: Path

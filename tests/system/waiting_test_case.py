@@ -13,7 +13,7 @@ reactor = cast(Any, the_reactor)
 
 
 class WaitingTestCase(TestCase):
-    """A test case with a condition that each call of `changed` evaluates again."""
+    """Each call of `changed` evaluates the awaited condition again."""
 
     timeout = 30
 
@@ -21,7 +21,6 @@ class WaitingTestCase(TestCase):
         self.waiting: Deferred[None] | None = None
 
     def changed(self) -> None:
-        """Evaluate the awaited condition again."""
         waiting, self.waiting = self.waiting, None
         if waiting is not None:
             # In a later reactor iteration, not inside the channel's call.

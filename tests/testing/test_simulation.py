@@ -1,5 +1,3 @@
-"""The simulation itself."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -60,7 +60,7 @@ def killed_node(variant: AbstractContextManager[None], _: Path) -> list[Violatio
 
 
 def late_reader(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A durable subscriber reads from the log the events that came while it was away."""
+    """A durable subscriber reads events from the log after its absence."""
     with variant, NetworkWorld(1) as world:
         world.add("a", "one")
         world.run(1.0)

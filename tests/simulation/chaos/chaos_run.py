@@ -31,10 +31,9 @@ from tests.simulation.simulated_client import STREAMS
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
-#: The turn in which a node joins.
 JOIN_TURN = 50
-#: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up
-#: to `_LATEST_STEP` apart.
+#: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up to
+#: `_LATEST_STEP` apart.
 _CLOCK_STEP = 1e-5
 _LATE_PERCENT = 2
 _LATEST_STEP = 0.02
@@ -67,7 +66,7 @@ def _clock_readings(busy: Random | None) -> Iterator[float]:
 
 
 class Subscriber:
-    """One durable or transient subscription over all processes of its client."""
+    """One subscription over all processes of its client."""
 
     def __init__(self, world: NetworkWorld, name: str, interest: int, durable: str) -> None:
         self.name = name
@@ -83,7 +82,7 @@ class Subscriber:
         return bool(self._durable)
 
     def start_process(self) -> None:
-        """Start a client process; it knows all nodes and begins at one that runs."""
+        """The client knows all nodes and begins at one that runs."""
         world = self._world
         first = world.random.choice(world.running)
         nodes = [first, *(name for name in world.names if name != first)]
@@ -119,7 +118,7 @@ class ChaosRun:
         self._disk_was_lost = False
         self._faults = self._archive_faults()
         self.log: list[str] = []
-        """Faults, each with its time."""
+        """Faults with times."""
 
     def run(self) -> None:
         """Raise AssertionError with a report if a guarantee was broken."""
@@ -167,7 +166,6 @@ class ChaosRun:
         assert not violations, report(str(world.seed), observer.seen, violations)
 
     def _archived(self) -> Callable[[Place], bool]:
-        """Return a predicate: the archive holds the event at a place."""
         archive = self._world.archive
         covered = {} if archive is None else archive.open().state().covered
         return lambda place: any(

@@ -1,7 +1,4 @@
-"""Chaos runs, each in a process of its own, so that sets have the same order each time.
-
-`python -m tests.simulation.chaos` makes more runs.
-"""
+"""Chaos runs, each in a process of its own, so that sets have the same order each time."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ ROOT = Path(__file__).parents[3]
 COPIED = ("--archived", "--guarded", "--disks", "--moving")
 #: The archive is damaged, too.
 TORN = (*COPIED, "--torn")
-#: Retention removes events quickly.
 SHORT_LOGS = ("--archived", "--short", "--moving", "--clocks")
-#: Nodes are busy, nodes join, and publishers move.
 BUSY = (*COPIED, "--busy", "--wandering", "--joining")
 
 

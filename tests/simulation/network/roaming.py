@@ -1,5 +1,3 @@
-"""A client that moves between nodes, with its publishers and a final check."""
-
 from __future__ import annotations
 
 from broker.testing.simulated_network import NetworkWorld

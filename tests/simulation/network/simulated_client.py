@@ -29,9 +29,9 @@ __all__ = [
     "settle",
 ]
 
-#: Events of each origin's own clients, by origin.
+#: Events of each origin's own clients.
 LogEntries = Mapping[str, list[LogEntry]]
-#: Identity of an event: ClientId, incarnation, sequence number.
+#: ClientId, incarnation, sequence number.
 EventName = tuple[str, int, int]
 
 
@@ -53,7 +53,7 @@ def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries
 
 
 class Reader:
-    """One subscription, with events of several origins, and the items that its user took."""
+    """One subscription, and the items that its user took."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Reader:
         self.subscription: Subscription | None = None
         self.items: list[ReceivedEvent | Gap] = []
         self.starts_after: dict[str, Mark] = {}
-        """Events after these marks must be delivered: the first cut."""
+        """The first cut: later events must be delivered."""
         self.error: BaseException | None = None
         self.wrong_liveness: list[ReceivedEvent] = []
         self._start = start
@@ -100,11 +100,10 @@ class Reader:
 
     @property
     def is_flowing(self) -> bool:
-        """True if the subscription has its first cut."""
         return self.subscription is not None
 
     def read(self) -> None:
-        """Take what has arrived; earlier items count as processed."""
+        """Earlier items count as processed."""
         if self.subscription is not None:
             while events := self.subscription.take_ready():
                 self.items += events
@@ -183,7 +182,7 @@ def settle(
 
 
 def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
-    """Read with these readers for some seconds of virtual time."""
+    """In virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:

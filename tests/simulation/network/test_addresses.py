@@ -1,5 +1,3 @@
-"""Address rules of a cluster: settings, refusals, and the excluded nodes."""
-
 from __future__ import annotations
 
 from ipaddress import ip_network

@@ -43,7 +43,7 @@ class PartedNodes:
         self.world.run_until(lambda: not self.publisher.client.unacknowledged)
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """Read for some seconds; return the sequence numbers that arrived."""
+        """Return the sequence numbers."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()

@@ -1,5 +1,3 @@
-"""Events go only over links and to nodes that are cleared for them."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Members by configuration join without admission and must meet the others."""
-
 from __future__ import annotations
 
 from broker.cluster.descriptor import Endpoint

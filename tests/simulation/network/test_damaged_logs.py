@@ -12,7 +12,7 @@ from tests.log.bit_damage import damage_log, flipped
 from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
-#: Positions of the bit in a value, as fractions: header, places, document.
+#: As fractions of a value: header, places, document.
 WHERE = (0.005, 0.2, 0.97)
 
 
@@ -42,7 +42,7 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
 def add_absent_reader(
     world: NetworkWorld, node: str, publisher: Publisher, count: int = 12
 ) -> None:
-    """Add a durable reader that gets five events and is away for the next `count`."""
+    """The reader is durable, gets five events and is away for the next `count`."""
     client = world.client("reader", node)
     reader = Reader(world, client, durable="d")
     world.run_until(lambda: reader.is_flowing)

@@ -24,7 +24,7 @@ KINDS = ("reported", "assigned")
 
 @pytest.fixture
 def texts(tmp_path: Path) -> dict[str, Settings]:
-    """Settings of nodes, by the default value in their DTD."""
+    """By the default value in their DTD."""
     return {kind: folder_with(tmp_path / kind, v1_0=report_text(kind)) for kind in KINDS}
 
 
@@ -34,13 +34,12 @@ def by_default(kind: str) -> Interest:
 
 
 def guarded(settings: Settings) -> Settings:
-    """Return settings with a replica of all streams."""
     streams = (StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),)
     return attrs.evolve(settings, streams=streams)
 
 
 def readers(world: NetworkWorld, node: str, **how: Any) -> dict[str, Reader]:
-    """Return a reader for each DTD that matches only by its default value."""
+    """Each reader matches only by the default value of its DTD."""
     return {
         kind: Reader(world, world.client(f"{kind}-{node}", node), by_default(kind), **how)
         for kind in KINDS
@@ -95,10 +94,8 @@ def test_event_waits_for_the_announcement_of_its_dtd(
 def test_events_of_a_dead_origin_use_its_dtd(
     texts: dict[str, Settings],
 ) -> None:
-    """`a` joined, published and died while `c` was away.
-
-    `c` gets the events from `b`, which announces the DTD of `a` for it.
-    """
+    """`a` joined, published and died while `c` was away. `c` gets the events and the DTD from
+    `b`."""
     with NetworkWorld(0) as world:
         world.add("b", "one")
         world.add("c", "three", gateways=["b"], settings=texts["assigned"])
@@ -140,7 +137,6 @@ def test_three_units_with_three_dtds_of_one_name(
         read(world, *at_d.values(), others, seconds=5.0)
         assert matched(at_d) == {"reported": [1], "assigned": [2]}
         assert altitudes(others) == [3]
-        # `status` names the users of each DTD.
         (conflict,) = world["d"].types.snapshot()["conflicts"]
         assert sorted(map(len, conflict["texts"].values())) == [1, 1, 1]
         (conflict,) = world["a"].types.snapshot()["conflicts"]

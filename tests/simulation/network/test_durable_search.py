@@ -50,7 +50,7 @@ class WideRoaming(Roaming):
         assert self.readers[0].is_flowing
 
     def restart_only_a2(self) -> None:
-        """Stop the cluster until no table names it, then start a2 alone."""
+        """No table names the cluster any more when a2 starts alone."""
         for name in ("a1", "a2", "a3"):
             self.world.kill(name)
         self.world.run(40.0)
@@ -227,7 +227,7 @@ def test_search_waits_for_a_partitioned_half_of_the_network(
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("restarted", [False, True])
 def test_long_silent_nodes_are_named_in_a_warning(seed: int, restarted: bool) -> None:
-    """A node that starts after they fell silent gives no warning; it would give it for ever."""
+    """A node that starts after they fell silent would give the warning for ever."""
     roaming = WideRoaming(seed)
     roaming.world.cut("a2", "c1", refuse=True)
     roaming.world.run(5.0)

@@ -1,5 +1,3 @@
-"""Two nodes with the same name: others see one node, and are not flooded."""
-
 from __future__ import annotations
 
 from typing import Any

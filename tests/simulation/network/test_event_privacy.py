@@ -114,7 +114,6 @@ def test_counts_do_not_reveal_if_a_denied_event_matches(nodes: ThreeNodes) -> No
         answers_seen.append([{k: r[k] for k in ("seen", "filtered", "denied")} for r in rows])
         assert row["denied"] == 0 and row["seen"] == 2
     assert answers_seen[0] == answers_seen[1]
-    # An administrator gets the count.
     shown = world.wait(publisher.ask("durable-show", client="low-0", name="d"))
     assert shown["session"]["denied"] == 1
 
@@ -138,7 +137,6 @@ def test_account_inspects_only_its_own_clients(nodes: ThreeNodes) -> None:
     reader = Reader(world, world.client("low-1", "b", **LOW), asdi(), durable="d")
     document = nodes.publish(nodes.join(**ALL), security_level=SecurityLevel.LOW)
     read(world, reader)
-    # The subscriber's session stays connected.
     answer = nodes.explain("a", document, "low-1", asker="low-ops", **LOW)
     assert subscription_verdicts(answer) == {"one/b": ["delivered"]}
     assert reader.client.connected

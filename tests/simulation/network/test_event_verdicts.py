@@ -43,7 +43,7 @@ class ThreeNodes:
         return client
 
     def publish(self, client: Client, stream: str = "asdi.zbw.tz", **kind: Any) -> bytes:
-        """Publish one event and return its document."""
+        """Return the document."""
         event_type = EventType("flight", "1.0", **kind)
         event_id = client._mint.next_id(self.world.wall_clock())
         document = write_event(event_id, stream, event_type, flight(1000))
@@ -96,7 +96,6 @@ def test_each_node_reports_if_it_has_the_event(all_nodes: list[ThreeNodes], at: 
     assert subscription_verdicts(answer) == {"two/c": ["delivered"]}
     assert answer["network"]["known"] and answer["network"]["place"] == str(reader.events[0].place)
     assert not answer["network"]["silent"]
-    # A query that does not match is reported where it is.
     assert subscription_verdicts(nodes.explain(at, document, "low")) == {"one/b": ["query"]}
 
 
@@ -307,7 +306,6 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
     answer = nodes.explain("b", document, "r")
     assert answer["network"]["known"] is False
     assert answer["network"]["partly"] == ["one/a", "two/c"]
-    # One node that finds it is enough.
     search = tracing.NodeTrace._search_log
 
     async def at_origin(self: Any, question: Any) -> Any:

@@ -22,7 +22,6 @@ MIB = 1 << 20
 
 
 def short_log() -> Settings:
-    """Return settings of a short log: 1 MiB."""
     settings = Settings()
     return attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=MIB))
 

@@ -144,7 +144,6 @@ def test_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     assert dtds.get(gone) is None and gone not in store
     with pytest.raises(BadDtd, match="another DTD is known"):
         dtds.add(gone, report_text("other").encode(), "account good")
-    # DTDs on disk are loaded again and verified.
     again = DtdStore(tmp_path, StoreLimits(), sync=False)
     assert {each.reference for each in again} == {each.reference for each in store}
     (path,) = tmp_path.glob("_account*/t3-1.0-*.dtd")

@@ -1,5 +1,3 @@
-"""Links between nodes come up and stay up."""
-
 from __future__ import annotations
 
 import pytest
@@ -60,7 +58,7 @@ def test_connection_broken_during_the_handshake_is_made_again(moment: int) -> No
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_gateways_dial_more_targets_than_at_once(seed: int) -> None:
-    # There are more targets than are dialled at once, and each dials, too.
+    # Each target dials, too.
     names = [f"g{n}" for n in range(6)]
     with NetworkWorld(seed) as world:
         for name in names:

@@ -1,5 +1,3 @@
-"""A node is cut off until the others drop its interest."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""New nodes, and nodes without their disks, log events before they have links."""
-
 from __future__ import annotations
 
 import pytest
@@ -12,13 +10,12 @@ SEEDS = seeds(2, 4)
 
 
 def numbers(reader: Reader, publisher: str) -> list[int]:
-    """Return the sequence numbers that were read from a publisher."""
     ids = [event.header.event_id for event in reader.events]
     return [each.sequence_number for each in ids if each.client_id == publisher]
 
 
 def add_two_nodes(world: NetworkWorld, *, far: bool) -> None:
-    """Add the nodes `here` and `there`, in one cluster or in two."""
+    """In one cluster or in two."""
     world.add("here", "one")
     if far:
         world.add("there", "two", gateways=["here"])
@@ -28,7 +25,7 @@ def add_two_nodes(world: NetworkWorld, *, far: bool) -> None:
 
 
 def restart_without_disk(world: NetworkWorld) -> Publisher:
-    """Restart `there` without its disk; it logs five events before it has a link."""
+    """The node logs five events before it has a link."""
     world.kill("there")
     world.lose_disk("there")
     world.run(1.0)

@@ -12,7 +12,7 @@ SEEDS = seeds(3, 8)
 
 
 def add_cluster(world: NetworkWorld, *names: str) -> None:
-    """Add nodes to one cluster, each seeded by the first."""
+    """The first node seeds the others."""
     for name in names:
         world.add(name, "c", join=names[:1] if name != names[0] else ())
     world.run(4.0)

@@ -23,7 +23,6 @@ LONGEST_RECOVERY = 100.0
 
 
 def run_with_faults(seed: int, *, killing: bool) -> None:
-    """Run a network with random faults and check the users' view."""
     with NetworkWorld(seed) as world:
         random = world.random
         edges = SHAPES[seed % len(SHAPES)](world, random.randint(2, 6))

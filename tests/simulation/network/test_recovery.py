@@ -171,7 +171,7 @@ def test_events_removed_before_they_were_archived_are_a_gap(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("start", [STORED, ALL])
 def test_archive_has_events_of_a_dead_node_that_others_do_not_know(seed: int, start: Start) -> None:
-    """The dead node was cut off at first, so only the archive has its last events."""
+    """The dead node was cut off at first."""
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, "a", "b")
         publisher = Publisher(world, world.client("p-a", "a"))

@@ -1,5 +1,3 @@
-"""Nodes that were cut off, or had to leave, join again."""
-
 from __future__ import annotations
 
 import pytest

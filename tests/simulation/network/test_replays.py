@@ -1,5 +1,3 @@
-"""Replays return the events between two ends, from logs and from the archive."""
-
 from __future__ import annotations
 
 import itertools

@@ -175,7 +175,7 @@ def test_outdated_replica_does_not_answer_for_a_live_origin(
         assert len(publisher.receipts) == len(reader.events) == 15
         traffic = world.network_of("zone").traffic
         assert traffic is not None and traffic.receiver.incomplete_origins == 0
-        # It answers when the origin is dead, and when the origin is back without its disk.
+        # The replica answers when the origin is dead, and when it is back without its disk.
         world.kill("owner")
         world.lose_disk("owner")
         for _ in range(2):

@@ -1,5 +1,3 @@
-"""Replays in the order of their events' linkage, from any source."""
-
 from __future__ import annotations
 
 import itertools
@@ -21,7 +19,7 @@ _readers = itertools.count()
 
 
 def publish(world: NetworkWorld, node: str, numbers: range) -> None:
-    """Publish the events of one bundle, with a publisher for each node."""
+    """The events are of one bundle, with a publisher for each node."""
     client = world.client(f"p-{node}", node)
     for number in numbers:
         linkage = EventLinkage(
@@ -34,7 +32,7 @@ def publish(world: NetworkWorld, node: str, numbers: range) -> None:
 
 
 def numbers_of(world: NetworkWorld, node: str, **arguments: Any) -> list[int]:
-    """Return the numbers in the payloads of a replay."""
+    """From the payloads."""
     replay = world.client(f"reader-{next(_readers)}", node).replay(**arguments)
 
     async def read_all() -> list[int]:

@@ -20,7 +20,7 @@ from tests.simulation.network.simulated_client import (
 
 
 def numbers(reader: Reader) -> list[int]:
-    """Return the sequence numbers in the order of arrival."""
+    """In the order of arrival."""
     return [name_of(event)[2] for event in reader.events]
 
 

@@ -1,5 +1,3 @@
-"""Restored clusters, archives and client positions."""
-
 from __future__ import annotations
 
 import shutil

@@ -37,7 +37,6 @@ def test_new_process_at_another_node_resumes_where_the_last_one_ended(seed: int)
     recovered = [event for event in returning.events if event.liveness is Liveness.RECOVERY]
     assert len(recovered) >= 20
     assert roaming.world["old"].recovery.handover.handed_over == 1
-    # When everything is processed, the old node has deleted it.
     roaming.world.run(5.0)
     assert roaming.world["old"].durables.get("rover", "d") is None
     assert roaming.world["new"].durables.get("rover", "d") is not None
@@ -296,7 +295,7 @@ def test_subscription_with_a_silent_previous_node_does_not_start_anew(seed: int)
 
 
 def test_new_subscription_warns_of_a_node_that_left_the_map() -> None:
-    """The client is warned at once; otherwise it would lose events silently."""
+    """Otherwise the client would lose events silently."""
     roaming = Roaming(1)
     roaming.publish(10)
     roaming.kill_process()

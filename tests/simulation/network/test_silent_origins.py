@@ -62,7 +62,7 @@ class LateNode:
         self.world.start("a")
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """Read for some seconds; return the sequence numbers that came to `c`."""
+        """Return the sequence numbers that came to `c`."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()
@@ -71,7 +71,7 @@ class LateNode:
         return [number for _, _, number in map(name_of, self.reader.events)]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the first and last offset of each gap at `c`."""
+        """First and last offset of each gap at `c`."""
         assert all(gap.first.origin == self.origin for gap in self.reader.gaps)
         assert all(gap.reason == "lost" for gap in self.reader.gaps)
         return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]

@@ -28,7 +28,7 @@ class LateClock:
 
 
 def fill_buffer(world: NetworkWorld, name: str) -> None:
-    """Fill over half of the buffer for events of other nodes."""
+    """Over half of the buffer is for events of other nodes."""
     world.network_of(name).driver.relay_ingest.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
 
 

@@ -1,9 +1,8 @@
 """The splice of recovered and live events under faults and moves (N14, X8).
 
-Clocks of nodes step by hours, publishers and subscribers change nodes, nodes die and restart, and
-queries are announced while events arrive. Each matching event must arrive once at each subscriber,
-in its origin's order. A publisher's own order may break: when it moves while a dead node has its
-last events, these arrive after that node restarts.
+Each matching event must arrive once at each subscriber, in its origin's order. A publisher's own
+order may break: when it moves while a dead node has its last events, these arrive after that node
+restarts.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ class MovingSubscription:
         self.start_process()
 
     def start_process(self) -> None:
-        """Start a new process at a random running node."""
         world = self.world
         node = world.random.choice(world.running)
         self.client = world.client(self.name, node, incarnation=len(self.processes) + 1)

@@ -66,7 +66,7 @@ class TwoFeeds:
         return float(self.world.clock.seconds() - began)
 
     def track(self) -> float:
-        """Publish a track; return the seconds until the reader has it."""
+        """Return the seconds until the reader has the track."""
         self.publish(self.radar, TRACKS)
         return self.read(2 * WAIT, len(self.events) + 1)
 
@@ -81,7 +81,6 @@ def feeds() -> Iterator[TwoFeeds]:
 def test_silent_stream_of_another_node_does_not_delay_the_merge(feeds: TwoFeeds) -> None:
     feeds.start()
     assert max(feeds.track() for _ in range(3)) < FAST
-    # No plans for long: the origin's clock goes on.
     feeds.world.run(300.0)
     assert feeds.track() < FAST
     feeds.publish(feeds.desk, PLANS)
@@ -132,7 +131,6 @@ def test_relay_of_the_previous_version_costs_only_the_wait(feeds: TwoFeeds) -> N
     neighbour.version = 1
     feeds.start()
     assert WAIT <= feeds.track() < WAIT + 1.0
-    # Plans that arrive are merged as before.
     feeds.publish(feeds.radar, TRACKS)
     feeds.publish(feeds.desk, PLANS)
     feeds.read(WAIT + 5.0)

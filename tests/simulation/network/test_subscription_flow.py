@@ -1,5 +1,3 @@
-"""Subscriptions get all events after their cut, and leave no interest when they end."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +19,7 @@ from tests.simulation.simulated_client import STREAMS
 
 
 def interest_counts(world: NetworkWorld) -> dict[str, dict[Any, int]]:
-    """Return the number of queries per destination, for each node."""
+    """Number of queries per destination, for each node."""
     return {
         name: {
             str(destination): count

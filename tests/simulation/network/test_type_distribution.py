@@ -27,7 +27,7 @@ REPORT = DtdReference("report", "1.0")
 
 
 def report_text(default: str = "reported", version: str = "1.0") -> str:
-    """Return the flight DTD with the name `report` and a default for an attribute of altitude."""
+    """The flight DTD with the name `report` and a default for an attribute of altitude."""
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
     declared = "<!ATTLIST altitude\n          type NMTOKEN "
     assert f"{declared}#IMPLIED" in text
@@ -36,14 +36,14 @@ def report_text(default: str = "reported", version: str = "1.0") -> str:
 
 
 def moved_altitude() -> str:
-    """Return version 2.0, in which altitude is below a new element."""
+    """Altitude is below a new element."""
     text = report_text(version="2.0")
     text = text.replace("(speed?, altitude?, coordinate?)", "(speed?, position?, coordinate?)")
     return text.replace("<!ELEMENT lat ", "<!ELEMENT position (altitude)>\n<!ELEMENT lat ")
 
 
 def folder_with(folder: Path, **texts: str) -> Settings:
-    """Return settings with a catalogue of these DTDs by version, with `_` for a dot."""
+    """A catalogue of these DTDs by version, with `_` for a dot."""
     folder.mkdir(exist_ok=True)
     entries = []
     for name, text in texts.items():
@@ -58,7 +58,7 @@ def folder_with(folder: Path, **texts: str) -> Settings:
 
 
 def line(world: NetworkWorld, settings: Settings, **more: Any) -> None:
-    """Add three clusters in a line; only the first node has the settings."""
+    """Three clusters in a line; only the first node has the settings."""
     world.add("a", "one", settings=settings, **more)
     world.add("b", "two", gateways=["a"], **more)
     world.add("c", "three", gateways=["b"], **more)
@@ -66,13 +66,11 @@ def line(world: NetworkWorld, settings: Settings, **more: Any) -> None:
 
 
 def stop_answering(world: NetworkWorld, *names: str) -> None:
-    """Let these nodes ignore requests for DTDs."""
     for name in names:
         world[name]._neighbour_dtds.receive_message = lambda message: None  # type: ignore[method-assign]
 
 
 def altitudes(reader: Reader) -> list[int]:
-    """Return the altitudes of the events in the order of arrival."""
     return [int(e.document.split(b"<altitude>")[1].split(b"<")[0]) for e in reader.events]
 
 
@@ -168,7 +166,6 @@ def test_event_waits_for_its_dtd_and_others_do_not(settings: Settings) -> None:
         assert altitudes(other) == [3]
         assert altitudes(without_default) == [2, 3]
         assert waiting.items == durable.items == []
-        # A restart meanwhile changes nothing.
         world.kill("c")
         world.start("c")
         stop_answering(world, "a")

@@ -10,7 +10,6 @@ Edge = tuple[str, str]
 
 
 def one_cluster(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """Add one cluster with all nodes, meshed."""
     names = [f"n{number}" for number in range(nodes)]
     world.add(names[0], "c")
     for name in names[1:]:
@@ -90,7 +89,6 @@ class RandomFaults:
             world.kill(name) if name in world.running else world.start(name)
 
     def repair_all(self) -> None:
-        """Start all nodes and restore all links."""
         for edge in self._refused:
             self._world.heal(*edge)
         for name in self._mortal:

@@ -22,7 +22,7 @@ async def roam(world: World) -> None:
 
 
 async def new_type(world: World) -> None:
-    """Let publishers use a type or version that is unknown to the nodes."""
+    """The type or version is unknown to the nodes."""
     world.versions += 1
     world.note(f"types: soak 1.{world.versions} from now on")
     for name in PUBLISHERS:

@@ -25,7 +25,6 @@ async def partition(world: World) -> None:
 
 
 async def one_way(world: World) -> None:
-    """Stop one direction between two nodes."""
     one, other = world.random.choice(world.edges)
     if world.random.random() < 0.5:
         one, other = other, one

@@ -11,7 +11,7 @@ from tests.soak.world import World
 
 
 async def kill(world: World) -> None:
-    """Kill a node with SIGKILL, sometimes with its child processes."""
+    """Sometimes with the child processes."""
     with world.claim_node() as node:
         if node is not None:
             await _kill(world, [node])
