@@ -31,7 +31,6 @@ PAGE = 4096
 META = 152
 #: Events read before the damage, and all events.
 READ_BEFORE, EVENTS = 5, 305
-#: Seconds until a trial is killed.
 TRIAL_SECONDS = 120
 GOOD = ("whole", "gap", "repaired, whole", "repaired, gap")
 
@@ -41,7 +40,7 @@ def flip(data: bytearray, at: int, random: Random) -> None:
 
 
 class LogDamage:
-    """Kinds of damage to one file, with older copies of it."""
+    """With older copies of the file."""
 
     def __init__(self, older: list[bytes], data: bytes) -> None:
         self._older = older
@@ -72,7 +71,7 @@ class LogDamage:
         newest = max((0, 1), key=lambda n: self._number(n * PAGE + 144))
         roots = [self._number(newest * PAGE + at) for at in (80, 128)]
         begins = random.choice(self._of_kind(1) + roots) * PAGE
-        # The header of a page, and its entries, which fill it from its end.
+        # A page's entries fill it from its end.
         within = random.choice((random.randrange(64), PAGE - 1 - random.randrange(400)))
         flip(data, begins + within, random)
 
@@ -88,7 +87,7 @@ class LogDamage:
         data[to : to + PAGE] = self._data[of : of + PAGE]
 
     def stale(self, data: bytearray, random: Random) -> None:
-        """Restore a page's older content, as if a write had been lost."""
+        """A write has been lost."""
         while True:
             older = random.choice(self._older)
             at = random.randrange(len(older) // PAGE) * PAGE
@@ -110,7 +109,7 @@ KINDS: dict[str, Callable[[LogDamage, bytearray, Random], None]] = {
 
 
 class Trial:
-    """A lone node that is down, with the expected content of its log."""
+    """The node is down; the content of its log is known."""
 
     def __init__(self, *, stopped: bool = False) -> None:
         world = self._world = NetworkWorld(7)
@@ -150,7 +149,6 @@ class Trial:
         self._world.close()
 
     def run_trial(self, kind: str, seed: int) -> str:
-        """Return the outcome of a child process."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:

@@ -1,4 +1,4 @@
-"""Observations of simulated runs, in the form that the guarantees' checker takes."""
+"""Observations of simulated runs, for the guarantees' checker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class Observer:
         self._durability = durability
 
     def watch(self, client: Client) -> Client:
-        """Record everything that this client publishes from now on."""
         enqueue: Any = client._enqueue
 
         def recorded(document: bytes, event_id: EventId) -> Any:
@@ -76,7 +75,7 @@ class Observer:
         kind: Kind = Kind.DURABLE,
         clearance: int = 2,
     ) -> Subscriber:
-        """Each reader is one process, killed when the next one starts."""
+        """A reader's process is killed when the next one starts."""
         interest = readers[0].interest
         made = self.seen.add_subscriber(
             name, lambda event: _matches(interest, event), kind=kind, clearance=clearance
@@ -93,7 +92,6 @@ class Observer:
 
     @staticmethod
     def mark_unhandled(process: Process, events: Sequence[ReceivedEvent]) -> None:
-        """Record events that a process was given and did not finish."""
         process.items += [attrs.evolve(_delivered(each), handled=False) for each in events]
 
     def _record_receipt(self, receipt: Receipt) -> Receipt:

@@ -18,7 +18,6 @@ from broker.wire.stack import session_layers
 
 
 def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hello:
-    """Return the first message of a client without an account."""
     return Hello(MAGIC, PROTOCOL_VERSIONS, client_id, incarnation, token, "", "")
 
 
@@ -43,7 +42,6 @@ class RawConnection:
 
     @property
     def refusal(self) -> BrokerError | None:
-        """The error with which the node refused the connection."""
         for packet in self.packets:
             message = messages.decode(packet)
             if isinstance(message, Refuse):
@@ -62,7 +60,6 @@ class RawSession:
 
     @classmethod
     def attach_to(cls, world: World, stranger: RawConnection, incarnation: int) -> RawSession:
-        """Attach a new stack to a connection that was accepted."""
         talker = cls.__new__(cls)
         talker._attach(world, stranger, incarnation)
         return talker
@@ -98,7 +95,6 @@ class RawSession:
 
     @property
     def refusal(self) -> BrokerError | None:
-        """The error with which the node ended the session."""
         for message in self.control_messages:
             if isinstance(message, Refuse):
                 return from_wire(message.error)

@@ -1,5 +1,3 @@
-"""Clients of a simulated node: publishers, readers, and the events that must arrive."""
-
 from __future__ import annotations
 
 import re
@@ -25,7 +23,7 @@ STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
 
 
 def flight(altitude: int, size: int = 0) -> bytes:
-    """The id has `size` characters of padding."""
+    """`size` is the padding of the id."""
     return (
         f"<flight><id>F{'x' * size}</id><flightleg><altitude>{altitude}</altitude>"
         "</flightleg></flight>"
@@ -40,7 +38,7 @@ def altitude_of(document: bytes) -> int:
 
 @attrs.frozen
 class Interest:
-    """A subscription: pattern, query, and the same condition in Python."""
+    """`matches` is the same condition in Python."""
 
     pattern: str
     query: str
@@ -100,7 +98,7 @@ class Publisher:
         level: SecurityLevel = SecurityLevel.MED,
         name: str = "flight",
     ) -> None:
-        """Publish a flight, or the same record with another root `name`."""
+        """`name` is the root element."""
         self.published += 1
         kind = EventType(name, "1.0", security_level=level)
         payload = flight(altitude, size).replace(b"flight", name.encode())
@@ -157,7 +155,6 @@ class Reader:
         self.subscription = subscription
         (self.cut,) = subscription.cut.marks.values()
         if self._start in (None, NEW):
-            # The stored position, or else the cut.
             (self.starts_after,) = subscription.position.marks.values() or [(0, 0)]
         arrived = subscription.receive_item
 
@@ -181,7 +178,6 @@ class Reader:
                 self.items += events
 
     def read_one(self) -> None:
-        """As a slow user does."""
         if self.subscription is not None:
             self.items += self.subscription.take_ready()
 
@@ -194,7 +190,6 @@ class Reader:
         return [item for item in self.items if isinstance(item, Gap)]
 
     def expected(self, log: list[LogEntry]) -> list[Mark]:
-        """Return the marks of the events that must arrive."""
         start = self._start.time_ms if self._start is not None else 0
         return [
             entry.mark
@@ -205,7 +200,7 @@ class Reader:
         ]
 
     def check(self, log: list[LogEntry]) -> None:
-        """Check that each expected event came once and in order, or in a reported gap."""
+        """Each expected event came once and in order, or in a reported gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
@@ -238,9 +233,9 @@ class Reader:
 def check_publishers(
     log: list[LogEntry], publishers: list[Publisher], lost: list[Publisher], seed: int
 ) -> None:
-    """Check that each acknowledged event is in the log once, at its place and in order.
+    """Each acknowledged event is in the log once, at its place and in order.
 
-    Unacknowledged events of killed publishers (`lost`) may be in the log.
+    Publishers in `lost` were killed.
     """
     by_id: dict[tuple[str, int, int], LogEntry] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -262,7 +257,6 @@ def check_publishers(
 
 
 def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:
-    """Wait for the receipts."""
     for _ in range(count):
         publisher.publish(altitude=600, size=size)
     world.run_until(lambda: not publisher.client.unacknowledged)

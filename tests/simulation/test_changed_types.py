@@ -29,7 +29,6 @@ from broker.wire import messages
 from tests.simulation.simulated_client import flight
 
 FLIGHT_2 = DtdReference("flight", "2.0")
-#: The altitude of a flight leg moves below a new element.
 TEXT_2 = (
     (shipped_folder() / "flight-1.1.dtd")
     .read_bytes()
@@ -72,7 +71,7 @@ def publish(world: World, client: Client, payload: bytes, version: str) -> None:
 
 
 def read(subscription: Subscription) -> int:
-    """Take all events, with all notices between them; return their number."""
+    """Return the number of events."""
     count = 0
     while events := subscription.take_ready():
         count += len(events)
@@ -150,7 +149,6 @@ def test_query_that_can_never_match_gets_a_warning(world: World) -> None:
         "on flightleg (column 19); there is 'status'",
     )
     assert subscribe(world, client, "/flight/flightleg[@status = 'active']").warnings == ()
-    # A query that matches in some type or version gets no warning.
     assert subscribe(world, client, "//timestamp").warnings == ()
 
 
@@ -180,7 +178,7 @@ def test_durable_subscription_that_was_away_is_warned_when_it_resumes(world: Wor
 def test_resuming_subscription_is_notified_of_new_versions_after_a_node_restart(
     world: World,
 ) -> None:
-    """The notice comes once, also for a query that may still match."""
+    """Also for a query that may still match."""
     queries = {"mine": "//altitude > 300", "other": "/flight[id = 'F']"}
     client = world.client("reader")
     for name, query in queries.items():

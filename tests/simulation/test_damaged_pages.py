@@ -13,7 +13,7 @@ TRIALS = 2
 
 @pytest.mark.parametrize("number", seeds(1, 10))
 def test_damaged_log_file_alters_and_loses_no_event_silently(number: int) -> None:
-    # Trials fork, so they run in a process of their own. It starts 18 nodes and takes seconds.
+    # Trials fork, so they need a process of their own.
     first = number * (TRIALS + 1)
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.damaged_pages", str(first), str(first + TRIALS)],

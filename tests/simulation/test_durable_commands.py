@@ -1,4 +1,4 @@
-"""`xmlbroker durable` on a running node: list, show, pause, reset, delete; and lags."""
+"""`xmlbroker durable` on a running node."""
 
 from __future__ import annotations
 
@@ -227,7 +227,6 @@ def test_deleted_subscription_ends_and_can_start_again(site: DurableSetup) -> No
     site.world.run(0.5)
     subscription = site.reader.subscription
     assert subscription is not None and subscription.over
-    # The client process has no resume point left either.
     assert site.reader.client._core.positions.resume_points.find("d") == ResumePoint(
         subscription.position.__class__()
     )

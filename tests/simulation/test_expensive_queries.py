@@ -14,7 +14,7 @@ from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent
 from broker.testing.simulation import World
 from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
 
-#: Only lxml evaluates it: an index answers without a budget.
+#: An index would answer without a budget.
 UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
 
 
@@ -88,7 +88,6 @@ def test_durable_subscription_over_its_budget_keeps_its_position(world: World) -
 def test_many_slow_queries_of_one_client_end_only_that_clients_subscriptions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each query takes as long as the other client's, which is within the limit."""
     stopwatch = Stopwatch(world)
     matches = CompiledXPath.matches
 

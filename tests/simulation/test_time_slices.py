@@ -69,7 +69,6 @@ def test_connection_broken_between_time_slices_loses_nothing(
     world.run(1.0)
     publisher.publish("greedy.x", altitude=4)
     world.run(1.0)
-    # Only the query `altitude = 4` matches.
     assert sum(len(each.take_ready()) for each in greedy.accepted) == 1
     world.check_outcomes()
 
@@ -114,7 +113,7 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_calls(world: World, seconds: float) -> float:
-    """Advance the clock call by call, as calls take time, too; return the longest call."""
+    """As calls take time, too; return the longest call."""
     clock = world.clock
     end = clock.seconds() + seconds
     longest = 0.0
@@ -170,7 +169,6 @@ def test_subscription_made_during_a_batch_gets_exactly_the_later_events(slow_wor
 
 
 def test_log_is_matched_in_time_slices(slow_world: World) -> None:
-    """A query is slow for every event of a log."""
     world = slow_world
     publisher = publish_batch(world)
     run_calls(world, 3.0)

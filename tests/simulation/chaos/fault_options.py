@@ -14,7 +14,7 @@ from broker.event.place import Place
 from broker.event.stream import StreamPattern
 from broker.testing.guarantees import Allowances
 
-#: Some dozens of the events of `chaos`, in bytes.
+#: In bytes: some dozens of events.
 _SHORT: int = 4 << 20
 
 
@@ -80,8 +80,6 @@ class FaultOptions:
 
 @attrs.define
 class ArchiveFaults:
-    """Damage to the objects of an archive in a local folder."""
-
     root: Path
     random: Random
     now: Callable[[], float]
@@ -93,7 +91,7 @@ class ArchiveFaults:
         objects = self._objects(self.random.choice(self.FOLDERS))
         if not objects:
             return ""
-        # The newest objects are most likely to be read next.
+        # These are most likely to be read next.
         path = self.random.choice(objects if self.random.random() < 0.5 else objects[-3:])
         ways = [self._cut, self._delete, self._delay]
         if path.parent != self.root:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-#: Each event has a copy, so a lost disk loses nothing.
+#: A lost disk loses nothing.
 COPIED = ("--archived", "--guarded", "--disks", "--moving")
-#: The archive is damaged, too.
 TORN = (*COPIED, "--torn")
 SHORT_LOGS = ("--archived", "--short", "--moving", "--clocks")
 BUSY = (*COPIED, "--busy", "--wandering", "--joining")

@@ -1,5 +1,3 @@
-"""Clients of a simulated network: publishers, readers, and the events that must arrive."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +39,7 @@ def name_of(entry: LogEntry | ReceivedEvent) -> EventName:
 
 
 def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries:
-    """Return the own events of all running nodes; `seen` supplies those of stopped ones."""
+    """`seen` supplies the events of stopped nodes."""
     found: dict[str, list[LogEntry]] = dict(seen or {})
     for name in world.running:
         log = world[name].event_log
@@ -53,8 +51,6 @@ def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries
 
 
 class Reader:
-    """One subscription, and the items that its user took."""
-
     def __init__(
         self,
         world: NetworkWorld,
@@ -71,7 +67,7 @@ class Reader:
         self.subscription: Subscription | None = None
         self.items: list[ReceivedEvent | Gap] = []
         self.starts_after: dict[str, Mark] = {}
-        """The first cut: later events must be delivered."""
+        """The first cut; later events must be delivered."""
         self.error: BaseException | None = None
         self.wrong_liveness: list[ReceivedEvent] = []
         self._start = start
@@ -117,7 +113,7 @@ class Reader:
         return [item for item in self.items if isinstance(item, Gap)]
 
     def expected(self, logs: LogEntries) -> dict[EventName, tuple[str, LogEntry]]:
-        """Return the events that must arrive, each with the origin that logged it first."""
+        """Return the events that must arrive, each with its first origin."""
         found: dict[EventName, tuple[str, LogEntry]] = {}
         for origin, log in logs.items():
             for entry in log:
@@ -128,7 +124,7 @@ class Reader:
         return found
 
     def check(self, logs: LogEntries) -> None:
-        """Check that each expected event came once, in its publisher's order, or is in a gap."""
+        """Each expected event came once, in its publisher's order, or is in a gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert self.is_flowing, f"it never flowed ({where})"
@@ -170,7 +166,6 @@ def settle(
     seconds: float = 5.0,
     seen: LogEntries | None = None,
 ) -> LogEntries:
-    """Wait for all receipts and deliveries, and check them."""
     world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
     world.run_until(lambda: all(each.is_flowing or each.error for each in readers))
     read(world, *readers, seconds=seconds)
@@ -193,7 +188,7 @@ def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
 
 
 def check_results(publishers: Iterable[Publisher], logs: LogEntries, seed: int) -> None:
-    """Check that each acknowledged event is in the log of an origin."""
+    """Each acknowledged event is in the log of an origin."""
     held = {name_of(entry) for log in logs.values() for entry in log}
     for publisher in publishers:
         assert len(publisher.results) == publisher.published, f"seed {seed}"

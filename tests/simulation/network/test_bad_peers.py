@@ -1,4 +1,4 @@
-"""A node that misbehaves after the handshake loses its link; other links go on (T44)."""
+"""The link of a node that misbehaves after the handshake ends; others go on (T44)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ BOB = Address(ONE, "b")
 
 
 def two_nodes(seed: int = 1) -> tuple[NetworkWorld, Publisher, Reader]:
-    """Two nodes of a cluster, a publisher at one and a reader at the other."""
     world = NetworkWorld(seed)
     world.add("a", "one")
     world.add("b", "one", join=["a"])

@@ -9,7 +9,7 @@ from broker.testing.simulated_network import NetworkWorld
 @pytest.mark.parametrize("away", [0.5, 3.0, 10.0])
 @pytest.mark.parametrize("seed", range(2))
 def test_restarted_seed_is_linked_within_the_longest_backoff(seed: int, away: float) -> None:
-    """Members by configuration. The seed itself has no seeds."""
+    """The seed itself has no seeds."""
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])

@@ -113,7 +113,6 @@ def test_clones_in_a_cluster_are_detected_without_a_common_neighbour(seed: int) 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_clones_are_detected_without_a_node_linked_to_both(seed: int) -> None:
-    """Nodes of other clusters dial each of them."""
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("y", "two", gateways=["a"])
@@ -169,9 +168,8 @@ def test_restored_member_with_an_earlier_clock_is_not_taken_for_a_clone(seed: in
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("starts", [1, 2])
 def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) -> None:
-    """The original was alone while the clone ran, and its epochs seem to follow after its restart.
-    The other node's position is a place of the clone, after everything that the original logged
-    alone."""
+    """The epochs of the original seem to follow after its restart. The other node's position is a
+    place of the clone."""
     with NetworkWorld(starts) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])
@@ -207,7 +205,7 @@ def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) 
 
 
 def test_lost_events_of_a_clone_are_a_gap_for_readers_of_the_original() -> None:
-    """The reader's position is after the start of the clone's branch, and not on that branch."""
+    """The reader's position is on the original's branch, after the start of the clone's."""
     with NetworkWorld(1) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])

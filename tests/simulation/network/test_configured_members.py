@@ -19,7 +19,6 @@ def test_configured_member_rejoins_when_there_is_room() -> None:
 
 
 def test_configured_members_meet_by_discovery() -> None:
-    """The settings `cluster` and `discover` are valid without `join`."""
     with NetworkWorld(1) as world:
         world.add("a", "c")
         world.add("b", "c")

@@ -21,7 +21,7 @@ REPORT = DtdReference("report", "1.0")
 
 
 def report_settings(folder: Path, *versions: str) -> Settings:
-    """Return settings with a catalogue of its own: the flight DTD with the name `report`."""
+    """The catalogue has the flight DTD with the name `report`."""
     folder.mkdir(exist_ok=True)
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
     entries = []
@@ -36,7 +36,6 @@ def report_settings(folder: Path, *versions: str) -> Settings:
 
 
 def line_of_three(world: NetworkWorld, settings: Settings) -> None:
-    """Only the first node has the settings."""
     world.add("a", "one", settings=settings)
     world.add("b", "two", gateways=["a"])
     world.add("c", "three", gateways=["b"])

@@ -39,7 +39,6 @@ def guarded(settings: Settings) -> Settings:
 
 
 def readers(world: NetworkWorld, node: str, **how: Any) -> dict[str, Reader]:
-    """Each reader matches only by the default value of its DTD."""
     return {
         kind: Reader(world, world.client(f"{kind}-{node}", node), by_default(kind), **how)
         for kind in KINDS
@@ -55,7 +54,7 @@ def matched(of: dict[str, Reader]) -> dict[str, list[int]]:
 def test_event_waits_for_the_announcement_of_its_dtd(
     texts: dict[str, Settings], late: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first event of `a` passes leaders before the announcement of its own DTD."""
+    """The first event passes leaders before the announcement."""
     original = TypeTables.handle_timeout
     held = True
 
@@ -94,8 +93,7 @@ def test_event_waits_for_the_announcement_of_its_dtd(
 def test_events_of_a_dead_origin_use_its_dtd(
     texts: dict[str, Settings],
 ) -> None:
-    """`a` joined, published and died while `c` was away. `c` gets the events and the DTD from
-    `b`."""
+    """`a` joined, published and died while `c` was away."""
     with NetworkWorld(0) as world:
         world.add("b", "one")
         world.add("c", "three", gateways=["b"], settings=texts["assigned"])
@@ -146,7 +144,7 @@ def test_three_units_with_three_dtds_of_one_name(
 def test_replay_from_the_archive_uses_the_dtd_of_the_origin(
     texts: dict[str, Settings],
 ) -> None:
-    """Both nodes archive at once; then `c` archives its replica of `a`, which is dead."""
+    """`c` archives its replica of `a`, which is dead."""
     with NetworkWorld(0, archived=True) as world:
         assert world.archive is not None
         world.add("c", "one", settings=texts["assigned"])

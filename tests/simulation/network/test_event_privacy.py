@@ -32,7 +32,6 @@ def nodes() -> Iterator[ThreeNodes]:
 
 
 def counted_reads(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the start of each page read from the log."""
     reads: list[int] = []
     read_page = log.read
 
@@ -50,7 +49,7 @@ def without_times(answer: Any) -> Any:
 
 
 def forged(document: bytes, *changes: tuple[bytes, bytes]) -> bytes:
-    """Return an event that the account may read, with the EventId of another one."""
+    """Readable for the account, with the EventId of another event."""
     for before, after in ((b'"high"', b'"low"'), (b"1000<", b"1001<"), *changes):
         assert before in document
         document = document.replace(before, after)
@@ -81,9 +80,8 @@ def test_existing_event_id_gets_the_same_answer_as_an_unknown_one(
         nodes.world.run(20.0)
     assert answers[0] == answers[1]
     assert answers[0]["network"]["known"] is False
-    # The same pages are read, so the time reveals nothing.
+    # The time reveals nothing.
     assert pages[0] == pages[1]
-    # Refusals of the event itself and of another one of its level are equal.
     other = secret.replace(number % 1, number % 77)
     answers_seen = []
     for document in (secret, other):

@@ -25,7 +25,6 @@ def test_configured_members_meet_by_their_seeds(seed: int) -> None:
             world.are_linked("a", "b") and world.are_linked("a", "c") and world.are_linked("b", "c")
         )
         connections = reconnections(world)
-        # Two nodes that dial each other keep one connection.
         assert max(connections) <= 1
         world.run(60.0)
         assert reconnections(world) == connections

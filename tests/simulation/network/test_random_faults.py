@@ -17,8 +17,7 @@ from tests.simulation.network.topologies import SHAPES, RandomFaults
 from tests.simulation.simulated_client import STREAMS
 
 ALTITUDES = (7, 100, 250, 600, 1000)
-#: Seconds after the last fault until links are up and missing events were requested, backoff
-#: included.
+#: Seconds after the last fault, backoff included.
 LONGEST_RECOVERY = 100.0
 
 

@@ -24,7 +24,7 @@ FAST = 0.3 + 0.5 + 2.0
 
 
 class TwoFeeds:
-    """Three clusters in a line: plans come from `a`, tracks and the reader are at `c`."""
+    """Plans come from `a`; tracks and the reader are at `c`."""
 
     def __init__(self) -> None:
         self.world = NetworkWorld(7)
@@ -36,7 +36,6 @@ class TwoFeeds:
         self.radar = self.world.client("radar", "c")
 
     def start(self) -> None:
-        """Subscribe, and publish one event of each feed."""
         self.subscription = self.subscribe(self.world.client("reader", "c"))
         self.events: list[MergedEvent] = []
         self.publish(self.desk, PLANS)
@@ -58,7 +57,7 @@ class TwoFeeds:
         self.world.wait(client.publish(stream, PAYLOAD, flight, linkage=LINKAGE))
 
     def read(self, seconds: float, events: int = 1_000) -> float:
-        """Read for a while or until there are enough events; return the seconds."""
+        """Stop early with enough events; return the seconds."""
         began = self.world.clock.seconds()
         while self.world.clock.seconds() < began + seconds and len(self.events) < events:
             self.world.run(0.05)
@@ -66,7 +65,7 @@ class TwoFeeds:
         return float(self.world.clock.seconds() - began)
 
     def track(self) -> float:
-        """Return the seconds until the reader has the track."""
+        """Return the seconds until the track arrives."""
         self.publish(self.radar, TRACKS)
         return self.read(2 * WAIT, len(self.events) + 1)
 

@@ -19,7 +19,6 @@ from tests.simulation.simulated_client import STREAMS
 
 
 def interest_counts(world: NetworkWorld) -> dict[str, dict[Any, int]]:
-    """Number of queries per destination, for each node."""
     return {
         name: {
             str(destination): count
@@ -49,7 +48,7 @@ def test_subscriptions_made_under_load_get_all_events_after_their_cut(seed: int)
                 reader = Reader(world, random.choice(clients), random.choice(INTERESTS))
                 readers.append(reader)
             if readers and random.random() < 0.1:
-                # Ending a subscription may uncover others while these are announced.
+                # This may uncover others while they are announced.
                 ended = random.choice(readers)
                 if ended.subscription is not None:
                     ended.subscription.unsubscribe()
@@ -94,7 +93,6 @@ def test_covered_subscription_flows_at_once(seed: int) -> None:
         began = world.clock.seconds()
         narrow = Reader(world, client, INTERESTS[1])
         world.run_until(lambda: narrow.is_flowing)
-        # One round trip to its node, none to another.
         assert world.clock.seconds() - began < 0.2
         publisher = Publisher(world, world.client("publisher", "a"))
         publisher.publish()
@@ -118,7 +116,6 @@ def test_forgotten_durable_subscription_leaves_no_interest(seed: int) -> None:
         durable = Reader(world, client, INTERESTS[1], durable="d")
         world.run_until(lambda: durable.is_flowing)
         world.kill_client(client)
-        # Longer than the session's lease.
         world.run(100.0)
         assert interest_counts(world) != initial
         again = Reader(world, world.client("reader", "b", incarnation=2), INTERESTS[1], durable="d")
