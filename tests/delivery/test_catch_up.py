@@ -1,5 +1,3 @@
-"""Catch-up past rejected, unvalidated, lost and damaged events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -176,7 +174,6 @@ def test_a_position_moves_over_skipped_events_but_not_over_the_next() -> None:
     it.log.events[2] = event(3, level=2)
     it.start()
     it.delivery.send_progress()
-    # The next event waits for its DTD.
     assert it.writer.out[-1] == Progress(((1, (("n", 1, 3),)),))
     late.codes[4] = ""
     late.settled[0](True)

@@ -19,7 +19,7 @@ FEEDS = {
 }
 SUBSCRIBERS = {number: (LINKS[number], FEEDS[number]) for number in LINKS}
 
-#: And one that has ended.
+#: One of the subscriptions has ended.
 numbers = st.lists(st.integers(0, 9), unique=True).map(sorted).map(tuple)
 matches = st.lists(numbers | st.sampled_from([tuple(range(9)), (1,), (1, 2)]), max_size=12)
 

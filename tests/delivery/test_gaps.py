@@ -44,7 +44,7 @@ class Setting:
         return self.recovery
 
     def comes(self, after: int, upto: int, reason: str) -> None:
-        """The log gets the far event behind `upto`, and none between `after` and `upto`."""
+        """The log gets the far event behind `upto`, but none of the range."""
         self.log.events.append(far(upto + 1))
         self.delivery.recover_or_report("far", (1, after) if after else (0, 0), (1, upto), reason)
         share = CommitShare([self.log.events[-1]], deque([(1, [self.feed])]))
@@ -62,7 +62,7 @@ class Setting:
 def test_events_of_other_logs_are_recovered_and_the_log_continues(
     after: int, reason: str, archived: bool
 ) -> None:
-    """Logs have events before the node's start. Other events were requested from logs before."""
+    """Events before the node's start are in other logs."""
     it = Setting(recovery := Recovery(), far=(1, 3))
     it.comes(after, 8, reason)
     assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)] and it.archived == [archived]
@@ -89,7 +89,6 @@ def test_without_sources_a_gap_is_reported_at_once_and_once(reason: str, counted
     wanted = [Gap(1, "far", (1, 4), (1, 8), 5, reason)]
     assert it.gaps == wanted
     assert it.writer.deliveries == [[9]]
-    # They were never in this log.
     assert it.feed.outcomes.gone == counted
     it.delivery.recover_or_report("far", (1, 3), (1, 8), reason)
     assert it.gaps == wanted

@@ -43,7 +43,6 @@ async def everything(_: int, documents: Sequence[bytes], liveness: Liveness) -> 
 def make_delivery(
     writer: FakeWriter, log: Log, failed: Callable[[Failure], object], clock: Clock
 ) -> SessionDelivery:
-    """The query matches all events."""
     return SessionDelivery(
         writer,
         clearance=2,
@@ -132,7 +131,6 @@ def test_recovered_events_come_before_the_log() -> None:
 
 
 def test_a_client_ahead_of_its_node_continues_from_the_log() -> None:
-    """The node gets events of the other origin later."""
     it = Setting(recovery := Recovery(), held=2)
     recovery.give()
     assert it.writer.deliveries == [[1], [2]]

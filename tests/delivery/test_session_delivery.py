@@ -143,7 +143,6 @@ class Setting:
         return feed
 
     def commit(self, *events: LoggedEvent) -> None:
-        """The events match all live subscriptions."""
         self.log.events += events
         feeds = list(self.delivery.feeds)
         share = CommitShare(list(events), deque([(len(events), feeds)]))
@@ -201,7 +200,7 @@ def test_subscriptions_read_pages_in_turn() -> None:
     feeds = [setting.subscribe(n, cut=(1, 1000)) for n in (1, 2, 3)]
     setting.writer.room = 4
     while setting.log.asked:
-        # Most of several pages read at once could not be sent.
+        # Most of several pages could not be sent.
         assert len(setting.log.asked) == 1
         setting.log.answer()
     assert [feed.cursor for feed in feeds] == [513, 257, 257]
@@ -259,7 +258,6 @@ def test_a_gap_is_reported_if_no_event_follows_it_in_the_queue() -> None:
     setting.commit(event(1, size=20_000))
     assert (feed.outcomes.dropped, setting.delivery.queued) == (1, (0, 0))
     setting.writer.room = 10
-    # The session has not reported room.
     setting.delivery.send_progress()
     setting.commit(event(2))
     assert setting.writer.out == []
@@ -362,7 +360,7 @@ def test_a_subscription_waits_at_the_end_of_the_log_for_a_pending_commit() -> No
     setting = Setting(event(1), delivery=100_000)
     feed = setting.subscribe(cut=(1, 3))
     assert feed.awaits_commit
-    # Events 2 and 3 were matched before the subscription: they are read, not delivered live.
+    # They were matched before the subscription.
     setting.log.events += [event(2), event(3)]
     setting.delivery.resume_after_commit()
     assert feed.state is FeedState.LIVE

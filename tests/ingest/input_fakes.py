@@ -144,7 +144,7 @@ class Setting:
         self.take_all(self.publisher)
 
     def take_all(self, publisher: Publisher) -> None:
-        """As a session does, but in one slice, in portions of `most` documents."""
+        """In one slice, in portions of `most` documents."""
         if self.taking:
             return
         self.taking = True

@@ -40,7 +40,7 @@ def publisher() -> Publisher:
 
 
 def part(count: int, before: int = 0) -> Part:
-    """Return a part of so many documents, behind as many in its batch."""
+    """Behind `before` documents of the batch."""
     batch = Batch(1, [b"<e/>"] * (before + count))
     return Part(Submission(batch), before, before + count)
 

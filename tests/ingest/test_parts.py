@@ -155,7 +155,6 @@ def test_after_a_failed_part_the_rest_of_the_batch_is_not_ingested(
     outcomes = setting.input.outcomes
     assert (outcomes.accepted, outcomes.not_taken) == (2, 7)
     setting.check()
-    # The durable part is a duplicate when the batch is sent again.
     setting.log.deduplication.record_run(("alice", 1), 2, 0)
     setting.publish(1, *documents)
     setting.publish(2, "9")

@@ -24,7 +24,7 @@ DOCUMENT = SLICE_SECONDS / 100
 
 
 class FakeDriver:
-    """`from_within` arrives while the credit of a message is returned."""
+    """`from_within` arrives while credit is returned."""
 
     def __init__(self) -> None:
         self.receiver: Any = None
@@ -119,7 +119,7 @@ class Setting:
         )
 
     def next_turn(self) -> None:
-        """Run the calls that are due now, but not those that they schedule."""
+        """Calls that these schedule do not run."""
         due = [call for call in self.clock.calls if call.getTime() <= self.clock.seconds()]
         assert len(due) == len(self.clock.calls) == 1
         self.node.turns.append([])

@@ -1,5 +1,3 @@
-"""Sessions with a real input and a slow matcher: no session holds the reactor for long."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

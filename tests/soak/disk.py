@@ -1,5 +1,3 @@
-"""Disks of nodes that can be filled."""
-
 from __future__ import annotations
 
 import os
@@ -9,13 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-#: Bytes for a log, replicas, and LMDB pages written beside old ones.
+#: With LMDB pages written beside old ones.
 SIZE: Final = 192 << 20
 _BLOCK: Final = b"\0" * (1 << 20)
 
 
 class Disk:
-    """The folder of one node: a tmpfs if the user may mount one."""
+    """A tmpfs if the user may mount one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,7 +21,7 @@ class Disk:
         self.mounted = os.geteuid() == 0 and _mount(folder)
 
     def fill(self, pid: int) -> None:
-        """Without a mount, limit the process to files of 64 KiB."""
+        """Without a mount, limit files to 64 KiB."""
         if not self.mounted:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
             return
@@ -42,7 +40,7 @@ class Disk:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
 
     def close(self, *, keep: bool = False) -> None:
-        """With `keep`, first copy the files to a folder beside it."""
+        """With `keep`, copy the files first."""
         if self.mounted:
             if keep:
                 kept = self.folder.with_name(self.folder.name + "-kept")

@@ -1,5 +1,3 @@
-"""A web server for the DTDs of the type `soak`, in any version."""
-
 from __future__ import annotations
 
 import re

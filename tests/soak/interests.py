@@ -18,7 +18,7 @@ LEVELS: Final = ("low", "med", "high")
 
 @attrs.frozen
 class Interest:
-    """One subscription of one client; the client's name starts with its account."""
+    """The client's name starts with its account."""
 
     client: str
     kind: Kind
@@ -71,7 +71,7 @@ INTERESTS: Final[Mapping[str, Interest]] = {
         ),
     )
 }
-#: They start at these nodes after the faults and read all events.
+#: After the faults they read all events at these nodes.
 LATE_READERS: Final[Mapping[str, str]] = {f"high-late-{node}": node for node in DTD_FETCHING_NODES}
 ALL_INTERESTS: Final[Mapping[str, Interest]] = {
     **INTERESTS,

@@ -16,26 +16,23 @@ CLUSTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "coast": ("c1", "c2"),
     "plain": ("p1",),
 }
-#: Its members are linked by UDP, without relays.
+#: By UDP, without relays.
 UDP_CLUSTER: Final = "coast"
-#: The dialling node, and the node of another cluster that it dials.
+#: The dialling node, and the dialled one.
 GATEWAYS: Final[Mapping[str, str]] = {"c1": "a2", "c2": "a3", "p1": "c1"}
 NAMES: Final = tuple(name for names in CLUSTERS.values() for name in names)
-#: They may fetch DTDs from the pointers of events.
+#: From the pointers of events.
 DTD_FETCHING_NODES: Final = ("a1", "c1")
 SECRET: Final = "soak"
-#: Clearance of each account.
 ACCOUNTS: Final[Mapping[str, str]] = {"low": "low", "med": "med", "high": "high"}
 
 
 @attrs.frozen
 class Ports:
-    """Ports of one node on the loopback interface."""
-
     clients: int
     nodes: int
     relay: int
-    """Other nodes connect to the relay at this port."""
+    """Other nodes connect there."""
 
 
 @attrs.frozen

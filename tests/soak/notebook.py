@@ -1,4 +1,4 @@
-"""Notes of a client process: one JSON line for each observation, in a file that outlives it."""
+"""Notes of a client process: one JSON line for each observation."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ class NotebookReader:
         self._offset = 0
 
     def read_new(self) -> Iterator[dict[str, Any]]:
-        """Yield the observations appended since the last call."""
         if not self._path.exists():
             return
         with open(self._path, "rb") as file:

@@ -1,5 +1,3 @@
-"""A child process of the soak: a node or a client."""
-
 from __future__ import annotations
 
 import contextlib
@@ -12,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: The kernel kills the process when the soak ends, even by `kill -9`.
+#: The process ends with the soak, even by `kill -9`.
 DIES_WITH_PARENT: Final = f"import ctypes; ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)})\n"
 #: Seconds after SIGTERM.
 STOP_SECONDS: Final = 15.0
 
 
 class SoakProcess:
-    """Python code in its own session, with its output appended to a file."""
+    """Python code in its own session."""
 
     def __init__(self, code: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -31,7 +29,7 @@ class SoakProcess:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
-                # Ctrl-C must reach only the soak, which stops its processes.
+                # Ctrl-C must reach only the soak.
                 start_new_session=True,
             )
 

@@ -27,7 +27,7 @@ POLL_SECONDS = 0.05
 def node_settings(
     archive: Path | str, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> str:
-    """Settings with a small log and an archive; `more` belongs to `[recovery]`."""
+    """`more` belongs to `[recovery]`."""
     return (
         f'[log]\nmax_bytes = "{log}"\n'
         f'[archive]\nlocation = "{archive}"\nevery = 0.2\n'
@@ -38,7 +38,6 @@ def node_settings(
 def two_nodes(
     folder: Path, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> list[NodeProcess]:
-    """The nodes have a common archive, and are not started."""
     common = node_settings(folder / "archive", engine=engine, more=more, log=log)
     ports = {"a": free_port(), "b": free_port()}
     return [
@@ -53,7 +52,7 @@ def two_nodes(
 
 
 async def wait_until_archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
-    """Wait until the archive has the events of all receipts."""
+    """The receipts' events are in the archive."""
     archive = Archive(open_object_store(str(folder)))
     marks: dict[str, Mark] = {}
     for place in (receipt.place for receipt in receipts):
@@ -78,7 +77,6 @@ def recovered_ids(events: Sequence[ReceivedEvent]) -> list[EventId]:
 async def read_first_events(
     node: NodeProcess, count: int, state: Path | None = None
 ) -> list[ReceivedEvent]:
-    """Read and acknowledge `count` events with one process of the durable client."""
     async with connect(node.endpoint, client_id="rover", state=state) as client:
         await client.when_connected(PATIENCE)
         subscription = await client.subscribe("true()", "roaming.>", durable="d")
@@ -92,14 +90,13 @@ async def read_first_events(
 
 
 async def resume(client: AsyncioClient) -> Inbox:
-    """The subscription belongs to another process of the durable client."""
     await client.when_connected(PATIENCE)
     async with asyncio.timeout(4 * PATIENCE):
         return Inbox(await client.subscribe("true()", "roaming.>", durable="d"))
 
 
 def find_child(node: NodeProcess, module: str) -> int:
-    """Return the process id of a node's child; raises `LookupError`."""
+    """Raises `LookupError`."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             status = Path(f"/proc/{pid}/stat").read_text()

@@ -1,7 +1,6 @@
 """One end of a link in a namespace: `python -m tests.system.lossy_link_end KIND ...`.
 
-It sends `COUNT` packets, and reports when as many have come from each other end. It runs until its
-standard input ends.
+It sends `COUNT` packets, expects as many from each other end, and runs until its input ends.
 """
 
 from __future__ import annotations
@@ -26,14 +25,13 @@ from tests.system.recording_member import RecordingMember
 
 reactor = cast(Any, the_reactor)
 
-#: Seconds after which the test has failed.
 PATIENCE = 60.0
 UDP_PORT = 7001
 GROUP_PORT = 7002
 
 
 def packet(number: int) -> bytes:
-    """Most packets are small, some need several datagrams."""
+    """Some packets need several datagrams."""
     return b"%d:" % number + bytes(20_000 if number % 100 == 0 else number % 1000)
 
 
@@ -43,8 +41,6 @@ def report(*words: object) -> None:
 
 @implementer(ISocketReceiver)
 class UdpEnd:
-    """Sends all packets, and checks those received."""
-
     def __init__(self, count: int, dials: bool) -> None:
         self.count = count
         self.dials = dials

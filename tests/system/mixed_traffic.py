@@ -1,5 +1,3 @@
-"""Publishers of events of mixed sizes and types, and checks of their subscribers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +15,7 @@ from tests.system.traffic import FLIGHT, Inbox, flight
 
 #: Of one publisher.
 MAX_UNACKNOWLEDGED = 100
-#: Padding in bytes; the largest need more than a hundred datagrams.
+#: In bytes; the largest need more than a hundred datagrams.
 FILLINGS = (0, 0, 0, 700, 1100, 3000, 0, 20_000, 100, 0)
 LONGEST_FILLING = 199_000
 #: Every n-th event has the longest padding, is a real alert, flies high.
@@ -32,7 +30,7 @@ class Published:
 
 
 class Publisher:
-    """Publisher of flights and real alerts; `published` lists the acknowledged events."""
+    """`published` lists the acknowledged events."""
 
     def __init__(self, client: AsyncioClient, alerts: Sequence[bytes]) -> None:
         self._client = client
@@ -42,7 +40,6 @@ class Publisher:
         self.published: list[Published] = []
 
     async def publish(self, count: int) -> None:
-        """Wait until all are durable."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(count):
                 await self._room.acquire()
@@ -66,7 +63,6 @@ class Publisher:
         self._room.release()
 
     def expected_ids(self, *, high: bool) -> list[EventId]:
-        """Return all published events in order, or only those that fly high."""
         found = [each.event_id for each in self.published if each.high or not high]
         return sorted(found, key=lambda event_id: event_id.sequence_number)
 
@@ -74,7 +70,7 @@ class Publisher:
 def check_received(
     received: Sequence[ReceivedEvent], publishers: Sequence[Publisher], *, high: bool = False
 ) -> None:
-    """Check that a subscriber got each event once, in its publisher's order, and no others."""
+    """Each event came once, in its publisher's order, and no others."""
     ids = [event.event_id for event in received]
     for publisher in publishers:
         due = publisher.expected_ids(high=high)
@@ -97,7 +93,7 @@ async def wait_for_all(
 
 
 class LongestPause:
-    """Longest time without an event of one publisher in an inbox."""
+    """Longest time without an event of one publisher."""
 
     def __init__(self, inbox: Inbox, client_id: str) -> None:
         self._inbox = inbox

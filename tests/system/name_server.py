@@ -23,8 +23,6 @@ reactor.run()
 
 
 class NameServer:
-    """A context that runs the server on a loopback port."""
-
     def __init__(self, folder: Path, records: Iterable[str]) -> None:
         """`records` are expressions such as `A("nodes.example.test", "127.0.0.1")`."""
         self._zone = folder / "zone"

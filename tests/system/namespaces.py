@@ -32,7 +32,6 @@ class Host:
         run("ip", "netns", "exec", self.namespace, *command)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        """With pipes for input and output."""
         command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", module]
         return subprocess.Popen(
             [*command, *arguments],
@@ -75,8 +74,6 @@ class Hosts:
 
 
 class TwoHosts(Hosts):
-    """Two hosts on one cable."""
-
     def __init__(self) -> None:
         tag = f"xb{os.getpid()}"
         self.hosts = tuple(
@@ -85,7 +82,7 @@ class TwoHosts(Hosts):
         )
 
     def lose(self, percent: int) -> None:
-        """Drop a share of incoming datagrams. On output, loss would be an error."""
+        """Loss on output would be an error."""
         for host in self.hosts:
             if shutil.which("nft"):
                 host.run("nft", "add", "table", "inet", "lossy")

@@ -15,7 +15,6 @@ from types import TracebackType
 from examples.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which an awaited condition counts as failed.
 PATIENCE = 30.0
 
 _RUN = "from twisted.scripts.twistd import run; run()"
@@ -25,7 +24,7 @@ class NodeProcess:
     """A node with its files in `folder`, listening on a free loopback port.
 
     `configuration` is TOML besides `[node]` and `[listen]`. The process can be started and killed
-    repeatedly. As a context manager it starts at the beginning and is killed at the end.
+    repeatedly. The context manager starts and kills it.
     """
 
     def __init__(
@@ -40,8 +39,8 @@ class NodeProcess:
         inside: Sequence[str] = (),
         code: Path = ROOT,
     ) -> None:
-        """`endpoint` is the listening endpoint. `prelude` is Python code that the process runs
-        first. `inside` is a command prefix, and `code` the tree that the process runs."""
+        """`endpoint` is the listening endpoint, `prelude` Python code to run first, `inside` a
+        command prefix, and `code` the tree."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.name = name
@@ -84,7 +83,7 @@ class NodeProcess:
     # ------------------------------------------------------------------ process
 
     def launch(self, *arguments: str, daemon: bool = False) -> None:
-        """Start the process without waiting. `arguments` replace `--config FILE`."""
+        """`arguments` replace `--config FILE`."""
         options = arguments or ("--config", str(self.settings))
         running = ("--pidfile=twistd.pid",) if daemon else ("-n", "--pidfile=")
         self._process = subprocess.Popen(

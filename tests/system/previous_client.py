@@ -1,9 +1,8 @@
 """A client of another version: `python -m tests.system.previous_client ENDPOINT NAME`, run in the
 tree of that version.
 
-It subscribes durably and writes the EventId of each event, and a line for each gap. For each input
-line `FIRST LAST` it publishes these flights and writes their EventIds. Output lines are JSON: a
-kind, and an EventId as text.
+It subscribes durably. For each input line `FIRST LAST` it publishes these flights. Output lines are
+JSON: a kind (`published`, `received` or `gap`), and an EventId as text.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ class PreviousClient:
 
     @classmethod
     async def start(cls, endpoint: str, name: str, tree: Path) -> PreviousClient:
-        """Wait until the client, with the library of a tree, has subscribed."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.system.previous_client", endpoint, name),
             cwd=tree,
@@ -46,7 +44,7 @@ class PreviousClient:
         return client
 
     def ids(self, kind: str) -> list[str]:
-        """Return the EventIds that were `published` or `received`; an empty text for each `gap`."""
+        """An empty text stands for each `gap`."""
         return [text for each, text in self._lines if each == kind]
 
     async def publish(self, first: int, last: int) -> None:

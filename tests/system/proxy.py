@@ -10,10 +10,7 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """A proxy in a thread of its own, so it works with any event loop.
-
-    `accepted` counts connections.
-    """
+    """A proxy in a thread of its own, so it works with any event loop."""
 
     def __init__(self, target: int) -> None:
         self.port = 0
@@ -29,8 +26,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._cut_all)
 
     def cut_after(self, *sizes: int) -> None:
-        """Cut the next connections, one after another, after these numbers of bytes, anywhere in a
-        frame."""
+        """Cut the next connections after these numbers of bytes, anywhere in a frame."""
         self._loop.call_soon_threadsafe(self._cuts.extend, sizes)
 
     def _cut_all(self) -> None:

@@ -1,4 +1,4 @@
-"""A client without the client library: it sends any message and reads at any time."""
+"""A client without the client library, to send any message and read at any time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ def frame(packet: bytes) -> bytes:
 
 
 def hello(client_id: str, incarnation: int = 0, token: bytes = b"", secret: str = "") -> Hello:
-    """By default of a new process."""
     return Hello(
         magic=MAGIC,
         versions=PROTOCOL_VERSIONS,
@@ -58,7 +57,6 @@ class RawSession:
 
     @classmethod
     async def open(cls, port: int, client_id: str) -> RawSession:
-        """Connect, exchange the handshake and start the stack."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         message = hello(client_id)
         writer.write(frame(messages.encode(message)))
@@ -90,13 +88,12 @@ class RawSession:
         await self._writer.drain()
 
     async def subscribe(self, number: int, pattern: str) -> None:
-        """Wait until the subscription flows."""
         await self.send(messages.encode(Subscribe(number, pattern, "true()", {}, "", "new", (), 0)))
         while not isinstance(await self.receive(), Flowing):
             pass
 
     async def receive(self) -> Message | bytes:
-        """Return a decoded message, or the bytes of a delivery."""
+        """Messages are decoded; a delivery is not."""
         while True:
             packet = await read_frame(self._reader)
             kind, fields, message = wire.decode_packet(packet)
@@ -105,7 +102,6 @@ class RawSession:
                 return message if message[0] == messages.DELIVER else messages.decode(message)
 
     async def read_refusal(self) -> BrokerError:
-        """Read until the node refuses the session, and return its error."""
         while True:
             message = await self.receive()
             if isinstance(message, Refuse):
@@ -113,7 +109,6 @@ class RawSession:
 
 
 async def connect_and_read_refusal(port: int, packets: Sequence[bytes]) -> BrokerError:
-    """Send packets on a new connection and return the node's error."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(b"".join(frame(packet) for packet in packets))

@@ -1,5 +1,3 @@
-"""A recording receiver of a multicast group, for tests with real sockets."""
-
 from __future__ import annotations
 
 from collections import defaultdict

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 
 STREAMS, HOURS, FLUSHES = 2, 3, 350
 THOUSANDS = STREAMS * HOURS * FLUSHES
-#: A busy machine gives maintenance a tenth of a processor.
+#: Maintenance gets a tenth of a busy processor.
 MAINTENANCE_SECONDS = 4 * PATIENCE
 #: Old enough to be settled.
 LONG_AGO = MORNING - 3 * 365 * 24 * HOUR
@@ -34,7 +34,7 @@ class UnsyncedDisk(Disk):
 
 
 def fill(folder: Path) -> int:
-    """Write thousands of files of another node that did not compact; return their events."""
+    """Write thousands of uncompacted files of another node; return their events."""
     archive = Archive.open(str(folder), wall_clock=lambda: LONG_AGO, disk=UnsyncedDisk())
     writer = ArchiveWriter(archive, "aa", lambda: LONG_AGO)
     each = STREAMS * HOURS

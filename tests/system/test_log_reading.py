@@ -20,7 +20,7 @@ MAX_LOG_BYTES = 4 << 20
 FILLING = "x" * 10_000
 EVENTS = 2_000
 
-#: Reads the log repeatedly from its start, until the input ends.
+#: Until the input ends.
 READER = """
 import sys, threading
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) -> Non
                 _, looks, _, newest = output.split()
                 assert int(looks) > 3
                 assert int(newest) > EVENTS // 4
-                # 20 MB were written; the log holds as much as retention allows.
+                # 20 MB were written.
                 assert log["last"] == EVENTS
                 assert log["first"] > EVENTS // 2
                 assert log["used_bytes"] <= MAX_LOG_BYTES * 1.2

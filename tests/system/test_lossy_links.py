@@ -25,7 +25,6 @@ def lossy_hosts() -> Iterator[tuple[Host, ...]]:
 
 
 def next_line(process: subprocess.Popen[str]) -> str:
-    """Empty if the process gave up."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 

@@ -1,5 +1,3 @@
-"""Merged streams at a real node: both client APIs and the command line."""
-
 from __future__ import annotations
 
 import json
@@ -44,8 +42,6 @@ def test_asyncio_reader_gets_merged_streams(shared_node: NodeProcess) -> None:
 
 
 class TwistedReaders(TestCase):
-    """The same with the Twisted API."""
-
     timeout = 60
 
     @pytest.fixture(autouse=True)
@@ -60,7 +56,6 @@ class TwistedReaders(TestCase):
 
 
 def xmlbroker(node: NodeProcess, *arguments: str, stdin: bytes = b"") -> tuple[list[Any], str]:
-    """Return the JSON lines and stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,

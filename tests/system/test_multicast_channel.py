@@ -1,6 +1,6 @@
-"""Multicast groups over real sockets of one host.
+"""Multicast groups over real sockets.
 
-`test_lossy_links` tests IPv6: the loopback interface has no route for its groups.
+IPv6 is in `test_lossy_links`: the loopback interface has no route for its groups.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ reactor = cast(Any, the_reactor)
 
 
 class MulticastTests(WaitingTestCase):
-    """The interface is named by its address."""
-
     group = "239.255.77.1"
     interface: ClassVar[str] = "127.0.0.1"
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.system
 def node(
     folder: Path, name: str, network: str, shown: Certificate | None, authority: Certificate
 ) -> NodeProcess:
-    """Without a certificate to show, the node uses no TLS."""
+    """TLS needs a certificate."""
     certified = ""
     if shown is not None:
         certified = (

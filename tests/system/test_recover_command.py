@@ -90,7 +90,7 @@ def run_on_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> 
 
 
 def lose_all_but_the_archive(node: NodeProcess) -> None:
-    """Restart the node as a new origin; only the archive has the old events."""
+    """Only the archive has the events of the old origin."""
     node.stop()
     for each in node.data.iterdir():
         if each.name == "archive":
@@ -146,7 +146,6 @@ def test_interrupted_replay_resumes_at_the_printed_position(
     report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
     assert (report["recoveries"]["begun"], report["recoveries"]["cancelled"]) == (2, 1)
     assert report["archive"]["runs"] and report["archive"]["events"] == EVENTS
-    # The log has all events, so the archive is not searched.
     assert report["replays"]["processes"] == 0
     page = metric_values(http_request(metrics, "/metrics")[1])
     assert page["xmlbroker_recoveries_total"] == {"": 2}
@@ -183,7 +182,6 @@ def test_recovery_leaves_the_durable_position_unchanged(node: NodeProcess) -> No
     run_command(node, "sub", "/flight[id > 9]", *me, "--from", "all", "--count", "40")
     for _ in range(2):
         out, _ = run_command(node, "recover", *me)
-        # The events after the subscription's position, by its query.
         assert numbers(out) == list(range(51, EVENTS + 1))
     (report,) = json_lines(run_command(node, "recover", "--explain", *me)[0])
     assert (report["query"], report["durable"], report["places"]) == ("/flight[id > 9]", "d", 250)

@@ -1,5 +1,3 @@
-"""The replay process with a Unix socket and an archive on disk."""
-
 from __future__ import annotations
 
 import signal
@@ -49,7 +47,6 @@ class ReplayerConnection:
         return messages.decode(self.file.read(length))
 
     def receive_kind(self, kind: type[M]) -> M:
-        """Messages before it are dropped."""
         while not isinstance(message := self.receive(), kind):
             assert not isinstance(message, messages.Failed), message
         return message
@@ -164,7 +161,7 @@ def test_bad_and_too_large_requests_raise_typed_errors(folder: Path) -> None:
     bad = node.receive()
     assert isinstance(bad, messages.Failed)
     assert isinstance(from_wire(bad.error), BadQuery)
-    # Everything exceeds the limit of this process.
+    # This process has a small limit.
     node.send(messages.Replay(2, ReplayRequest(">", "true()").to_wire()))
     node.send(messages.Replay(3, ReplayRequest(">", "/flight/id = 'UAL7'").to_wire()))
     found = {}

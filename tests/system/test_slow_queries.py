@@ -12,7 +12,7 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, checked_bystander, f
 
 pytestmark = pytest.mark.system
 
-#: Only lxml evaluates it, and no index excludes it.
+#: Only lxml evaluates it.
 UNDECIDED = "count(//flightleg[count(//flightleg[altitude != {0}]) > 0]) != 5{0}"
 
 

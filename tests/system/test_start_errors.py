@@ -33,7 +33,6 @@ def fail_to_start(node: NodeProcess, *arguments: str) -> str:
 
 
 def start_error(node: NodeProcess) -> str:
-    """Return the one line with the cause."""
     lines = [line for line in fail_to_start(node).splitlines() if "can not start" in line]
     assert len(lines) == 1, lines
     return lines[0]
@@ -102,7 +101,6 @@ def test_two_nodes_can_not_share_a_data_folder(tmp_path: Path) -> None:
         assert str(first.data) in line
         assert "in use" in line
         first.kill()
-        # A killed node leaves no lock.
         with second:
             assert epoch(second) > epoch(first)
 
@@ -148,7 +146,7 @@ def test_node_without_options_listens_on_loopback_quickly(
     try:
         assert "127.0.0.1" in node.await_log("listening on")
         node.await_log("is ready")
-        # The requirement is one second on an idle machine; tests share theirs.
+        # One second on an idle machine.
         assert time.monotonic() - began < 5.0
         assert (tmp_path / "xmlbroker-data" / "log" / "data.mdb").exists()
     finally:

@@ -25,14 +25,11 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 @attrs.frozen
 class Installation:
-    """The environment has only the wheel installed."""
-
     wheel: Path
     prefix: Path
     other_folder: Path
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in an unrelated folder."""
         return subprocess.run(
             [str(self.prefix / "bin" / command[0]), *command[1:]],
             cwd=self.other_folder,
@@ -89,9 +86,8 @@ def build_wheel(sources: Path, target: Path) -> Path:
 def make_environment(prefix: Path) -> None:
     """Make a virtual environment with our dependencies but without our packages.
 
-    It sees the packages of the running environment through a `.pth` file. Python ignores `.pth`
-    files in folders that another one added, so an editable installation stays unseen. Nothing is
-    downloaded.
+    A `.pth` file adds the packages of the running environment. Python ignores `.pth` files in such
+    folders, so an editable installation stays unseen.
     """
     venv.create(prefix, with_pip=False, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(prefix)})

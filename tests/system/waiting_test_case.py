@@ -1,5 +1,3 @@
-"""A test case that waits for calls of its receivers."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -23,7 +21,7 @@ class WaitingTestCase(TestCase):
     def changed(self) -> None:
         waiting, self.waiting = self.waiting, None
         if waiting is not None:
-            # In a later reactor iteration, not inside the channel's call.
+            # Not inside the channel's call.
             reactor.callLater(0, waiting.callback, None)
 
     async def until(self, condition: Callable[[], bool]) -> None:

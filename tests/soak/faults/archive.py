@@ -1,5 +1,3 @@
-"""Faults of the archive and of the archivers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +23,6 @@ async def cut_object(world: World) -> None:
 
 
 def _cut(world: World, path: Path) -> None:
-    # The archive may be moved away.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         size = path.stat().st_size
         remaining = world.random.randrange(size) if size else 0

@@ -1,5 +1,3 @@
-"""Faults of clients: kills, closes, moves to other nodes, and unknown types."""
-
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +15,6 @@ async def close(world: World) -> None:
 
 
 async def roam(world: World) -> None:
-    """Kill or close a client and start it at other nodes."""
     await _end(world, kill=world.random.random() < 0.5, roam=True)
 
 

@@ -1,5 +1,3 @@
-"""Faults of nodes' disks: full, damaged, restored from a copy, empty."""
-
 from __future__ import annotations
 
 import asyncio
@@ -75,7 +73,7 @@ async def _damage(
     *,
     lasting: bool = False,
 ) -> None:
-    """Damage a disk while its node is down. Lasting damage may lose later events, too."""
+    """Lasting damage may lose later events, too."""
     with world.claim_disk() as node:
         if node is None:
             return

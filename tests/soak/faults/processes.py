@@ -1,5 +1,3 @@
-"""Faults of node processes: kills, stops, pauses, and steps of their clocks."""
-
 from __future__ import annotations
 
 import asyncio
