@@ -35,7 +35,7 @@ FLIGHTS: Final = 1_000_000
 VOEVENTS: Final = 100_000
 #: 2,000 events a second for five seconds.
 FLUSH: Final = 10_000
-#: Of zstd, with the writer's own level; the others archive a tenth.
+#: Of zstd; all but the writer's own archive a tenth.
 LEVELS: Final = (1, COMPRESSION_LEVEL, 9)
 SHARE_OF_OTHER_LEVELS: Final = 10
 GZIP_LEVEL: Final = 6
@@ -118,7 +118,6 @@ def _measure_writing(
 
 
 def _measure_opening(context: BenchmarkContext, folder: Path, workload: str) -> list[Cold]:
-    """Files are cached by the system."""
     found: list[Cold] = []
 
     def timed(what: str, action: Callable[[], object]) -> None:
@@ -142,7 +141,7 @@ def _measure_opening(context: BenchmarkContext, folder: Path, workload: str) -> 
     def merge() -> None:
         archive = opened()
         ledger = ManifestWriter(archive.manifests, "compactor", archive.wall_clock)
-        # All hours are settled: the clock is years after the events.
+        # The clock is years after the events.
         rules = CompactionRules(settled_ms=-(1 << 50))
         Compaction(archive, ledger, rules).run()
 
@@ -159,7 +158,7 @@ def _flights(count: int) -> Iterator[bytes]:
 
 
 def _voevents(real: list[bytes], count: int) -> Iterator[bytes]:
-    """Repeat the packets, each time with new ids."""
+    """New ids each time."""
     return voevent_events(
         EventIdGenerator("feed", 1), list(itertools.islice(itertools.cycle(real), count))
     )

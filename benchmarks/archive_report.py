@@ -10,7 +10,7 @@ import attrs
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from broker.archive.parquet import COMPRESSION_LEVEL
 
-#: Bound: processor microseconds for archiving one flight event.
+#: Bound: processor microseconds for a flight event.
 MAX_MICROSECONDS: Final = 6.0
 #: Bound: seconds to open an archive of a million events and to list its content.
 MAX_SECONDS_TO_OPEN: Final = 1.0
@@ -42,8 +42,6 @@ class Measured:
 
 @attrs.frozen
 class Cold:
-    """An operation on a whole archive by a process that opens it."""
-
     workload: str
     what: str
     files: int

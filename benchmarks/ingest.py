@@ -1,5 +1,3 @@
-"""Live events a second with and without an archive."""
-
 from __future__ import annotations
 
 import time
@@ -23,10 +21,10 @@ DESCRIPTION: Final = "live events a second with the archive off and on, and how 
 #: Events in a PUBLISH message.
 BATCH: Final = 500
 ROUNDS: Final = 5
-#: Subscribers, and events of a run: long enough for several flushes.
+#: Subscribers, and events of a run with several flushes.
 WORKS: Final = ((1, 300_000), (10, 100_000))
 WARM_UP: Final = 2_000
-#: Less than the default, so that a run has several flushes.
+#: Less than the default: several flushes a run.
 EVERY: Final = 1.0
 _GLANCE: Final = 0.02
 _ARCHIVER: Final = b"broker.archiver"
@@ -96,7 +94,7 @@ class _ArchiverMonitor:
         self._cpu = cpu_seconds(self._archiver)
 
     def finish(self, events: int, seconds: float) -> Archived:
-        """Return the results of a run, after waiting for its rest."""
+        """Wait for the rest of the run."""
         behind = self._count_unarchived()
         late = self._wait_until_archived()
         cpu = cpu_seconds(self._archiver) - self._cpu

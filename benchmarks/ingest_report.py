@@ -11,7 +11,7 @@ import attrs
 from benchmarks.harness.flow import Flow, as_json
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
-#: Bound: share of live throughput lost with the archive on.
+#: Bound: share of live throughput lost with the archive.
 FLOOR: Final = 0.1
 
 
@@ -35,8 +35,6 @@ class Archived:
 
 @attrs.frozen
 class Run:
-    """With the archive on it has `archived`."""
-
     subscribers: int
     flow: Flow
     parse: float
@@ -88,7 +86,7 @@ def report(runs: Sequence[Run], notes: list[str]) -> Report:
 
 
 def fall(runs: Sequence[Run], subscribers: int) -> float:
-    """Return the share of median live throughput lost with the archive; below 0: none."""
+    """Below 0: none."""
     of = [run for run in runs if run.subscribers == subscribers]
     off = [run.flow.published for run in of if run.archived is None]
     on = [run.flow.published for run in of if run.archived is not None]

@@ -1,8 +1,8 @@
 """Recovery compared with NATS JetStream, timed at the clients.
 
-In xmlbroker a thousand clients have queries of their own, and the archive is searched for them.
-JetStream filters only by subject, so a hundred consumers read one subject each. Each event goes to
-one client or consumer. JetStream stores two streams: whole documents, and payloads alone.
+In xmlbroker a thousand clients have queries of their own. JetStream filters only by subject, so a
+hundred consumers read one subject each. Each event goes to one client or consumer. JetStream stores
+two streams: whole documents, and payloads alone.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ ROUNDS: Final = 4
 
 @attrs.frozen
 class StreamContent:
-    """A JetStream stream, with its form of each event."""
-
     stream: str
     subject_prefix: str
     """Unique among the streams."""
@@ -65,7 +63,6 @@ PAYLOADS: Final = StreamContent("payloads", "p", is_bare=True, ending="</flight>
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Fill both systems, then measure them in turn."""
     count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
     missing = ""
     with context.empty_folder() as folder:

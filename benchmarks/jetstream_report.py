@@ -16,7 +16,7 @@ MAX_RATIO: Final = 2.0
 
 @attrs.frozen
 class Turn:
-    """One run of JetStream's consumers; times begin at the first consumer's request."""
+    """Times begin at the first consumer's request."""
 
     seconds: float
     """Until the last message of all."""
@@ -30,8 +30,8 @@ class Turn:
 
 @attrs.frozen
 class Round:
-    """One run of the clients, then of JetStream's consumers of documents and payloads. Times begin
-    at the first client's request."""
+    """A run of the clients, then of JetStream's consumers. Times begin at the first client's
+    request."""
 
     engine: str
     number: int
@@ -47,7 +47,7 @@ class Round:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Time of xmlbroker in times of JetStream, by stream."""
+        """Time of xmlbroker in times of JetStream."""
         turns = {"documents": self.documents, "payloads": self.payloads}
         return {name: self.ours / turn.seconds for name, turn in turns.items()}
 

@@ -1,5 +1,3 @@
-"""Latency from publisher to subscriber at a steady, moderate rate, one event at a time."""
-
 from __future__ import annotations
 
 import math
@@ -30,8 +28,6 @@ _SPIN: Final = "while True: pass"
 
 @attrs.frozen
 class Run:
-    """One measured run of one system."""
-
     system: str
     published: int
     ages: list[tuple[int, int]]
@@ -51,7 +47,7 @@ class Run:
 
     @property
     def cpu_per_event(self) -> float:
-        """Microseconds of the broker for a published event."""
+        """For a published event."""
         return 1e6 * self.cpu / self.published
 
 
@@ -122,7 +118,7 @@ def _run_peer(
         peer = start(folder)
         task = {"peer": name, "port": peer.port, "portions": counts}
         publisher = Actor(context.children, "peer_publish_paced", {**task, "rate": RATE})
-        # The publisher creates the stream.
+        # It creates the stream.
         publisher.wait_for("ready", TIMEOUT)
         subscriber = Actor(context.children, "peer_subscribe_timed", task)
         run = _measure(
@@ -163,7 +159,7 @@ def _measure(
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the nearest rank: the smallest figure that `share` of the figures do not exceed."""
+    """By nearest rank."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
@@ -239,7 +235,7 @@ def _draw(runs: list[Run], figure: Any) -> None:
     over_time.set_ylabel("latency in ms")
     for each in runs:
         ordered = sorted(age / 1e6 for _, age in each.ages)
-        # The share of events that took longer, down to a single one.
+        # Share of slower events.
         parts = [1 - rank / len(ordered) for rank in range(len(ordered))]
         shares.plot(ordered, parts, label=each.system)
     shares.set_yscale("log")

@@ -1,7 +1,7 @@
-"""Cost of relaying events: a line of three nodes against a single one, in one run.
+"""Cost of relaying events: a line of three nodes against a single one.
 
-The publisher is at node `a`, and `b` lies between `a` and `c`. Works run in turn, in several
-rounds, so that a disturbance hits all of them.
+The publisher is at node `a`, and `b` lies between `a` and `c`. Works run in turn, so that a
+disturbance hits all of them.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ DESCRIPTION: Final = "processor time that passing events on costs a node in a li
 BATCH: Final = 500
 ROUNDS: Final = 3
 EVENTS: Final = 20_000
-#: In the first thousands of events nodes learn shapes, and linked nodes exchange interests.
+#: Nodes learn shapes, and linked nodes exchange interests.
 WARM_UP: Final = 10_000
-#: Events a second that a line can carry on the reference machine, with all actors on it.
+#: Carried by a line on the reference machine, with all actors on it.
 RATE: Final = 10_000.0
-#: A subscriber delayed by the shared machine must not miss events.
+#: A delayed subscriber must not miss events.
 _QUEUE: Final = "[queue]\nevents = 1000000\n"
 _KEPT: Final = '[streams.">"]\nacknowledge = "neighbour"\n'
 
 
 @attrs.frozen
 class Work:
-    """A measurement: nodes in a line, with the positions of publisher and subscribers."""
+    """Positions of publisher and subscribers are indices of nodes."""
 
     name: str
     nodes: int
@@ -170,8 +170,7 @@ def _start_subscriber(
 
 
 def _read_counts(nodes: Sequence[NodeProcess], publisher: int) -> dict[str, int]:
-    """Return frames and bytes of the publisher's node, messages dropped by full links, and
-    pages."""
+    """Frames and bytes of the publisher's node, messages dropped by full links, and pages."""
     if len(nodes) == 1:
         return dict.fromkeys(("frames", "link_bytes", "full", "pages"), 0)
     statuses: list[dict[str, Any]] = [read_status(node.endpoint)["network"] for node in nodes]

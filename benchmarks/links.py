@@ -1,6 +1,6 @@
 """Packets a second over links between two processes, with and without loss.
 
-All kinds, sizes and losses run in turn, in several rounds, so that a disturbance hits all of them.
+Runs alternate, so that a disturbance hits all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDS: Final = 3
 _BYTES: Final = 10_000_000
 #: TCP's own losses can not be created in the sending process.
 KINDS: Final = (("tcp", LOSSES[:1]), ("udp", LOSSES), ("multicast", LOSSES))
-#: Packets of 262 bytes a second over UDP without loss, on the reference machine.
+#: With 262 bytes over UDP without loss, on the reference machine.
 FLOOR: Final = 30_000.0
 
 

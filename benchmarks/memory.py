@@ -1,5 +1,3 @@
-"""Growth of a node's memory over a million events, and memory of an idle node."""
-
 from __future__ import annotations
 
 import statistics
@@ -17,14 +15,14 @@ DESCRIPTION: Final = "memory over a million events; an idle node's memory and ti
 
 FLOOR_IDLE_MB: Final = 100.0
 FLOOR_START: Final = 1.0
-#: Bound: growth in MB over a million events, at most eight bytes an event.
+#: Bound: MB over a million events, at most eight bytes an event.
 FLOOR_GROWTH_MB: Final = 8.0
 EVENTS: Final = 1_000_000
 SAMPLES: Final = 100
 STARTS: Final = 5
-#: Share of the samples, at the end, for the slope.
+#: At the end, for the slope.
 _SETTLED: Final = 0.8
-#: Small, so that the log is full before the slope counts.
+#: The log is full before the slope counts.
 _CONFIGURATION: Final = '[log]\nmax_bytes = "128 MiB"\n'
 _BATCH: Final = 500
 

@@ -1,5 +1,3 @@
-"""Report of the benchmark `node`: results of each work, against the floors and the peers."""
-
 from __future__ import annotations
 
 import statistics
@@ -11,10 +9,10 @@ from benchmarks.harness.work import Work
 
 #: In addition to the subscribers of everything.
 EXTRA_QUERIES: Final = 1_000
-#: With these queries loaded, as without them.
+#: Bounds with these queries loaded.
 FLOOR_EVENTS: Final = 40_000.0
 FLOOR_DELIVERIES: Final = 150_000.0
-#: With these queries loaded: rate in rates of ActiveMQ with the same queries.
+#: Rate in rates of ActiveMQ with these queries.
 FLOOR_TIMES_ACTIVEMQ: Final = 500.0
 
 PREBUILT: Final = "node, prebuilt"
@@ -60,7 +58,7 @@ def _floors(works: Sequence[Work]) -> list[Floor]:
 
 
 def _times_activemq(works: Sequence[Work]) -> float | None:
-    """Return the node's rate in rates of ActiveMQ, both with all extra queries; None without it."""
+    """In rates of ActiveMQ with all extra queries; None without it."""
     found = {(work.name, work.subscribers, work.queries): work for work in works}
     peer = found.get((ACTIVEMQ, 1, EXTRA_QUERIES))
     if peer is None:

@@ -1,4 +1,4 @@
-"""One event's way through a node: the calls of functions in `broker/`, counted by a profiler."""
+"""One event's way through a node: the calls in `broker/`, counted by a profiler."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from benchmarks.harness.report import Floor, Report, Sheet
 
 DESCRIPTION: Final = "calls of functions for one event that comes alone"
 
-#: So slow that each event is alone in its batch and its commit.
+#: Each event is alone in its batch and its commit.
 RATE: Final = 50
 EVENTS: Final = 1_000
-#: Calls that happen for fewer than one event in ten belong to timers.
+#: Rarer calls belong to timers.
 _SHARE: Final = 0.1
 _GLANCE: Final = 0.01
 

@@ -32,20 +32,19 @@ QUICK_EVENTS: Final = 20_000
 #: By one client.
 MISSED: Final = (10, 1_000, 100_000)
 CLIENTS: Final = (1, 100, 1_000)
-#: The median counts. The cold recovery has started all that a node's first recovery starts.
+#: The median counts. The cold recovery has started everything before.
 RUNS: Final = 3
 #: Events in a PUBLISH message.
 BATCH: Final = 500
 #: In seconds.
 RECOVERY_TIMEOUT: Final = 1_800.0
-#: Seconds, with one poll of the replay process by the node.
+#: With one poll of the replay process, in seconds.
 _LOOKED: Final = 2.0
-#: Sessions for a thousand clients and for status requests; closed ones end at once.
+#: For a thousand clients and status requests; closed ones end at once.
 LIMITS_TOML: Final = "[limits]\nmax_sessions = 1100\nsession_lease = 0.0\n"
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Measure the log first, then both engines."""
     count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
     returns = _measure_log(context, count)
     cold = []
@@ -65,7 +64,7 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def spark_problem() -> str:
-    """Return the reason why Spark can not run here; empty if it can."""
+    """Empty if Spark can run here."""
     try:
         check_java()
     except EngineUnavailable as error:
@@ -137,7 +136,7 @@ def _measure_engine(
 
 
 def archive_settings(archive: Path, engine: str) -> str:
-    """The node serves another node's archive."""
+    """The archive belongs to another node."""
     return f'{LIMITS_TOML}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
 
 
@@ -178,7 +177,7 @@ def start_clients(context: BenchmarkContext, task: dict[str, Any]) -> Actor:
 
 
 def run_recovery(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) -> dict[str, Any]:
-    """Let the clients recover after a place of an origin; return their figures."""
+    """Return the clients' figures."""
     actor.start_run(endpoint=node.endpoint, behind=behind)
     came = actor.wait_for("done", RECOVERY_TIMEOUT, node.check)
     actor.stop()
@@ -186,7 +185,6 @@ def run_recovery(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) 
 
 
 def count_jobs(node: NodeProcess) -> int:
-    """Jobs begun by the node's replay process."""
     time.sleep(_LOOKED)
     replays = read_status(node.endpoint)["recovery"]["replays"]
     return 0 if replays is None else int(replays.get("jobs", 0))

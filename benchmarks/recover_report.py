@@ -17,7 +17,7 @@ MAX_RATIO: Final = 10.0
 
 @attrs.frozen
 class Cold:
-    """First recovery at a node that has just started."""
+    """At a node that has just started."""
 
     engine: str
     listening: float
@@ -29,7 +29,7 @@ class Cold:
 
 @attrs.frozen
 class Recovery:
-    """Recovery of clients that returned at the same time. Times are in seconds."""
+    """Clients returned at the same time. Times are in seconds."""
 
     source: str
     """`log`, or the engine that searched the archive."""

@@ -1,7 +1,7 @@
-"""Free ports of this machine, for nodes that a test or a benchmark starts and restarts.
+"""Free ports of this machine, for nodes that a test or a benchmark restarts.
 
-The system gives a port of its ephemeral range to another connection while its node is down. These
-ports lie below that range. A port stays reserved until the process that asked for it ends.
+The system gives an ephemeral port to another connection while its node is down, so these ports are
+lower. A port stays reserved until the process that asked for it ends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _is_free(port: int, kind: socket.SocketKind) -> bool:
 class _Reservations:
     """The ports of this user's processes, as locks of bytes of one common file.
 
-    Byte N stands for port N. The system releases a process's locks when it ends, however it ends.
+    The system releases a process's locks when it ends, however it ends.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An engine with many queries in its own process: its memory, and its longest match."""
+"""An engine with many queries: its memory, and its longest match."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def play(control: ActorControl, task: Any) -> None:
     # Exclude modules and caches that are loaded at the first use.
     engine.match(workload.documents[:1])
     before = _anonymous_bytes()
-    # As a node does at its start.
+    # As a node does.
     configure_garbage_collector()
     engine.subscribe(texts, workload.namespaces)
     with_queries = _anonymous_bytes()
@@ -55,7 +55,7 @@ async def play(control: ActorControl, task: Any) -> None:
 
 def _anonymous_bytes() -> int:
     gc.collect()
-    # Freed memory counts until it is returned to the system.
+    # Freed memory counts until it is returned.
     _libc.malloc_trim(0)
     return memory(os.getpid()).anonymous
 

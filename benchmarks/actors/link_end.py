@@ -1,7 +1,6 @@
-"""One end of a link of one kind: sends packets at full speed, or counts those received.
+"""One end of a link: sends packets at full speed, or counts those received.
 
-It runs in Twisted's reactor, so it does not use `ActorControl`. Loss is created in the sending
-process, before the socket.
+Loss is created in the sending process, before the socket.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ def report(what: str, **figures: Any) -> None:
 
 
 def drop_datagrams(share: float) -> None:
-    """Drop this share of datagrams sent from now on."""
     random, send = Random(1), DatagramSocket.send
 
     def lossy(self: DatagramSocket, datagrams: Sequence[bytes], address: Any) -> None:
@@ -50,7 +48,7 @@ def drop_datagrams(share: float) -> None:
 
 @implementer(ISocketReceiver, IGroupReceiver)
 class LinkEnd:
-    """Either end of any kind of link; calls of a group name the sender first."""
+    """An end of any kind of link; calls of a group name the sender first."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.count: int = task["count"]
@@ -88,7 +86,6 @@ class LinkEnd:
         reactor.callLater(0, self.send_more)
 
     def count_packets(self, count: int) -> None:
-        """Report when all arrived or are missing."""
         if not self.received:
             self.cpu = time.process_time()
         self.received += count
@@ -100,7 +97,6 @@ class LinkEnd:
         self.count_packets(len(arguments[-1]))
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        """The benchmark has not ended this process."""
         os._exit(1)
 
     def writable_changed(self, writable: bool) -> None:
@@ -124,7 +120,6 @@ class LinkEnd:
 
 
 def start(task: dict[str, Any]) -> None:
-    """The receiving end reports its port."""
     end, kind, port = LinkEnd(task), task["kind"], task.get("port", 0)
     if kind == "multicast":
         where = (_GROUP, port, _HERE, task["part"])

@@ -1,5 +1,3 @@
-"""Publishes flight events into a JetStream stream, which acknowledges each batch."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,4 @@
-"""Readers of a JetStream stream: one connection and consumer each, all in one selector.
+"""Readers of a JetStream stream: one connection and consumer each.
 
 They count messages by their endings, and check this against the server's number of the last
 message.
@@ -28,7 +28,6 @@ class Reader:
         self._subject = subject
 
     def create_consumer(self, stream: str) -> None:
-        """The consumer begins to push at once."""
         inbox = f"deliver.{self._subject}"
         answer = f"answer.{self._subject}"
         subscriptions = nats.subscribe(inbox, 1) + nats.subscribe(answer, 2)
@@ -39,13 +38,12 @@ class Reader:
         self.sock.setblocking(False)
 
     def read_available(self) -> bool:
-        """Return true if all messages have arrived."""
         data = self.sock.recv(_READ)
         if not data:
             raise BenchmarkFailed("the NATS server closed a reader's connection")
         answers = self.reading.feed(data)
         if answers:
-            # A few bytes, for which the socket has room.
+            # The socket has room for a few bytes.
             self.sock.sendall(answers)
         if self.reading.messages > self.expected:
             raise BenchmarkFailed(f"more than {self.expected} messages came for {self._subject}")

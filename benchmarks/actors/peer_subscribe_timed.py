@@ -1,5 +1,3 @@
-"""Subscribes at a peer and records each message's age on arrival."""
-
 from __future__ import annotations
 
 import re
@@ -16,8 +14,6 @@ _DUE = re.compile(rb"<timestamp>(\d{24})")
 
 
 class _Nats:
-    """A push consumer of new messages."""
-
     def __init__(self, port: int) -> None:
         self.sock = nats.connect(port)
         what, how = nats.consumer_request("flights", "flights.1", "deliver")

@@ -1,5 +1,3 @@
-"""Publishes through the client library, one event a call, with bounded unanswered events."""
-
 from __future__ import annotations
 
 import asyncio

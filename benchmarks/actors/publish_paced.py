@@ -1,5 +1,3 @@
-"""Publishes at an even rate through the client library; each payload has its due time."""
-
 from __future__ import annotations
 
 import asyncio
@@ -17,7 +15,7 @@ _STAMP = b"%024d"
 
 
 async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> float:
-    """Publish `rate` events a second; return the greatest delay of a publication in seconds.
+    """Return the greatest delay of a publication in seconds.
 
     The time stamp is the due time: a publisher that falls behind must not improve the figures.
     """
@@ -32,7 +30,7 @@ async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> floa
         stamp = _STAMP % int(due * 1e9)
         receipt = client.publish(STREAM, flight_payload(number, stamp), FLIGHT)
         awaited.append(asyncio.ensure_future(receipt))
-        # Thousands of old receipts would add pauses of the garbage collector to the latency.
+        # Old receipts would add pauses of the garbage collector.
         while awaited and awaited[0].done():
             awaited.popleft().result()
     await asyncio.gather(*awaited)

@@ -1,5 +1,3 @@
-"""Publishes events in PUBLISH messages that were built before the clock starts."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +19,7 @@ from broker.wire.messages import Published
 
 
 class Publisher:
-    """Sends messages as fast as the session's window allows, and counts the answers.
+    """Sends messages as fast as the session's window allows.
 
     With a `rate`, at most so many events a second are sent, one message at a time.
     """

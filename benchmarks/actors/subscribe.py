@@ -1,5 +1,3 @@
-"""Counting subscribers: real sessions in one process that read only headers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -50,7 +48,7 @@ class Subscriber:
         self._reached = asyncio.get_running_loop().create_future()
 
     async def wait_for_total(self) -> float:
-        """Return the monotonic time of the last expected event."""
+        """Monotonic."""
         await self._wait_unless_lost(self._reached)
         return self._reached.result()
 

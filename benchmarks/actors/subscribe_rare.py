@@ -22,8 +22,6 @@ _HEAD: Final = struct.Struct(">BII")
 
 
 class RareSubscriber:
-    """One session with several subscriptions."""
-
     def __init__(self, endpoint: str, name: str, queries: Sequence[str]) -> None:
         self.events = 0
         self.deliveries = 0

@@ -1,5 +1,3 @@
-"""A subscriber of the client library that records the age of each event at arrival."""
-
 from __future__ import annotations
 
 import time
@@ -14,7 +12,7 @@ _BEFORE = b"<timestamp>"
 
 
 def parse_due_time(event: ReceivedEvent) -> int:
-    """Return the payload's time stamp in monotonic ns, without building a tree."""
+    """In monotonic ns, without building a tree."""
     document = event.document
     start = document.index(_BEFORE) + len(_BEFORE)
     return int(document[start : start + 24])

@@ -1,5 +1,3 @@
-"""Installation of peers from Debian packages."""
-
 from __future__ import annotations
 
 import os

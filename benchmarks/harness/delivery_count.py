@@ -1,5 +1,3 @@
-"""Count the deliveries of one subscription by their headers alone."""
-
 from __future__ import annotations
 
 import struct
@@ -20,8 +18,8 @@ class DeliveryCount:
     """Checks that every event after the cut comes once, in the order of its origin.
 
     `everything`: no place may be missing; otherwise places must rise. The first event of an origin
-    outside the cut may have any place. Headers and documents are not read, but their lengths must
-    add up. `behind`: start after this position instead of at the cut.
+    outside the cut may have any place. Only headers of deliveries are read, but lengths must add
+    up. `behind`: start after this position instead.
     """
 
     def __init__(

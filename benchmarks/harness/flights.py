@@ -1,6 +1,6 @@
 """Flight events: the papers' record with the time of the report, 262 bytes, all distinct.
 
-All values are independent and evenly spread, so the share of events that a query matches is known.
+Values are independent and evenly spread, so the share of matching events is known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AIRLINES: Final = (
     *("GJS", "HAL", "JBU", "JIA", "KLM", "MXY", "NKS", "NWA", "PDT", "QFA", "QXE", "RPA"),
     *("SKW", "SWA", "SWR", "TWA", "UAL", "UPS", "USA", "VIR"),
 )
-#: Each airline has the same number of aircraft.
+#: The same number for each airline.
 FLEET: Final = 20_000
 #: Inclusive: hundreds of feet, knots, whole degrees north and west.
 ALTITUDES: Final = range(100, 450)
@@ -43,7 +43,7 @@ _RECORD: Final = (
     b'<altitude type="reported" mode="plain">%03d</altitude>'
     b"<coordinate><lat>%02d%02dN</lat><lon>%03d%02dW</lon></coordinate></flightleg></flight>"
 )
-#: Of splitmix64, whose outputs are as good as random for consecutive inputs.
+#: Of splitmix64, as good as random for consecutive inputs.
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _WORD: Final = (1 << 64) - 1
 
@@ -59,7 +59,7 @@ class Report:
 
 
 def flight_id(aircraft: int) -> str:
-    """Return the id of an aircraft (0 to FLEET - 1), such as `UAL1021`."""
+    """For an aircraft from 0 to FLEET - 1, such as `UAL1021`."""
     rank, airline = divmod(aircraft, len(AIRLINES))
     # The factor is coprime to 9,000, so each airline's numbers are distinct.
     return f"{AIRLINES[airline]}{1000 + rank * 7919 % 9000}"
@@ -70,7 +70,7 @@ def report_of(number: int) -> Report:
     bits, aircraft = divmod(bits, FLEET)
     bits, speed = divmod(bits, len(SPEEDS))
     bits, altitude = divmod(bits, len(ALTITUDES))
-    # One 64-bit word would not give four more independent values.
+    # 64 bits are too few for four more independent values.
     more = _mix_bits(~number & _WORD)
     more, latitude = divmod(more, len(LATITUDES))
     more, longitude = divmod(more, len(LONGITUDES))

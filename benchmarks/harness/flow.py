@@ -1,5 +1,3 @@
-"""Measured runs: events from one publisher, through a broker, to all its subscribers."""
-
 from __future__ import annotations
 
 import statistics
@@ -17,7 +15,7 @@ TIMEOUT = 300.0
 
 @attrs.frozen
 class Flow:
-    """One run. Seconds count from the first send to the last event at the last subscriber."""
+    """Seconds count from the first send to the last event at the last subscriber."""
 
     events: int
     subscribers: int
@@ -59,7 +57,7 @@ class Flow:
 
 @attrs.frozen
 class Spread:
-    """Median and extremes of several runs."""
+    """Of several runs."""
 
     median: float
     least: float
@@ -72,8 +70,6 @@ class Spread:
 
 
 class FlowRunner:
-    """Makes runs with one publisher and all subscribers, one after another."""
-
     def __init__(
         self,
         pid: int,
@@ -82,8 +78,8 @@ class FlowRunner:
         subscribers: int,
         further: Sequence[Actor] = (),
     ) -> None:
-        """`subscriber` is one process for all of them. The actors of `further` stay connected, but
-        get no messages in a run."""
+        """`subscriber` is one process for all. The actors of `further` stay connected, but get no
+        messages."""
         self._pid = pid
         self._extra_pids = tuple(actor.pid for actor in further)
         self._publisher = publisher
@@ -92,7 +88,6 @@ class FlowRunner:
         self._peak = Memory(0, 0)
 
     def run(self, events: int) -> Flow:
-        """The actors' tasks have the same number of events."""
         ready = self._publisher.wait_for("ready", TIMEOUT)
         self._subscriber.wait_for("ready", TIMEOUT)
         self._peak = memory(self._pid)

@@ -1,5 +1,3 @@
-"""Wait until other processes do not use the machine."""
-
 from __future__ import annotations
 
 import os
@@ -15,7 +13,7 @@ _GLANCE: Final = 1.0
 
 
 def wait_until_idle(patience: float, say: Callable[[str], None]) -> float:
-    """Wait at most `patience` seconds; return the cores in use at the end."""
+    """Return the cores in use at the end."""
     deadline = time.monotonic() + patience
     while True:
         busy, own, began = busy_seconds(), sum(os.times()[:2]), time.monotonic()

@@ -36,7 +36,7 @@ def start_line(
 ) -> list[NodeProcess]:
     """Start nodes `a`, `b`, ... and wait until each knows a path to all others.
 
-    A single node has no network. `further` is additional TOML for all of them.
+    A single node has no network. `further` is additional TOML.
     """
     key = folder / "key"
     key.write_bytes(_KEY)

@@ -1,5 +1,3 @@
-"""mosquitto as a child process, from its Debian package."""
-
 from __future__ import annotations
 
 import os
@@ -36,7 +34,7 @@ def version(program: str) -> str:
 
 
 class MosquittoProcess:
-    """Accepts anyone on a free loopback port, without persistence or logging."""
+    """Accepts anyone, without persistence or logging."""
 
     def __init__(self, children: Children, program: str, folder: Path) -> None:
         self.port = free_port()

@@ -1,4 +1,4 @@
-"""Minimal MQTT 3.1.1 at QoS 0 and 1, for a publisher and readers."""
+"""Minimal MQTT 3.1.1 at QoS 0 and 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _TIMEOUT: Final = 10.0
 
 
 def connect(port: int, client_id: str) -> socket.socket:
-    """Return a blocking socket with an accepted clean session."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Protocol level 4, clean session, keep-alive off.
@@ -71,7 +70,7 @@ class PacketReader:
 
 
 def message_of(body: bytes) -> tuple[int, bytes]:
-    """Return the number and the message of a PUBLISH body at QoS 1."""
+    """At QoS 1."""
     (topic,) = struct.unpack_from(">H", body)
     (number,) = struct.unpack_from(">H", body, 2 + topic)
     return number, body[4 + topic :]

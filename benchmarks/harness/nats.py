@@ -1,6 +1,6 @@
-"""Minimal NATS with JetStream, for a publisher and readers.
+"""Minimal NATS with JetStream.
 
-The protocol has lines that end with CRLF; MSG and HMSG are followed by a body and another CRLF.
+Lines end with CRLF; MSG and HMSG are followed by a body and another CRLF.
 https://docs.nats.io/reference/reference-protocols/nats-protocol and `nats_api_reference`.
 """
 
@@ -17,12 +17,12 @@ from benchmarks.harness.failure import BenchmarkFailed
 _TIMEOUT: Final = 60.0
 _READ: Final = 1 << 16
 _OPTIONS: Final = {"verbose": False, "pedantic": False, "headers": True, "lang": "python"}
-#: They come between a consumer's messages, and have headers and no body.
+#: Between a consumer's messages, with headers and no body.
 _FLOW_CONTROL: Final = b" FlowControl Request"
 #: HMSG subject sid reply bytes-of-headers bytes-together
 _QUESTION: Final = re.compile(rb"HMSG \S+ \S+ (\S+) \d+ \d+\r\nNATS/1\.0 100 FlowControl Request")
-#: End of a consumer's reply subject: deliveries of the message, its places in stream and consumer,
-#: time, number of waiting messages.
+#: The reply subject ends with: deliveries of the message, its places in stream and consumer, time,
+#: number of waiting messages.
 _ACK: Final = re.compile(rb"MSG \S+ \S+ \$JS\.ACK\.\S+?\.(\d+)\.\d+\.\d+ \d+\r\n")
 
 
@@ -53,7 +53,7 @@ def api_request(what: str, how: Mapping[str, Any], inbox: str) -> bytes:
 
 
 def call_api(sock: socket.socket, what: str, how: Mapping[str, Any], inbox: str) -> dict[str, Any]:
-    """Return the answer, on a socket without subscriptions.
+    """The socket has no subscriptions.
 
     Raises `BenchmarkFailed` for an error.
     """
@@ -71,10 +71,8 @@ def check_answer(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def consumer_request(stream: str, subject: str, inbox: str) -> tuple[str, dict[str, Any]]:
-    """Return the request for a push consumer of all messages of one subject.
-
-    Without acknowledgements, with flow control by the server's requests.
-    """
+    """A push consumer of all messages of one subject, without acknowledgements, with flow
+    control."""
     config = {
         "deliver_subject": inbox,
         "deliver_policy": "all",

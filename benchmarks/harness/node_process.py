@@ -1,5 +1,3 @@
-"""A node as a child process, run by `twistd xmlbroker`."""
-
 from __future__ import annotations
 
 import contextlib
@@ -26,8 +24,7 @@ _GLANCE: Final = 0.002
 class NodeProcess:
     """A node on a free loopback port, listening when the constructor returns.
 
-    `configuration` is TOML besides `[node]` and `[listen]`. Data and log are in `folder`, which
-    must be empty.
+    `configuration` is TOML besides `[node]` and `[listen]`. `folder` must be empty.
     """
 
     def __init__(
@@ -40,7 +37,7 @@ class NodeProcess:
         command: Sequence[str] = ("-c", _START),
         environment: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """`command` are Python's arguments that run twistd with those that follow."""
+        """`command` are Python's arguments before twistd's."""
         self.folder = folder
         self.port = free_port()
         self.endpoint = f"tcp:127.0.0.1:{self.port}"
@@ -65,7 +62,7 @@ class NodeProcess:
                 stderr=subprocess.STDOUT,
             )
         self._await_listening(began + _STARTUP)
-        #: Seconds from exec until a connection was accepted.
+        #: From exec until a connection was accepted.
         self.startup = time.monotonic() - began
 
     @property

@@ -1,5 +1,3 @@
-"""Results of a benchmark: tables, JSON and a plot."""
-
 from __future__ import annotations
 
 import json
@@ -27,7 +25,7 @@ class Sheet:
 
 @attrs.frozen
 class Floor:
-    """A bound for a figure, on a machine like the reference one."""
+    """On a machine like the reference one."""
 
     what: str
     value: float

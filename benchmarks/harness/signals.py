@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP end a benchmark through every `finally`, but not at any point.
 
-An exception raised by a signal while a process starts would lose the process. Inside `subprocess`
-it can leave a lock held for ever.
+An exception while a process starts would lose the process. Inside `subprocess` it can leave a lock
+held for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def end_on_signals() -> None:
 
 @contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Defer signals until the outermost block ends."""
+    """Until the outermost block ends."""
     _state.depth += 1
     try:
         yield

@@ -16,7 +16,7 @@ _ROUNDS: Final = 5
 
 
 def measure_parse() -> float:
-    """Return the microseconds for parsing one flight event with lxml, the best of some rounds."""
+    """In microseconds, for one flight event with lxml, the best of some rounds."""
     documents = _documents()
     best = float("inf")
     for _ in range(_ROUNDS):

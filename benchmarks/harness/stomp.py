@@ -1,5 +1,3 @@
-"""Minimal STOMP 1.1, for a publisher and readers."""
-
 from __future__ import annotations
 
 import socket
@@ -13,7 +11,7 @@ TOPIC: Final = "/topic/flights"
 END: Final = b"\x00"
 _TIMEOUT: Final = 30.0
 _READ: Final = 1 << 16
-#: Messages that the broker sends ahead, as many as to its own clients.
+#: As many as to the broker's own clients.
 _AHEAD: Final = "1000"
 
 
@@ -24,7 +22,6 @@ def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
 
 
 def connect(port: int) -> socket.socket:
-    """Return a blocking socket with an accepted session."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(frame("CONNECT", {"accept-version": "1.1", "host": "localhost"}))
@@ -33,7 +30,6 @@ def connect(port: int) -> socket.socket:
 
 
 def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
-    """Wait for the broker's receipt."""
     headers = {
         "id": str(number),
         "destination": TOPIC,

@@ -1,5 +1,3 @@
-"""Measurements of one broker: all its runs, on one process."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from benchmarks.harness.flow import Flow, Spread, as_json
 
 @attrs.frozen
 class ExtraQueries:
-    """Extra subscriptions that match few events, over all runs and the warm-up."""
+    """They match few events, over all runs and the warm-up."""
 
     queries: int
     published: int

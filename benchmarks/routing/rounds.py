@@ -1,4 +1,4 @@
-"""Tasks measured in turn, in rounds of new documents, so that disturbances hit all of them."""
+"""Tasks measured in turn, so that disturbances hit all of them."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def measure(
     slices: Sequence[Sequence[bytes]],
     say: Callable[[str], None],
 ) -> list[Cost]:
-    """Return the costs of the bare parse and of each task; the first slice only warms up.
+    """Return the costs of the bare parse and of each task.
 
-    Warm-up repeats until queries are bound to all shapes, or to all but the rarest; another
-    benchmark measures that time.
+    The first slice warms up until queries are bound to all shapes, or to all but the rarest;
+    another benchmark measures that time.
     """
     everything = (BARE, *tasks)
     seconds: Mapping[str, list[float]] = {task.label: [] for task in everything}
@@ -98,7 +98,7 @@ def measure(
             if not number:
                 _warm_up(task, part)
                 continue
-            # As in a node: long-lived objects are not traversed again and again.
+            # As in a node.
             configure_garbage_collector()
             began = time.process_time()
             matched = task.run(part)

@@ -1,5 +1,3 @@
-"""Workloads for engines: documents, and queries for them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +21,6 @@ _FEW_PACKETS: Final = 1_500
 
 @attrs.frozen
 class Workload:
-    """Distinct documents, and a generator of distinct queries."""
-
     name: str
     documents: Sequence[bytes]
     queries: Callable[[int, Mix], list[str]]

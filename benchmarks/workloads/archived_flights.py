@@ -1,7 +1,4 @@
-"""An archive of flight events, and queries that divide them evenly.
-
-For each number of queries, each event matches exactly one of them.
-"""
+"""An archive of flight events, and queries of which each event matches exactly one."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ def band_queries(count: int) -> list[str]:
 
 
 def band_counts(count: int, events: int) -> list[int]:
-    """Return the number of events that each of `band_queries(count)` matches."""
+    """Of each of `band_queries(count)`."""
     high, fast = BANDS[count]
     of_altitude, of_speed = _band_of(ALTITUDES, high), _band_of(SPEEDS, fast)
     found = [0] * count

@@ -1,5 +1,3 @@
-"""Kinds of queries of a workload, their shares, and their selectivity."""
-
 from __future__ import annotations
 
 import random
@@ -10,7 +8,7 @@ import attrs
 
 from benchmarks.harness.failure import BenchmarkFailed
 
-#: Draws a query of one kind; repetitions are possible.
+#: Repetitions are possible.
 Draw: TypeAlias = Callable[[random.Random], str]
 
 #: Draws without a new query, after which a kind is exhausted.
@@ -21,8 +19,7 @@ _PATIENCE: Final = 2_000
 class Mix:
     """Shares of the kinds of queries, with a sum of one.
 
-    `window` is the approximate share of events that a query with bounds or a prefix matches; each
-    kind comes as close as its values allow.
+    `window` is the approximate share of events that a query with bounds or a prefix matches.
     """
 
     name: str
@@ -45,7 +42,7 @@ class Mix:
         return {"equality": queries - sum(found.values()), **found}
 
 
-#: Typical subscribers: narrow queries, one in a hundred of them beyond an index.
+#: Narrow queries, one in a hundred of them beyond an index.
 STANDARD: Final = Mix(
     "standard",
     equality=0.30,
@@ -56,7 +53,7 @@ STANDARD: Final = Mix(
     undecidable=0.01,
     window=2e-4,
 )
-#: Wide queries: one matches one in a hundred events, and one in ten is beyond an index.
+#: A query matches one in a hundred events; one in ten is beyond an index.
 HARDER: Final = Mix(
     "harder",
     equality=0.10,

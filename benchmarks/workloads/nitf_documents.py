@@ -15,7 +15,7 @@ STREAM: Final = "news"
 #: Upper bound of attribute values and of numbers in text.
 VALUES: Final = 100
 
-#: Below this level, or beyond so many elements, only required content is written.
+#: Beyond these, only required content is written.
 _LEVELS: Final = 9
 _ELEMENTS: Final = 60
 _OPTIONAL: Final = 0.6

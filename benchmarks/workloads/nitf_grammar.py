@@ -1,4 +1,4 @@
-"""NITF, the news industry's format; published measurements of XML filters use its DTD."""
+"""NITF, the news industry's format."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ _FINER = 2
 class Scale:
     """The distinct numbers of one value of the events.
 
-    A window is a run of neighbouring values, all runs equally likely. So each value lies in the
-    same share of windows, except near both ends.
+    A window is a run of neighbouring values. Each value lies in the same share of windows, except
+    near both ends.
     """
 
     def __init__(self, values: Iterable[float]) -> None:

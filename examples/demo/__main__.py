@@ -92,7 +92,7 @@ async def publish(
 
 
 async def wait_for_delivery(done: Publications, subscribers: list[Subscriber]) -> None:
-    """Wait until every subscription has passed the last event, or none makes progress."""
+    """End also without progress."""
     places = [receipt.place for receipt in done.receipts.values() if receipt.place]
     last = max(places, key=lambda place: place.mark)
     moved, positions = time.monotonic(), [s.subscription.position for s in subscribers]
@@ -170,7 +170,7 @@ def report(
     seconds: float,
     console: Console,
 ) -> int:
-    """Print the results against lxml's matches; return the number of errors."""
+    """Return the number of errors."""
     table = Table(title=f"{len(feed.items)} events of {feed.name}, node killed halfway")
     for heading in ("subscriber's query", "lxml says", "delivered", "lost", "duplicated", "wrong"):
         table.add_column(heading, justify="left" if heading.startswith("sub") else "right")

@@ -18,7 +18,7 @@ from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
 
 NAME = "away"
-#: Seconds without progress after which missing events are given up; Spark starts slowly.
+#: Without progress; Spark starts slowly.
 PATIENCE = 150.0
 LOOK = 0.1
 
@@ -53,7 +53,7 @@ class AwayClient:
     async def recover_rest(
         self, node: NodeProcess, published: set[EventId], console: Console
     ) -> dict[str, Any]:
-        """Recover the rest in another process; return the node's recovery status."""
+        """Return the node's recovery status."""
         before = self.got.total()
         async with self.connect(node) as client:
             subscription = await client.subscribe(durable=NAME)
@@ -86,7 +86,7 @@ class AwayClient:
 
 
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """Return a node's recovery status, with the replay engine if one ran."""
+    """With the replay engine if one ran."""
     while True:
         status: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not status["replays"]["processes"] or "engine" in status["replays"]:
@@ -101,7 +101,7 @@ def lose_first_node(
     published: set[EventId],
     console: Console,
 ) -> int:
-    """Lose the first node with its log, and recover; return the number of errors."""
+    """Return the number of errors."""
     left = away.got.total()
     first.lose_disk()
     console.print(

@@ -69,7 +69,7 @@ async def read_network(client: AsyncioClient) -> dict[str, Any]:
 
 
 async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> None:
-    """Wait until every node knows its cluster, and a path to all others."""
+    """Every node knows its cluster, and a path to all others."""
     for cluster, names in CLUSTERS.items():
         others = CLUSTERS.keys() - {cluster}
         for name in names:
@@ -87,7 +87,7 @@ async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> N
 async def publish(
     client: AsyncioClient, feed: Feed, done: Publications, at: dict[int, Callable[[], Any]]
 ) -> None:
-    """Publish all items at `RATE`; run the calls of `at` before the items of their indices."""
+    """Run the calls of `at` before the items of their indices."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
 
@@ -109,7 +109,7 @@ async def publish(
 
 
 async def wait_for_arrival(done: Publications, subscribers: list[Subscriber]) -> None:
-    """Wait until all subscribers have passed the last event, or none makes progress."""
+    """End also without progress."""
     loop = asyncio.get_running_loop()
     places = [receipt.place for receipt in done.receipts.values() if receipt.place]
     last = max(places, key=lambda place: place.mark)
@@ -177,7 +177,7 @@ async def run_demo(feed: Feed, nodes: Nodes, console: Console) -> int:
 
 
 async def find_exit_gateway(client: AsyncioClient) -> str:
-    """Return the gateway by which events leave the cluster of the client's node."""
+    """Events leave the cluster of the client's node there."""
     units = (await read_network(client))["units"]
     return str(units[0]["next_hop"])
 
@@ -189,7 +189,7 @@ def report(
     timeline: Timeline,
     console: Console,
 ) -> int:
-    """Print the results against lxml's matches; return the number of errors."""
+    """Return the number of errors."""
     table = Table(
         title=f"{len(done.receipts)} events of {feed.name}, published at {PUBLISHER}",
         box=box.SIMPLE,
@@ -265,7 +265,7 @@ def main() -> int:
 
 
 def sample_feed(feed: Feed, limit: int) -> Feed:
-    """Return at most `limit` items, spread evenly."""
+    """Spread evenly."""
     step = max(1, len(feed.items) // limit)
     return attrs.evolve(feed, items=feed.items[::step][:limit])
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from examples.free_ports import free_ports
 
-#: A cluster's first node founds it; the others ask it for admission.
+#: The first node founds the cluster; the others ask it for admission.
 CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "alps": ("a1", "a2", "a3"),
     "coast": ("c1", "c2", "c3"),
     "plain": ("p1", "p2", "p3"),
 }
-#: Two links between neighbouring clusters: if a node of one is lost, the other carries all events.
+#: Two links between neighbouring clusters: one carries all events if a node is lost.
 GATEWAYS: Mapping[str, str] = {"c1": "a2", "c2": "a3", "p1": "c2", "p2": "c3"}
-#: Seconds for all nodes to stop, before they are killed.
+#: Then nodes are killed.
 STOP_TIMEOUT = 10.0
 
 _RUN = "from twisted.scripts.twistd import run; run()"
@@ -61,7 +61,7 @@ class NodeProcess:
             self._process.wait()
 
     def kill_machine(self) -> None:
-        """Kill the node and its child processes, as if its machine were lost."""
+        """As if the machine were lost."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

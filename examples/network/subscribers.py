@@ -1,5 +1,3 @@
-"""Subscribers at several nodes, and their received events."""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +13,7 @@ from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
 from broker.event.place import Place
 
-#: Seconds for a node to start on a busy machine.
+#: In seconds, on a busy machine.
 START = 60.0
 
 
@@ -34,7 +32,7 @@ class Arrivals:
 
     @property
     def out_of_order(self) -> int:
-        """Number of events after a later one of the publisher."""
+        """Events after a later one of the publisher."""
         newest, count = 0, 0
         for event_id in self.events:
             count += event_id.sequence_number < newest
@@ -49,8 +47,7 @@ class Arrivals:
         return len(set(self.events) - set(expected))
 
     def longest_silence(self, since: float, until: float) -> float:
-        """Return the longest time between two events, or an event and `until`, that ends after
-        `since`."""
+        """Between two events, or an event and `until`; it ends after `since`."""
         early = max((time for time in self.times if time <= since), default=since)
         times = [early, *(time for time in self.times if since < time < until), until]
         return max(late - early for early, late in pairwise(times))
@@ -63,8 +60,6 @@ class Arrivals:
 
 @attrs.define(eq=False)
 class Subscriber:
-    """One client with one subscription at one node."""
-
     node: str
     query: str
     expected: Sequence[int]

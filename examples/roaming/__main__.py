@@ -39,10 +39,10 @@ LEAVES, LOST, BACK, ALL = 10, 14, 19, 20
 #: A log holds about this part of the feed, but not less than the smallest log.
 LOG_PART = 6
 LEAST_LOG = 1 << 20
-#: Bytes of envelope and place in the log, for each event.
+#: Envelope and place of an event in the log, in bytes.
 ENVELOPE = 1000
-#: Parts of a log that are published between waits for the archive. Otherwise retention, at this
-#: rate, would remove events before they are archived; replicas have half of a log.
+#: Parts of a log between waits for the archive. Otherwise retention would remove events before they
+#: are archived; replicas have half of a log.
 WAVES = 4
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 150.0
@@ -69,7 +69,7 @@ class RoamingDemo:
             with self.console.status("three nodes start, and find each other"):
                 async with asyncio.timeout(START):
                     await self._wait_for_cluster()
-            # The publisher continues at the second node when the first one is lost.
+            # The publisher continues at the second node.
             publisher = await stack.enter_async_context(
                 connect(north.endpoint, south.endpoint, client_id="feed")
             )
@@ -106,7 +106,7 @@ class RoamingDemo:
                     await asyncio.sleep(LOOK)
 
     async def _publish(self, publisher: AsyncioClient, begin: int, end: int) -> None:
-        """Publish some parts of the feed, no faster than the archive stores it."""
+        """No faster than the archive stores the events."""
         count = len(self.feed.items)
         wave = max(1, count // (LOG_PART * WAVES))
         stop = count * end // ALL
@@ -141,7 +141,7 @@ class RoamingDemo:
             self.last[receipt.place.origin] = max(known, receipt.place, key=lambda p: p.mark)
 
     async def _lose_node(self, node: RoamingNode) -> None:
-        """Lose a node while events are being published."""
+        """Events are being published."""
         safe = len(self.done.receipts)
         while len(self.done.receipts) == safe:
             await asyncio.sleep(0)
@@ -152,7 +152,7 @@ class RoamingDemo:
         )
 
     async def _wait_for_client(self) -> None:
-        """Wait until all published events have arrived, or no progress is made."""
+        """End also without progress."""
         loop = asyncio.get_running_loop()
         moved, before = loop.time(), -1
         while loop.time() - moved < PATIENCE:
@@ -196,7 +196,7 @@ class RoamingDemo:
 
 
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """Return a node's recovery status, with the replay engine if one ran."""
+    """With the replay engine if one ran."""
     while True:
         status: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not status["replays"]["processes"] or "engine" in status["replays"]:

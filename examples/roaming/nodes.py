@@ -1,5 +1,3 @@
-"""Three nodes of one cluster that share an archive, each a child process."""
-
 from __future__ import annotations
 
 import contextlib
@@ -15,8 +13,6 @@ NAMES = ("north", "south", "west")
 
 
 class RoamingNode(NodeProcess):
-    """A node whose machine can be lost."""
-
     def __init__(self, name: str, folder: Path, port: int, settings: str) -> None:
         super().__init__(name, folder, port, settings)
         self._disk = folder / "data"

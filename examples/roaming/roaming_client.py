@@ -1,5 +1,3 @@
-"""The client that moves from node to node, and its received events."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +19,7 @@ NAME = "roaming"
 
 @attrs.define(eq=False)
 class RoamingClient:
-    """One durable subscription to everything, over several processes."""
+    """Over several processes."""
 
     state: Path
     """Folder of its position and node, for its next process."""
@@ -34,7 +32,7 @@ class RoamingClient:
     _newest: ReceivedEvent | None = None
 
     async def connect_and_subscribe(self, endpoint: str) -> None:
-        """Connect a new process, and continue after the last one."""
+        """Continue after the last process."""
         self.client = connect(endpoint, client_id=NAME, state=self.state)
         await self.client.when_connected(START)
         self._subscription = await self.client.subscribe(durable=NAME, on_gap=self.gaps.append)
