@@ -1,5 +1,3 @@
-"""Bounded queue of live events for the transient subscriptions of a full session."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -23,7 +21,8 @@ class QueuedEvent:
 
 
 class Backlog:
-    """The queue of one session. Beyond its limits the oldest events are dropped and reported."""
+    """Bounded queue of live events for a full session. The oldest events are dropped and
+    reported."""
 
     def __init__(self, limits: QueueLimits) -> None:
         self._limits = limits
@@ -36,7 +35,7 @@ class Backlog:
 
     @property
     def has_pending(self) -> bool:
-        """True if later events must be queued, behind events or unreported drops."""
+        """True if later events must be queued."""
         return bool(self._queue) or self.has_unreported_drops
 
     def count_for(self, feed: Feed) -> int:
@@ -51,7 +50,7 @@ class Backlog:
             self._drop_oldest()
 
     def take_delivery(self) -> list[QueuedEvent]:
-        """Remove and return the oldest events that fit into one delivery."""
+        """Return the oldest events that fit into one delivery."""
         ahead = [queued.event for queued in islice(self._queue, _MAX_DELIVERY_EVENTS)]
         _, end = next(split_by_size(self._limits.delivery, ahead))
         self.bytes -= sum([event.size for event in ahead[:end]])
@@ -69,7 +68,7 @@ class Backlog:
         self.bytes = sum([queued.event.size for queued in remaining])
 
     def take_events_for(self, feed: Feed) -> list[LoggedEvent]:
-        """Remove and return a subscription's events; it will read them from the log."""
+        """The subscription will read its events from the log."""
         taken = [queued.event for queued in self._queue if feed in queued.feeds]
         if taken:
             for queued in self._queue:

@@ -31,7 +31,6 @@ from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
-#: Most events, and full deliveries, of a page.
 PAGE_EVENTS = 256
 PAGE_DELIVERIES = 2
 
@@ -43,8 +42,6 @@ Select: TypeAlias = Callable[..., Coroutine[Any, Any, list[bool]]]
 
 
 class CatchUp:
-    """The subscriptions of one session that are behind the log's end."""
-
     def __init__(
         self,
         feeds: Mapping[int, Feed],
@@ -77,7 +74,7 @@ class CatchUp:
         self._is_reading = False
 
     def start_feed(self, feed: Feed) -> None:
-        """Feed from the cursor, and report events that retention removed before."""
+        """Report events that retention removed before the cursor, and feed from there."""
         feed.fed_from = dict(feed.reported_marks)
         since = self._log.begins_after
         if find_retention_gaps(feed.number, feed.reported_marks, since) and (
@@ -98,8 +95,8 @@ class CatchUp:
             Deferred.fromCoroutine(self._read_pages())
 
     async def _read_pages(self) -> None:
-        """Read one page for each subscription in turn. If all read at once, most would find the
-        session full, and read the page again."""
+        """Read one page for each subscription in turn. Otherwise most would find the session full,
+        and read the page again."""
         page_bytes = PAGE_DELIVERIES * self._delivery_bytes
         while self._pending_feeds:
             feed = self._pending_feeds[0]
@@ -121,8 +118,8 @@ class CatchUp:
         self._is_reading = False
 
     def _skip_damage(self, feed: Feed, damage: Damage) -> bool:
-        """Report irreparable damage as gaps and return True. Otherwise continue after the repair,
-        and return False."""
+        """Report irreparable damage as gaps and return True. Otherwise continue after the
+        repair."""
         if not self._log.repairs.is_given_up(damage):
             repair = self._log.repairs.begin_repair(damage)
             repair.addCallbacks(
@@ -145,7 +142,7 @@ class CatchUp:
             self.continue_feed(feed)
 
     def _can_read(self, feed: Feed) -> bool:
-        """Return whether events can be read. At the log's end, make the feed live."""
+        """At the log's end, make the feed live."""
         if feed.awaits_dtd or not (self._is_catching_up(feed) and self._writer.writable):
             return False
         bounds = self._log.bounds
@@ -255,7 +252,7 @@ class CatchUp:
         self.continue_feed(feed)
 
     def _report_rejected(self, feed: Feed, event: LoggedEvent, code: str) -> None:
-        """Skip a rejected event, with a gap if the subscription may match it."""
+        """Report a gap if the subscription may match the event."""
         if event.level > self._clearance or not matches_stream(feed, event):
             self._skip_event(feed, event)
             return
@@ -277,7 +274,7 @@ class CatchUp:
     def _send_selected(
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
     ) -> bool:
-        """Return False if the session was full; others may have filled it meanwhile."""
+        """Return False if the session was full; others may have filled it."""
         rank = self._clearance
         cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
         looked_at, sent = len(part), 0
@@ -338,7 +335,7 @@ class CatchUp:
         feed.reported_marks[own] = loss.last
         began = feed.fed_from.get(own, _BEFORE_ALL)
         if self._log.find_fork(began) is None:
-            # It lies on this branch, possibly behind the start of the other branch.
+            # The loss may lie behind the start of the other branch.
             began = min(began, loss.branch)
         for first, last in loss.gaps(began):
             count = last[1] - first[1] + 1

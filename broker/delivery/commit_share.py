@@ -17,13 +17,13 @@ from broker.wire.event_batch import EncodedEvents, encode_events
 
 DELIVERY_BYTES = 256 * 1024
 
-#: (number of consecutive events, the subscriptions that match all of them).
+#: (number of events, subscriptions that match all of them).
 RecipientRun: TypeAlias = tuple[int, list[Feed]]
 
 
 @attrs.frozen
 class QueueLimits:
-    """Bounds of a transient subscriber's queue; beyond them the oldest events are dropped."""
+    """Beyond these bounds the oldest events of a transient subscriber are dropped."""
 
     events: int = 10_000
     bytes: int = 64 << 20
@@ -33,7 +33,7 @@ class QueueLimits:
 
 @attrs.frozen(slots=True, eq=False)
 class CommitShare:
-    """A session's part of a commit, in order. Sessions may share `events`: it must not change."""
+    """A session's part of a commit. Sessions may share `events`: it must not change."""
 
     events: list[LoggedEvent]
     runs: deque[RecipientRun]
@@ -42,8 +42,6 @@ class CommitShare:
 
 @attrs.define(slots=True, eq=False)
 class Portion:
-    """Events of a share that make one delivery."""
-
     events: list[LoggedEvent]
     level: int
     """Highest rank of a security level."""

@@ -1,4 +1,4 @@
-"""Split of a commit among sessions with matching subscriptions (DCP D21).
+"""Split of a commit among sessions (DCP D21).
 
 The cost depends on the number of distinct sets of matches, not of events. Sessions with the same
 events share one list.
@@ -27,7 +27,7 @@ def split_commit(
     matches: Sequence[tuple[int, ...]],
     subscribers: Mapping[int, tuple[_Owner, Feed]],
 ) -> dict[_Owner, CommitShare]:
-    """Return the share of each owner. Matches of ended subscriptions are ignored."""
+    """Matches of ended subscriptions are ignored."""
     if not matches:
         return {}
     if matches.count(matches[0]) == len(matches):
@@ -69,7 +69,7 @@ def split_commit(
 
 
 def _group_by_matches(matches: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Sequence[int]]:
-    """Return the indices of the events with each set of matches."""
+    """Return the indices of the events, by set of matches."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, numbers in enumerate(matches):
         if numbers:

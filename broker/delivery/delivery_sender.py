@@ -25,8 +25,6 @@ class SessionWriter(Protocol):
 
 
 class DeliverySender:
-    """Sends and counts deliveries."""
-
     def __init__(self, outlet: SessionWriter) -> None:
         self.writer = outlet
         self._previous: tuple[str, int, int] | None = None

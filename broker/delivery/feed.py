@@ -46,11 +46,8 @@ class UnavailableRange:
 
 @attrs.define(eq=False)
 class Feed:
-    """A subscription of one session.
-
-    `number` is the client's, `matcher_number` the matcher's. During catch-up, `cursor` is the next
-    serial to read, and commits are ignored.
-    """
+    """`number` is the client's, `matcher_number` the matcher's. During catch-up, `cursor` is the
+    next serial to read, and commits are ignored."""
 
     number: int
     matcher_number: int
@@ -108,12 +105,12 @@ class Feed:
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
-        """Return whether the client was on the lost branch, behind all its lost events."""
+        """The client was on the lost branch, behind all its lost events."""
         at = self.fed_from.get(origin, (0, 0))
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
 
     def go_live(self, next_serial: int) -> None:
-        """Switch to live: commits bring everything from `next_serial` on."""
+        """Commits bring everything from `next_serial` on."""
         self.state = FeedState.LIVE
         self.awaits_commit = False
         self.uncounted_from = self.cursor = next_serial
@@ -143,7 +140,7 @@ class Feed:
         )
 
     def count_filtered(self, end: int) -> None:
-        """Count live events before `end`; those not counted otherwise were filtered."""
+        """Events before `end` that are not counted otherwise were filtered."""
         if self.state is not FeedState.LIVE:
             return
         passed = max(0, end - self.uncounted_from)
@@ -152,7 +149,7 @@ class Feed:
         self.outcomes.filtered += passed
 
     def roll_back(self, serial: int) -> None:
-        """Take back the serials of a failed commit, which will be assigned again."""
+        """The serials of a failed commit will be assigned again."""
         self.uncounted_from = min(self.uncounted_from, serial)
         self.cursor = min(self.cursor, serial)
         self.cut = min(self.cut, serial - 1)

@@ -1,8 +1,4 @@
-"""Gap handling for one session: recover missing events from other nodes, or report a gap.
-
-Events are missing after retention at this node or the origin, or before this node's start with an
-origin.
-"""
+"""Gap handling for one session: recover missing events from other nodes, or report a gap."""
 
 from __future__ import annotations
 
@@ -36,8 +32,8 @@ class GapRecovery:
         self._feed_from_recovery = feed_from_recovery
 
     def recover_trimmed(self, feed: Feed) -> bool:
-        """Recover events that retention removed unread, or return False. All events up to now are
-        recovered; otherwise retention could overtake it again at once."""
+        """Recover all events up to now, or return False. A shorter range could be overtaken by
+        retention at once."""
         return self._start_recovery(feed, self._log.end_position(), "retention", archived=True)
 
     def _start_recovery(
@@ -87,8 +83,7 @@ class GapRecovery:
         reported = feed.reported_marks.get(unavailable.origin, _BEFORE_ALL)
         if not feed.is_continuous or reported == _BEFORE_ALL:
             reported = max(reported, feed.active_from.get(unavailable.origin, _BEFORE_ALL))
-        # Without earlier events of an origin, events before this node's start with it are not
-        # missed.
+        # Without earlier events of an origin, these are not missed.
         begins = unavailable.after == _BEFORE_ALL and unavailable.reason == "lost"
         is_expected = reported > _BEFORE_ALL or not begins
         is_missing = is_expected and reported[1] < unavailable.last[1]
@@ -101,12 +96,11 @@ class GapRecovery:
             return
         if feed.state is FeedState.LIVE and not has_backlog:
             reported = max(reported, unavailable.after)
-        # A client that has not reached the gap gets a wider one: if its session breaks now, it
-        # resumes behind the gap.
+        # If its session breaks now, the client resumes behind the gap.
         self.report_gap(feed, unavailable.origin, reported, unavailable.last, unavailable.reason)
 
     def report_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Report that events behind `after` up to `last` may be missing for good."""
+        """Events behind `after` up to `last` may be missing for good."""
         feed.reported_marks[origin] = max(last, feed.reported_marks.get(origin, _BEFORE_ALL))
         first = (max(after[0], 1), after[1] + 1)
         count = last[1] - after[1]

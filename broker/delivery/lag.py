@@ -1,6 +1,6 @@
 """Lag of durable subscriptions: the part of the node's log that they have yet to process.
 
-No events are read. So the figures are upper bounds, which include events that will be filtered.
+The figures are upper bounds, without reading events.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LagSnapshot:
         )
         if not behind or first > bounds.last:
             return Lag(before_log=before)
-        # Upper bounds: they include places that the log does not have, and events of other origins.
+        # They include places that the log does not have, and events of other origins.
         events = min(sum(count for _, _, count in behind), bounds.last - first + 1)
         held = bounds.last - bounds.first + 1
         arrived = self._log.arrival_at(first)
@@ -83,7 +83,6 @@ class LagSnapshot:
         ]
 
     def _count_places(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> int:
-        """Return an upper bound, without reading the log."""
         before, behind = self._split_places(position, complete)
         return before + sum(count for _, _, count in behind)
 

@@ -15,8 +15,6 @@ from broker.wire.codec import WireTimes
 
 
 class Output:
-    """Delivers to each session its share of a commit."""
-
     def __init__(self) -> None:
         self._feeds: dict[int, tuple[SessionDelivery, Feed]] = {}
         self._session_deliveries: dict[SessionDelivery, None] = {}
@@ -54,7 +52,7 @@ class Output:
         return self._feeds.get(matcher_number)
 
     def deliver_commit(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Deliver durable events; each session sends once."""
+        """Each session sends once."""
         if events:
             shared = SharedEncodings()
             for delivery, share in split_commit(events, matches, self._feeds).items():
@@ -65,14 +63,13 @@ class Output:
                 delivery.resume_after_commit()
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
-        """Let subscriptions to these streams read the log from `serial` on, where events are
-        rejected or not validated yet. An empty name stands for all streams."""
+        """Read the log from `serial` on, where events are rejected or not validated yet. An empty
+        name stands for all streams."""
         for delivery in list(self._session_deliveries):
             delivery.reread_from_log(serial, streams)
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Recover the range behind `after` up to `last`, which the log will not receive, or report
-        a gap."""
+        """Recover the range behind `after` up to `last`, or report a gap."""
         for delivery in list(self._session_deliveries):
             delivery.recover_or_report(origin, after, last, reason)
 
@@ -81,12 +78,11 @@ class Output:
             delivery.report_losses()
 
     def roll_back(self, serial: int) -> None:
-        """Take back the serials of a failed commit, which will be assigned again."""
+        """The serials of a failed commit will be assigned again."""
         for delivery in self._session_deliveries:
             delivery.roll_back(serial)
 
     def send_progress(self, times: WireTimes = ()) -> None:
-        """Send positions that moved without a delivery, and stream times."""
         for delivery in list(self._session_deliveries):
             delivery.send_progress(times)
 

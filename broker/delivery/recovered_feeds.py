@@ -1,5 +1,3 @@
-"""Recovered feeds: subscriptions that get missed events before the log feeds them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +21,12 @@ from broker.transport.clock import IClock
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
-#: Seconds after which a paced feed checks whether its subscription still exists.
+#: Seconds after which a paced feed checks whether its subscription exists.
 MAX_SLEEP = 1.0
 
 
 class RecoveredFeeds:
-    """The recoveries of one session, each as fast as the session takes its events."""
+    """Recoveries of one session, each as fast as the session takes its events, before the log."""
 
     def __init__(
         self,
@@ -70,7 +68,6 @@ class RecoveredFeeds:
         running.addErrback(lambda failure: self._fail_feed(feed, recovery, failure))
 
     def wake_waiting(self) -> None:
-        """Wake feeds after the session has room or has ended."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.callback(None)

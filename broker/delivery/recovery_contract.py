@@ -1,7 +1,7 @@
 """Contract between delivery and `broker.recovery` (P11, X6, X8).
 
-Missed events that this node's log does not have come from the client's previous node, the origins,
-or the archive. Then the log feeds the subscription.
+Missed events come from the client's previous node, the origins, or the archive. Then the log feeds
+the subscription.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ class HandoverRequest:
 
 @attrs.frozen
 class HandoverResult:
-    """State of a durable subscription, taken over from elsewhere."""
-
     position: Position | None
     """Lower bound of the client's position; None if nodes that may know it did not answer."""
     address: str = ""
@@ -91,7 +89,7 @@ class RecoveryRequest:
 
 @attrs.frozen
 class LostRange:
-    """A range behind `after` up to `upto` that can not be recovered."""
+    """Behind `after` up to `upto`."""
 
     origin: str
     after: Mark
@@ -122,8 +120,6 @@ class ActiveRecovery(Protocol):
 
 
 class RecoveryService(Protocol):
-    """Recovery of a node."""
-
     @property
     def has_archive(self) -> bool:
         """True if there is an archive, which begins before the log."""

@@ -1,5 +1,3 @@
-"""Selection of logged events for a subscription, which fetches missing DTDs."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -18,7 +16,7 @@ _MAX_CACHED_TYPES = 1_000
 
 
 class Selection:
-    """Queries the matcher about logged events.
+    """Matches logged events, and fetches missing DTDs.
 
     With `accept_undescribed`, events count without a DTD if no source has it.
     """

@@ -1,9 +1,9 @@
 """Delivery to one client session (DCP D21, DESIGN 4, 5).
 
-Each batch is one write. Commits are sent directly while the session has room. In a full session, a
-durable subscription reads the log later, at its own cursor. Events of a transient one wait in a
-bounded queue; the oldest are dropped, counted and reported. So a slow subscriber costs bounded
-memory and delays no other.
+Commits are sent directly while the session has room. In a full session, a durable subscription
+reads the log later, at its own cursor. Events of a transient one wait in a bounded queue; the
+oldest are dropped, counted and reported. So a slow subscriber costs bounded memory and delays no
+other.
 """
 
 from __future__ import annotations
@@ -54,8 +54,7 @@ class SessionDelivery:
         clock: IClock,
         late_validator: LateValidator | None = None,
     ) -> None:
-        """`clearance` is a rank. `select` returns which documents match. `on_failed`: a
-        subscription can not be fed."""
+        """`clearance` is a rank. `on_failed`: a subscription can not be fed."""
         self._writer = writer
         self._clearance = clearance
         self._limits = limits
@@ -118,15 +117,13 @@ class SessionDelivery:
         newest = feed.cursor > last and self._log.bounds.last <= last
         behind = self._catch_up.is_ahead_of_log(feed) or self._catch_up.has_loss(feed)
         if newest and not feed.is_paused and not behind:
-            # It needs no event from the log. The matcher did not know it for events of a pending
-            # commit.
+            # The matcher did not know the subscription for events of a pending commit.
             feed.go_live(feed.cursor)
         else:
             self._catch_up.start_feed(feed)
 
     def report_losses(self) -> None:
-        """Report lost own events (`broker.log.history`) to live subscriptions; others report them
-        when they get there."""
+        """Other subscriptions report lost own events (`broker.log.history`) when they get there."""
         for feed in self._feeds.values():
             if feed.state is FeedState.LIVE:
                 self._catch_up.report_losses(feed)
@@ -139,12 +136,11 @@ class SessionDelivery:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        """Feed from a recovery, then from the log behind `log_starts`; with `on_end` it ends
-        instead."""
+        """Then feed from the log behind `log_starts`, or with `on_end` end."""
         self._recovered_feeds.start_feed(feed, recovery, log_starts, pacing, on_end)
 
     def set_paused(self, number: int, paused: bool) -> None:
-        """Pause a durable subscription, or resume it at its cursor."""
+        """A subscription resumes at its cursor."""
         feed = self._feeds[number]
         feed.is_paused = paused
         if paused and feed.state is FeedState.LIVE:
@@ -196,7 +192,6 @@ class SessionDelivery:
     # ------------------------------------------------------------------ live
 
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
-        """Deliver the session's share of a commit, in order."""
         events, runs = share.events, share.runs
         if self._backlog.has_pending:
             self._enqueue(events, runs)
@@ -242,7 +237,7 @@ class SessionDelivery:
             )
 
     def _select_live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
-        """Return the live feeds, and take back `count` of each one's filtered events."""
+        """Take back `count` of each live feed's filtered events."""
         live = []
         for feed in feeds:
             if feed.state is FeedState.LIVE:
@@ -251,7 +246,7 @@ class SessionDelivery:
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[RecipientRun]) -> None:
-        """Queue events for transient subscriptions, and let durable ones fall behind."""
+        """Durable subscriptions fall behind instead."""
         if self.is_closed:
             return
         start = 0
@@ -269,7 +264,7 @@ class SessionDelivery:
         self._backlog.enforce_limits()
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
-        """Let live subscriptions to these streams read the log from `serial` on."""
+        """Live subscriptions to these streams read the log from `serial` on."""
         for feed in list(self._feeds.values()):
             pattern = feed.pattern
             if feed.state is FeedState.LIVE and any(
@@ -285,7 +280,7 @@ class SessionDelivery:
     # ------------------------------------------------------------------ room in the session
 
     def send_waiting(self) -> None:
-        """Send as far as the session has room."""
+        """As far as the session has room."""
         if self.is_closed:
             return
         if self._backlog.has_unreported_drops and self._writer.writable:
@@ -312,8 +307,7 @@ class SessionDelivery:
     # ------------------------------------------------------------------ from the log
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Recover the range behind `after` up to `last`, which the log will not receive, or report
-        a gap."""
+        """Recover the range behind `after` up to `last`, or report a gap."""
         self._gap_recovery.recover_or_report(origin, after, last, reason)
 
     def resume_after_commit(self) -> None:
@@ -337,7 +331,7 @@ class SessionDelivery:
     def send_progress(self, times: WireTimes = ()) -> None:
         """Send positions that moved without a delivery, so that a rare query keeps no old position.
 
-        `times` are the stream times of all origins, for subscriptions that requested them.
+        `times` are the stream times of all origins.
         """
         if self._backlog.has_pending or not self._writer.writable:
             return
@@ -375,7 +369,7 @@ class SessionDelivery:
 
 
 def _gets_stream_times(feed: Feed) -> bool:
-    """Stream times are due when all committed matching events have been sent."""
+    """All committed matching events have been sent."""
     return feed.wants_stream_times and feed.is_active and feed.state is FeedState.LIVE
 
 

@@ -1,7 +1,7 @@
 """Splice: where recovered events meet the log (X6, X8, DESIGN 5).
 
-The log has all own matching events back to retention. It has events of other origins since the
-subscription became active here. The range from the client's position to there is recovered.
+The log has own matching events back to retention, and others since the subscription became active
+here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BEFORE_ALL: Mark = (0, 0)
 
 @attrs.frozen
 class Splice:
-    """Ranges to recover, and marks behind which the log continues."""
+    """The log continues behind `log_starts`."""
 
     ranges: Mapping[str, MarkRange]
     log_starts: Mapping[str, Mark]
@@ -30,8 +30,8 @@ def splice_at_cut(
     """Recover everything up to the cut, for a client from another node.
 
     This includes own events if other origins are recovered. Otherwise an event sent here could
-    arrive behind a later one that its publisher sent elsewhere. A range of an unknown origin is
-    open, because the origin may be dead.
+    arrive behind a later one that its publisher sent elsewhere. The range of an unknown origin is
+    open, because it may be dead.
     """
     ranges: dict[str, MarkRange] = {}
     for origin, mark in cut.items():
@@ -68,7 +68,7 @@ def splice_whole_past(cut: Mapping[str, Mark]) -> Splice:
 def open_ranges(
     splice: Splice, position: Mapping[str, Mark], dead_origins: Collection[str]
 ) -> Splice:
-    """Open the ranges of dead origins, whose last place is unknown."""
+    """Their last place is unknown."""
     opened: dict[str, MarkRange] = {o: (position.get(o, _BEFORE_ALL), None) for o in dead_origins}
     return Splice({**splice.ranges, **opened}, splice.log_starts)
 
@@ -78,7 +78,7 @@ def limit_ranges(
 ) -> dict[str, MarkRange]:
     """Limit ranges to a position, and drop origins that it does not name.
 
-    Origins that only the position names get a range from `had` to the position.
+    Origins that only the position names get a range from `had`.
     """
     ends: dict[str, MarkRange] = {}
     for origin, last in until.items():

@@ -7,13 +7,11 @@ from typing import Protocol
 
 
 class AcknowledgementPolicy(Protocol):
-    """Selects events that need a replica before their acknowledgement."""
-
     def requires_replica(self, streams: Iterable[str]) -> bool:
         """Return whether events of one of these streams must be durable at another node too."""
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """Call when all events durable here are durable at the other node; in call order."""
+        """Events durable here are durable at the other node; in call order."""
 
 
 class LocalAcknowledgement:

@@ -23,8 +23,7 @@ def authorise_part(
     deduplication: Deduplication,
     now_ms: int,
 ) -> AuthorisedPart:
-    """Sort a part's events into refused, duplicate and new ones, and record the new sequence
-    numbers.
+    """Sort a part's events, and record the new sequence numbers.
 
     Usually they continue the last part, in one stream. Then each event costs one comparison, and
     one record covers them all.

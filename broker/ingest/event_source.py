@@ -14,10 +14,7 @@ from broker.matching.contract import TypeMissing, Verdict
 
 @attrs.define(eq=False)
 class EventSource:
-    """Events of one source, in order: all wait for the DTD that the first one lacks.
-
-    Other sources are not delayed.
-    """
+    """Events of one source, in order: all wait for the DTD that the first one lacks."""
 
     on_resumed: Callable[[], None]
     """The owner then matches the waiting events in a time slice."""

@@ -1,12 +1,11 @@
 """The input component: from a publisher's batches to the log (DCP D19, DESIGN 4, 2-3).
 
-Each event is refused with a reason, dropped as a duplicate, or given a place. A large batch is
-split over time slices. A part is matched and gets its places in one turn of the reactor. So a
-subscription made between two parts gets exactly the events of later parts. A batch is answered
-once, after the commit of its last part; no event is delivered before its commit.
+A large batch is split over time slices. A part is matched and gets its places in one turn of the
+reactor. So a subscription made between two parts gets exactly the events of later parts. A batch is
+answered once, after the commit of its last part; no event is delivered before its commit.
 
-A publisher's events keep their order. Batches behind one that waits for a DTD wait too. After a
-failed commit no batch is accepted until the failed one is sent again from its start.
+A publisher's events keep their order. After a failed commit no batch is accepted until the failed
+one is sent again from its start.
 """
 
 from __future__ import annotations
@@ -85,10 +84,7 @@ class Input:
     def ingest_waiting(
         self, publisher: Publisher, max_documents: int, seconds: float = inf
     ) -> None:
-        """Ingest the next waiting documents, up to `max_documents` or `seconds`.
-
-        The publisher must be `is_ready`.
-        """
+        """Up to `max_documents` or `seconds`. The publisher must be `is_ready`."""
         parts = publisher.next_parts(max_documents)
         if publisher.resend_from is not None:
             parts = [p for p in parts if not self._is_out_of_order(publisher, p.submission)]
@@ -109,7 +105,7 @@ class Input:
         verdicts = self._matcher.match(documents, undescribed, seconds)
         kinds = set(map(type, verdicts))
         if TypeMissing in kinds and self._lookups.start(publisher, verdicts):
-            pass  # The publisher continues after the look-ups.
+            pass
         elif self._unsaved_dtds and (unsaved := self._unsaved_types(verdicts)):
             self._wait_for_dtd_writes(publisher, parts, unsaved)
         elif missing and (retry_error := find_retry_error(missing, verdicts)):
@@ -123,9 +119,9 @@ class Input:
             self._append_parts(publisher, self._authorise_parts(publisher, parts, verdicts))
 
     def discard_waiting(self, publisher: Publisher) -> None:
-        """Discard waiting batches of an ended session; the client sends them again.
+        """The client sends them again.
 
-        If they were ingested later, they could follow batches of the client's next session.
+        Later they could follow batches of the client's next session.
         """
         publisher.waiting.clear()
 
@@ -188,7 +184,7 @@ class Input:
     def _request_resend(
         self, publisher: Publisher, submission: Submission, error: BrokerError
     ) -> None:
-        """Request the whole batch again. Its durable events are then duplicates."""
+        """The durable events of the whole batch are then duplicates."""
         if submission.is_answered:
             return
         submission.is_answered = True
@@ -214,7 +210,7 @@ class Input:
     def _wait_for_dtd_writes(
         self, publisher: Publisher, parts: list[Part], unsaved: list[DtdReference]
     ) -> None:
-        """Wait until the DTDs are on disk; request the batches again if they can not be written."""
+        """Request the batches again if the DTDs can not be written."""
         waits = [self._unsaved_dtds.when_write_settled(each) for each in unsaved]
         if all(each.called for each in waits):
             error = LogUnavailable(f"the DTD of {unsaved[0]} can not be written at the moment")

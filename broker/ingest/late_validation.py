@@ -1,7 +1,6 @@
 """Validation of logged events that were rejected on their way, or arrived before their DTD.
 
-The log holds a placeholder for the first, which becomes a gap for a reader. The second is validated
-once its DTD is known.
+A placeholder in the log stands for a rejected event, and becomes a gap.
 """
 
 from __future__ import annotations
@@ -60,8 +59,6 @@ class EventRun:
 
 
 class LateValidator:
-    """Validates events while the log is read."""
-
     def __init__(
         self,
         matcher: IMatcher,
@@ -98,9 +95,9 @@ class LateValidator:
         return placeholder_code(event.document) is not None
 
     def rejection_code(self, run: EventRun) -> str | None:
-        """Return the error code of a run's rejected event; None if it is valid.
+        """None: valid.
 
-        Raises `DtdNeeded` while its DTD is unknown.
+        Raises `DtdNeeded` while the DTD is unknown.
         """
         document = run.events[0].document
         code = placeholder_code(document)
@@ -120,9 +117,9 @@ class LateValidator:
         needed: TypeMissing,
         liveness: Liveness,
     ) -> bool:
-        """Return whether a subscription may match a run's first event, without its DTD.
+        """Decide on a run's first event, without its DTD.
 
-        A DTD adds attributes, but no elements. A query without attributes is decided without it.
+        A DTD adds attributes, but no elements. So a query without attributes needs none.
         """
         event = run.events[0]
         if not matches_stream(subscription, event):
@@ -151,14 +148,14 @@ class LateValidator:
         return 0
 
     def call_when_settled(self, needed: TypeMissing, on_settled: Callable[[bool], object]) -> None:
-        """Call `on_settled` when the DTD is found, or after the timeout."""
+        """The DTD is found, or the timeout has expired."""
         self.pending_dtds.call_when_settled(
             needed.reference, FetchHint(needed.system_id), on_settled
         )
 
 
 def matches_stream(subscription: SubscriptionQuery, event: LoggedEvent) -> bool:
-    """Return whether the pattern matches the event's stream, or the stream is unknown."""
+    """An unknown stream matches."""
     stream, *_ = decode_stream_and_type(event)
     return not stream or subscription.pattern is None or subscription.pattern.matches(stream)
 

@@ -1,6 +1,6 @@
 """LatestVersionNum: an event names a newer version of its type (Mspaces M29).
 
-Its look-up gives subscribers the changes (M16) before its first event.
+Its look-up gives subscribers the changes (M16) early.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class LatestVersions:
         self.named_count = 0
 
     def look_up_named(self, document: bytes, header: Header) -> None:
-        """Look up the newer version that a valid event names. The event is parsed, because a
-        comment could contain the same text."""
+        """The event is parsed, because a comment could contain the same text."""
         try:
             version = read_latest_version(document)
             reference = DtdReference(header.type_name, header.version)

@@ -23,8 +23,7 @@ class PublishOutcomes:
 
 @attrs.define
 class DeliveryOutcomes:
-    """Outcomes of events for one subscription. `seen` is the sum of the others and of the queued
-    events."""
+    """`seen` is the sum of the others and of the queued events."""
 
     seen: int = 0
     delivered: int = 0
@@ -47,7 +46,7 @@ class DeliveryOutcomes:
 def count_denied_as_filtered(row: dict[str, Any]) -> None:
     """Count denied events as filtered, in the subscription's own account.
 
-    A query may test a value. The number of denied matches would reveal it.
+    The number of denied matches would reveal a tested value.
     """
     if "denied" in row:
         row["filtered"] = row.get("filtered", 0) + row["denied"]

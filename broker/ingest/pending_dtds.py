@@ -70,7 +70,7 @@ class PendingDtds:
     def call_when_settled(
         self, reference: DtdReference, hint: FetchHint, on_settled: OnSettled
     ) -> None:
-        """Call `on_settled`, possibly at once, when the DTD is found or the timeout has expired."""
+        """Call possibly at once, when the DTD is found or the timeout has expired."""
         self.request(reference, hint)
         pending = self._pending.get(reference)
         if pending is None:

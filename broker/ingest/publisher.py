@@ -19,8 +19,6 @@ from broker.wire.messages import NotPublished, Published
 
 @attrs.define(eq=False)
 class Publisher(EventSource):
-    """Batches of one publisher on their way into the log."""
-
     identity: Identity
     incarnation: int
     send_answer: Callable[[Published | NotPublished], None]
@@ -62,6 +60,6 @@ class Publisher(EventSource):
         return parts
 
     def remove_submission(self, submission: Submission) -> None:
-        """Batches are processed in order, so this is the first."""
+        """Batches are processed in order."""
         if self.waiting and self.waiting[0] is submission:
             self.waiting.popleft()

@@ -15,7 +15,7 @@ from broker.wire.messages import Published
 
 @attrs.define(eq=False)
 class Submission:
-    """Progress of one batch. Parts are appended and become durable in order."""
+    """Parts are appended and become durable in order."""
 
     batch: Batch
     appended: int = 0
@@ -71,7 +71,7 @@ class Submission:
 
 
 class Part:
-    """Consecutive documents of a batch that are matched and appended together."""
+    """Documents that are matched and appended together."""
 
     __slots__ = ("count", "documents", "start", "stop", "submission")
 
@@ -86,8 +86,8 @@ class Part:
 
 
 def limit_parts(parts: Iterable[Part], documents: int) -> list[Part]:
-    """Return the leading parts that cover so many documents; the last may be cut. Parts without
-    documents are included."""
+    """Return the parts of the first documents; the last part may be cut. Parts without documents
+    are included."""
     first: list[Part] = []
     for part in parts:
         if part.count > documents:

@@ -1,5 +1,3 @@
-"""Look-ups of the DTDs that a source's events need."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -32,7 +30,7 @@ class TypeLookups:
     def start(self, source: EventSource, verdicts: Iterable[Verdict]) -> bool:
         """Look up the types that these verdicts lack, except those in `source.missing_types`.
 
-        Returns whether there were any. Then the source is paused until the look-ups have ended.
+        Returns whether there were any. Then the source is paused meanwhile, and
         `source.missing_types` gets those that failed.
         """
         hints = {

@@ -1,7 +1,7 @@
 """Events logged before their DTD was known, to be validated before delivery.
 
-Each origin has one range of places; all events in it are validated. Ranges are written before the
-events. If the file is lost, all events of other nodes count as unvalidated.
+All events in an origin's range are validated. Ranges are written before the events. If the file is
+lost, all events of other nodes count as unvalidated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UnvalidatedEvents:
         return bool(self._ranges)
 
     def add_range(self, origin: str, first: Mark, last: Mark, count: int) -> None:
-        """Add events that are about to be logged unvalidated."""
+        """The events are about to be logged."""
         self.count += count
         known = self._ranges.get(origin, (first, last))
         merged = (min(known[0], first), max(known[1], last))

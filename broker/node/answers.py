@@ -45,7 +45,7 @@ def build_explanation_answers(
     advise: Callable[[Query, bool], tuple[str, ...]],
     reactor: Any,
 ) -> ExplanationAnswers:
-    """Build the answers to `explain`, and register those to other nodes."""
+    """Also register the answers to other nodes."""
     delivery_fates = DeliveryFates(
         sessions=lambda: node.acceptor.sessions,
         durables=node.durables,

@@ -79,7 +79,7 @@ class ChildProcesses:
         self.archiver.start()
 
     def update(self, node: Node) -> None:
-        """Pass changes on to the processes; call it each second."""
+        """Call it each second."""
         self.archiver.set_dead_origins(node.dead_origins())
         log = node.event_log
         is_known = bool(self.archiver.reached or self.archiver.problem)

@@ -40,8 +40,6 @@ SLACK_MS = 24 * 3600 * 1000
 
 
 class EventTypes:
-    """A node's event types, and the events and look-ups that wait for DTDs."""
-
     def __init__(
         self,
         settings: Settings,
@@ -108,7 +106,7 @@ class EventTypes:
                 self.network.announce(reference, content_hash)
 
     def _announce_added(self, dtd: IDtd) -> None:
-        """Announce a new DTD before its first event, unless it came from the network."""
+        """Before the DTD's first event, unless it came from the network."""
         entry = self.dtd_store.store.get(dtd.reference)
         if entry is not None and not is_of_network(entry.owner):
             self.announce(dtd.reference)
@@ -137,7 +135,6 @@ class EventTypes:
             self.unvalidated_events.add_all(log.begins_after, marks)
 
     def run_maintenance(self, matcher: IMatcher, log: EventLog) -> None:
-        """Record types in use, and remove state of trimmed events."""
         self.unvalidated_events.remove_trimmed(log.begins_after)
         self._record_uses(matcher)
         log.read(log.bounds.first, 1, 1).addCallbacks(self._set_needed_since, lambda _: None)
@@ -147,8 +144,7 @@ class EventTypes:
             (each.type, each.version): each.recognised + each.parsed
             for each in matcher.type_counters()
         }
-        # Rare types are counted together, without a name. If that count changed, all types count as
-        # used.
+        # Rare types are counted together. If that count changed, all types count as used.
         others = counts.get(("", "")) != self._type_counts.get(("", ""))
         for entry in self.dtd_store.store:
             name = (entry.reference.type, entry.reference.version)
@@ -162,7 +158,7 @@ class EventTypes:
         self.dtd_store.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
 
     def find_text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
-        """Return the text of a DTD that events of an origin use; None if unknown."""
+        """None: unknown."""
         reference = self.find_variants(origin).get(reference, reference)
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)

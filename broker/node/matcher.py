@@ -1,5 +1,3 @@
-"""The matcher of a node, by its settings."""
-
 from __future__ import annotations
 
 import time

@@ -135,7 +135,7 @@ class NodeCollector(Collector):
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield subscriptions by state, and a bounded number of the largest lags."""
+    """The number of lags is bounded."""
     count = GaugeMetricFamily(
         "xmlbroker_durable_subscriptions", "Durable subscriptions.", labels=["state"]
     )
@@ -217,7 +217,7 @@ class _MetricsPage(Resource):
 
 
 class _QuietSite(Site):
-    """Does not log requests, which would hide other messages."""
+    """Logged requests would hide other messages."""
 
     noisy = False
 

@@ -295,15 +295,14 @@ class Node:
             self.network.start()
 
     def abandon(self) -> None:
-        """Close the log unchanged, if `start` was not called."""
+        """`start` must not have been called."""
         self.event_log.close_unused()
 
     def accept_connection(self, channel: ISocketChannel) -> None:
         self.acceptor.accept_connection(channel)
 
     def tick(self) -> None:
-        """Send moved positions and waiting notices, and run periodic jobs, every
-        `TICK_INTERVAL`."""
+        """Call it every `TICK_INTERVAL`."""
         times = self.stream_times
         if self.output.needs_stream_times:
             times.request_times()
@@ -317,7 +316,7 @@ class Node:
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:
-        """Remove expired state, and check the log for damage, every `MAINTENANCE_INTERVAL`."""
+        """Call it every `MAINTENANCE_INTERVAL`."""
         self.durables.delete_expired()
         self.types.run_maintenance(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())

@@ -34,7 +34,7 @@ GC_THRESHOLDS = (10_000, 10, 10)
 def use_monotonic_time(reactor: Any) -> None:
     """Run the reactor's timers on monotonic time (T17).
 
-    Twisted's `seconds` is the wall clock; a step back would delay every timer.
+    A step of Twisted's wall clock would delay every timer.
     """
     reactor.seconds = time.monotonic
 
@@ -42,9 +42,8 @@ def use_monotonic_time(reactor: Any) -> None:
 def configure_garbage_collector() -> None:
     """Collect garbage rarely, and exclude objects that are loaded now.
 
-    At the default threshold of 700, some thousand objects of a pending commit were traced
-    repeatedly, with all modules. That took up to a seventh of the node's time. Objects without
-    cycles need no collector.
+    At the default threshold, the objects of a pending commit were traced repeatedly, for up to a
+    seventh of the node's time. Objects without cycles need no collector.
     """
     gc.collect()
     gc.freeze()
@@ -169,7 +168,7 @@ class NodeService(Service):
         self.log.failure("a regular task of the node failed", failure)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, commit accepted events, and close."""
+        """Accepted events are committed."""
         super().stopService()
         return Deferred.fromCoroutine(self._stop())
 

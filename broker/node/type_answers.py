@@ -44,8 +44,6 @@ MAX_PATHS: Final = 200
 
 @attrs.frozen
 class Subscriber:
-    """A subscription whose query a new version may affect."""
-
     client: str
     """ClientId; for another node or unit its address."""
     name: str
@@ -53,7 +51,7 @@ class Subscriber:
 
 
 class RemoteQueries(Protocol):
-    """Queries of other nodes and units."""
+    """Of other nodes and units."""
 
     def queries(self) -> Iterable[tuple[str, Query]]:
         """Yield (address, query)."""
@@ -94,7 +92,7 @@ class TypeAnswers:
         return dtd.addCallback(lambda found: found.text.decode())
 
     def answer_check(self, identity: Identity, ask: Ask) -> Any:
-        """Return a report of the changes from a known version to a text."""
+        """The changes are those from a known version to a text."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)
@@ -103,7 +101,7 @@ class TypeAnswers:
         )
 
     def answer_add(self, identity: Identity, ask: Ask) -> Any:
-        """Register a text before its first event; return the report."""
+        """Register a text before its first event."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)

@@ -77,8 +77,6 @@ class SessionLimits:
 
 
 class SessionAcceptor:
-    """The sessions of a node, and connections before their handshake."""
-
     log = Logger()
 
     def __init__(
@@ -117,7 +115,7 @@ class SessionAcceptor:
 
     @property
     def sessions(self) -> Iterable[Session]:
-        """Sessions that are connected or within their lease."""
+        """Connected, or within their lease."""
         return self._sessions.values()
 
     def accept_connection(self, channel: ISocketChannel) -> None:
@@ -146,7 +144,6 @@ class SessionAcceptor:
     # ------------------------------------------------------------------ the handshake
 
     def open_session(self, handshake: _Handshake, hello: Hello) -> Deferred[None]:
-        """Check a client's Hello, and attach its connection to a session."""
         version = max(set(PROTOCOL_VERSIONS) & set(hello.versions), default=None)
         if version is None:
             raise VersionMismatch(
@@ -163,10 +160,8 @@ class SessionAcceptor:
         return identity.addCallback(self._attach_connection, handshake, hello, version)
 
     def _wait_for_previous(self, identity: Identity, hello: Hello) -> Identity | Deferred[Identity]:
-        """Wait for one turn of the reactor if the Hello ends the session of an earlier process.
-
-        The socket of that process may still hold its last positions.
-        """
+        """Wait for one turn of the reactor if the Hello ends the session of an earlier process,
+        whose socket may hold its last positions."""
         previous = self._by_client.get(identity.client_id)
         if previous is None or previous.token == hello.token:
             return identity
@@ -202,7 +197,7 @@ class SessionAcceptor:
         channel.resume()
 
     def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:
-        """End the session of a client that has connected to another node (P11).
+        """The client has connected to another node (P11).
 
         Raises `IncarnationRefused` if a later process of the client is known here.
         """

@@ -123,7 +123,7 @@ class Session:
         self._send(data)
 
     def _send(self, data: bytes, consumed: int = 0) -> None:
-        """Send a message, which answers `consumed` messages.
+        """The message answers `consumed` messages.
 
         A client that reads nothing loses its session.
         """
@@ -140,12 +140,12 @@ class Session:
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Process messages in order, in as many slices as it takes."""
+        """In order, in as many slices as it takes."""
         self._received += batch
         self._slices.run()
 
     def _step(self) -> bool:
-        """Process one message, or some documents. Return True if more is left."""
+        """Return True if more is left."""
         received, publisher = self._received, self._publisher
         try:
             is_batch = bool(received) and received[0][:1] == _PUBLISH_KIND
@@ -165,12 +165,12 @@ class Session:
     def _queue_batches(self) -> None:
         """Queue as many documents as are matched at once.
 
-        Batches queue behind a batch that waits for a DTD; other messages do not.
+        Other messages do not wait for a DTD.
         """
         received, publisher = self._received, self._publisher
         room = MAX_DOCUMENTS
         if publisher.is_ready:
-            # Several batches wait only after a wait for a DTD. They come first.
+            # Several batches wait only after a wait for a DTD.
             room = room - publisher.waiting[0].remaining if len(publisher.waiting) == 1 else 0
         while room > 0 and received and received[0][:1] == _PUBLISH_KIND:
             batch = decode_batch(received.popleft())
@@ -199,7 +199,7 @@ class Session:
             return
         if view.state is LinkState.CONNECTED:
             if self._was_connected and not view.resumed:
-                # The client's stack restarted under the same token, and lost undelivered messages.
+                # The stack restarted under the same token, and lost undelivered messages.
                 self.end(ProtocolError("the client's stack lost the state of the session"))
                 return
             self._was_connected = True
@@ -294,8 +294,7 @@ class Session:
     # ------------------------------------------------------------------ the end
 
     def _store_last_positions(self) -> None:
-        """Store positions of unprocessed messages. Otherwise the client's next process would get
-        those events again."""
+        """Otherwise the client's next process would get processed events again."""
         for data in self._received:
             if data[:1] == _ACKNOWLEDGE_KIND:
                 try:

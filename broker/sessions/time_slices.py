@@ -20,8 +20,8 @@ MAX_DOCUMENTS = 2_048
 class TimeSlices:
     """Work that runs now, and continues in later slices if it takes long.
 
-    `step` runs the next piece, if any, and returns True if more is left. In the first slice its
-    exceptions go to the caller, in later slices to `on_failed`; the work then stops.
+    `step` returns True if more is left. Its exceptions go to the caller in the first slice, to
+    `on_failed` in later ones; the work then stops.
     """
 
     def __init__(

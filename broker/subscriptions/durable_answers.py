@@ -77,10 +77,7 @@ class DurableAnswers:
         }
 
     def answer_positions(self, identity: Identity, _: Ask) -> Deferred[dict[str, Any]]:
-        """Return the positions of the client's subscriptions after all are committed.
-
-        There is no answer while the log is not writable.
-        """
+        """Answer after the positions are committed."""
         stored = {
             name: durable.position.to_wire()
             for name, durable in self._durables.of_client(identity.client_id).items()
@@ -91,7 +88,7 @@ class DurableAnswers:
     # ------------------------------------------------------------------ looking
 
     def answer_list(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """Return all subscriptions that the client may see, or those of one `client`."""
+        """Of all clients that may be seen, or of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
             _check_access(identity, client)
@@ -112,7 +109,7 @@ class DurableAnswers:
         }
 
     def answer_show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """Return one subscription, with its outcomes if a session uses it."""
+        """With outcomes if a session uses the subscription."""
         client, name, durable = self._find_durable(identity, ask)
         row = self._build_row(client, name, durable, self._durables.lag_snapshot())
         found = self._find_session(client, name)
@@ -164,7 +161,7 @@ class DurableAnswers:
     def answer_reset(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Move the position `to` the log's `start`, its `end`, a time in ms, or a position.
 
-        The answer has the numbers of places that are skipped and repeated.
+        The answer has the numbers of skipped and repeated places.
         """
         client, name, durable = self._find_durable(identity, ask, here=True)
         if self._durables.is_in_use(client, name):
@@ -198,7 +195,7 @@ class DurableAnswers:
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
         if position.marks.get(log.origin, _BEFORE_ALL)[1] > log.own_end[1]:
-            # It is of an earlier epoch. No event has this place, or it was lost with its branch.
+            # Of an earlier epoch: no event has this place, or it was lost with its branch.
             raise BadPosition(f"{log.origin} ends at offset {log.own_end[1]}, before {position}")
         return position.marks
 
@@ -238,8 +235,7 @@ class DurableAnswers:
         return (_DELETED if had else b"", 0)
 
     def delete_here(self, client: str, name: str) -> bool:
-        """Delete a subscription at this node, and end it in its session. Return whether it
-        existed."""
+        """Return whether the subscription existed."""
         if self._durables.get(client, name) is None:
             return False
         found = self._find_session(client, name)
@@ -301,5 +297,4 @@ def _check_access(identity: Identity, client: str) -> None:
 
 
 def _count_places(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:
-    """Return the places from `one` forward to `other`, over all origins."""
     return sum(max(0, mark[1] - one.get(o, _BEFORE_ALL)[1]) for o, mark in other.items())

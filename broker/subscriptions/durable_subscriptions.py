@@ -70,7 +70,7 @@ class DurableSubscription:
 
 
 class DurableSubscriptions:
-    """A node's durable subscriptions, in memory, and stored in the log."""
+    """In memory, and stored in the log."""
 
     def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
         self._log = log
@@ -155,7 +155,6 @@ class DurableSubscriptions:
         self._log.put_durable(key, durable.encode(), stored)
 
     def acknowledge(self, client_id: str, name: str, position: Position) -> None:
-        """Move the position up to which all events are processed."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None:

@@ -1,5 +1,3 @@
-"""Interest of a node's subscriptions in events of other nodes."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
@@ -15,8 +13,6 @@ OnActive: TypeAlias = Callable[[Mapping[str, Mark]], object]
 
 
 class Interest(Protocol):
-    """Announces interest to the network."""
-
     def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Return whether exactly this interest is announced under the key."""
 
@@ -34,7 +30,7 @@ class Interest(Protocol):
         origins that are in neither."""
 
     def mark_absent(self, key: Hashable) -> None:
-        """Keep the interest until `withdraw`, although no subscription of this node uses it."""
+        """Until `withdraw`, although no subscription of this node uses the interest."""
 
     def withdraw(self, key: Hashable) -> None:
         """Withdraw the key's interest, if it is announced."""

@@ -1,7 +1,6 @@
 """Newer versions of event types, with the times when the node first had them.
 
-A returning client gets notices of versions since its absence (M16), also after a restart of the
-node.
+A returning client gets notices of versions since its absence (M16).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class NewVersions:
         self._load()
 
     def record_version(self, reference: DtdReference) -> None:
-        """Record a version that is newer than all known ones of its type."""
+        """The version is newer than all known ones of its type."""
         if reference in self._arrivals:
             return
         self._arrivals[reference] = self._wall_clock()

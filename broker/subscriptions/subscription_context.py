@@ -1,5 +1,3 @@
-"""Objects that a subscription's lifecycle needs from its session and node."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """Subscription lifecycle: requested, announced, accepted, active, fed.
 
 A durable subscription is accepted after it is stored. A subscription is active when all relevant
-nodes know it. Missed events that the log does not have are recovered before the log feeds it. A
-durable one from another node moves in the order of P11: its interest is announced, the other node
-ends it, and missed events are requested there.
+nodes know it. Missed events are recovered before the log feeds it. A durable one from another node
+moves in the order of P11: its interest is announced, the other node ends it, and missed events are
+requested there.
 """
 
 from __future__ import annotations
@@ -54,8 +54,6 @@ _PAST_STARTS = ("all", "time", "last")
 
 
 class SubscriptionLifecycle:
-    """Lifecycle of one subscription until it is fed."""
-
     log = Logger()
 
     def __init__(
@@ -92,7 +90,7 @@ class SubscriptionLifecycle:
     # ------------------------------------------------------------------ announced to accepted
 
     def announce(self) -> None:
-        """Announce the interest, and store a subscription that needs no handover."""
+        """Also store a subscription that needs no handover."""
         feed, message, context = self._feed, self._message, self._context
         assert feed.pattern is not None and feed.query is not None
         feed.is_active = False
@@ -113,8 +111,8 @@ class SubscriptionLifecycle:
             self._store_durable()
 
     def _needs_handover(self) -> bool:
-        """Return whether another node must be asked for the position first. Without a position the
-        client may have progressed elsewhere while this node was down."""
+        """Another node must be asked first: without a position the client may have progressed
+        elsewhere while this node was down."""
         message = self._message
         has_position = bool(message.position) or message.start == "position"
         resumes = bool(message.durable) and message.start in _RESUMING_STARTS
@@ -152,8 +150,8 @@ class SubscriptionLifecycle:
         taken_over.addCallbacks(self._finish_handover, self._fail_handover)
 
     def _fail_handover(self, failure: Failure) -> None:
-        """End the subscription: another process may use it, or its position is unknown. A new start
-        would miss events without a gap."""
+        """Another process may use the subscription, or its position is unknown. A new start would
+        miss events without a gap."""
         error = failure.value
         if not isinstance(error, BrokerError):
             self.log.failure("taking over a subscription failed", failure)
@@ -200,7 +198,7 @@ class SubscriptionLifecycle:
         position = Position(self._start.position)
         if message.start == "position":
             # The client resumes behind its last received event. If it dies now, events without an
-            # acknowledgement must be sent again.
+            # acknowledgement must come again.
             if self._stored_position is not None:
                 position = common_position(self._stored_position, position)
             if message.processed is not None:
@@ -251,7 +249,6 @@ class SubscriptionLifecycle:
         return self._starts_in_past() or (self._resumes and has_missed)
 
     def _starts_in_past(self) -> bool:
-        """Return whether it starts in the past, and not at the log's start."""
         message, recovery = self._message, self._context.recovery
         return message.start == "last" or (
             message.start in _PAST_STARTS and (recovery.has_archive or self._is_bounded())
@@ -261,14 +258,13 @@ class SubscriptionLifecycle:
         return bool(self._message.until_ms or self._message.until)
 
     def _is_log_complete(self) -> bool:
-        """Return whether the log has all matching events since it was active."""
+        """The log has all matching events since the subscription was active."""
         if not self._was_announced:
             return False
         stored = self._stored
         return not self._message.durable or (stored is not None and stored.active_from is not None)
 
     def _start_feed(self) -> None:
-        """Recover events that the log does not have, then feed from the log."""
         splice = self._find_splice()
         request = self._build_request(splice)
         if not self._is_bounded():
@@ -293,7 +289,7 @@ class SubscriptionLifecycle:
             return Splice({}, {})
         position = rewind_lost_branches(log, self._start.position)
         if self._is_bounded():
-            # The log feeds nothing after the end, so own events are recovered too.
+            # The log feeds nothing after the end.
             splice = splice_at_cut(position, feed.active_from, "", {})
             return self._open_dead_origins(splice, position)
         end = log.end_position()
@@ -306,7 +302,7 @@ class SubscriptionLifecycle:
         if self._stored is not None and self._stored.active_from is not None:
             complete = dict(self._stored.active_from.marks)
             complete.pop(log.origin, None)
-        # Origins without events here, for example of this node before it lost its log.
+        # For example of this node before it lost its log.
         unknown = [o for o in position if o not in log.coverage]
         dead = [o for o in unknown if self._context.recovery.is_archive_only(o)]
         splice = splice_at_retention(position, complete, log.begins_after)
@@ -332,7 +328,7 @@ class SubscriptionLifecycle:
             ranges = limit_ranges(ranges, until, {} if in_past else position)
         from_beginning = in_past or (message.start == "position" and self._is_bounded())
         if from_beginning:
-            # A named origin is requested from its mark only, even if nothing is left of it.
+            # Only from its mark, even if nothing is left of it.
             named = {origin: (mark, mark) for origin, mark in position.items()}
             ranges = {**({} if in_past else named), **ranges}
         position_had = {} if in_past else self._start.position
@@ -355,15 +351,14 @@ class SubscriptionLifecycle:
             previous_address=self._previous_address,
             position=position_had,
             lost_branches=find_lost_branches(self._context.log, origins, position_had),
-            # The log had all events of an active subscription until retention removed them.
+            # Retention removed them.
             gap_reason="retention" if self._is_log_complete() else "lost",
         )
 
     def _start_gap_recovery(
         self, ranges: Mapping[str, MarkRange], gap_reason: str, archived: bool
     ) -> ActiveRecovery | None:
-        """Recover events that the log lost or never had. `archived`: only an archive can have them;
-        None without one."""
+        """`archived`: only an archive can have the events; None without one."""
         if archived and not self._context.recovery.has_archive:
             return None
         log_fields: dict[str, Any] = {"known_ends": {}, "all_origins": False, "last": 0}

@@ -1,5 +1,3 @@
-"""Subscribe, Unsubscribe and Acknowledge: rights, limits, query, and start."""
-
 from __future__ import annotations
 
 import functools
@@ -85,10 +83,8 @@ class SubscriptionRequests:
     def subscribe(
         self, profile: Profile, request: Subscribe, callbacks: SubscriptionCallbacks
     ) -> None:
-        """Create a subscription. The callbacks report that it is accepted, active, or ended.
-
-        It is accepted at once; a durable one after it is stored, because its client may then
-        disconnect. It is active when other nodes know it.
+        """Accept a subscription at once; a durable one after it is stored, because its client may
+        then disconnect.
 
         Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
         `BadPosition`, and then changes only the count of refused ones.
@@ -117,7 +113,7 @@ class SubscriptionRequests:
         position = _known_position(request, stored)
         if position is None and request.start == "stored":
             if self._context.durables.is_damaged(identity.client_id, request.durable):
-                # The stored position is lost: begin with the whole log instead of missing events.
+                # Begin with the whole log instead of missing events.
                 position = Position({})
         start = find_start(log, request, position, log.end_position())
         feed = Feed(
@@ -147,7 +143,7 @@ class SubscriptionRequests:
         self._context.interest.withdraw((client_id, name))
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
-        """Raises `UnknownSubscription` if the session has none with that number."""
+        """Raises `UnknownSubscription`."""
         feed = profile.delivery.find_feed(number)
         if feed is None:
             raise UnknownSubscription(f"no subscription has number {number}")
@@ -163,7 +159,7 @@ class SubscriptionRequests:
                 self._context.durables.delete(profile.identity.client_id, name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
-        """Store the processed position; ignored for a transient subscription."""
+        """Ignored for a transient subscription."""
         name = profile.durable_names.get(number)
         if name is None:
             return

@@ -40,7 +40,7 @@ MAX_COMPARISONS = 10_000
 #: For clients that return.
 MAX_DIFFERENCES = 16
 #: Assumed absence (ms) of a client from another node, or with its own position. It may get notices
-#: of this time twice.
+#: twice.
 UNKNOWN_ABSENCE_MS = 3_600_000
 #: Paths in each list of a notice, further ones are counted; characters of a path, and of the
 #: reason.
@@ -93,7 +93,7 @@ class TypeChangeNotices:
         self._next_slice: IDelayedCall | None = None
 
     def add_version(self, reference: DtdReference) -> None:
-        """Add a version that is newer than all known ones of its type."""
+        """The version is newer than all known ones of its type."""
         self.counts.versions += 1
         self._versions.record_version(reference)
         comparison = self._find_comparison(reference)
@@ -101,7 +101,7 @@ class TypeChangeNotices:
             comparison.includes_all = True
 
     def check_missed_versions(self, feed: Feed, left_ms: int | None) -> None:
-        """Check versions since a client left (ms since 1970; None: unknown)."""
+        """`left_ms` is in ms since 1970; None: unknown."""
         known = self._versions
         missed = (
             known.versions_within(UNKNOWN_ABSENCE_MS)
@@ -135,7 +135,7 @@ class TypeChangeNotices:
         )
 
     def send_waiting(self) -> None:
-        """Send as far as the sessions have room. Call it about every second."""
+        """Call it about every second."""
         for session, waiting in list(self._waiting.items()):
             for _ in range(len(waiting)):
                 if session.has_ended or not session.writable:

@@ -1,8 +1,5 @@
-"""Synthetic air-traffic feed of `asdi` events (checklist D86, D87).
-
-Aircraft climb, cruise and descend, and pass from one control centre to the next. The events have
-the form of the papers' converter.
-"""
+"""Synthetic air-traffic feed of `asdi` events (checklist D86, D87), in the form of the papers'
+converter."""
 
 from __future__ import annotations
 
@@ -101,7 +98,7 @@ class _Message:
 
 
 def air_traffic(count: int, seed: int = 0) -> Iterator[MadeEvent]:
-    """Yield valid `ASDI` events in order of time; more events have more aircraft at once."""
+    """Yield valid `ASDI` events in order of time."""
     chance = random.Random(seed)
     numbers = itertools.count()
     # (next message, number that breaks ties, later messages)
@@ -141,7 +138,7 @@ class _Flight:
         self._origin, self._destination = chance.sample(sorted(_AIRPORTS), 2)
         self._length = _distance(_AIRPORTS[self._origin], _AIRPORTS[self._destination])
         kind, weight, highest, self._cruise = chance.choice(_AIRCRAFT)
-        # Eastbound on odd levels, westbound on even ones; a short flight stays low.
+        # Eastbound on odd levels, westbound on even ones.
         level = min(highest, 110 + int(self._length / 40) * 20)
         eastbound = _AIRPORTS[self._destination][1] < _AIRPORTS[self._origin][1]
         self._level = level // 20 * 20 + (10 if eastbound else 0)
@@ -185,7 +182,7 @@ class _Flight:
         yield self._message("AZ", f"arrival>{self._identity}{ends[0]}{ends[1]}{landed}")
 
     def _tracks(self, ends: tuple[str, str]) -> Iterator[_Message]:
-        """Yield a position each minute, and a crossing at each boundary between centres."""
+        """A position each minute, and a crossing at each boundary between centres."""
         centre = _centre(self._position())
         while self._length - self._flown > 5:
             speed = self._fly()
@@ -207,7 +204,7 @@ class _Flight:
             yield self._message("TZ", f"track>{self._identity}{state}")
 
     def _fly(self) -> int:
-        """Advance by a minute; return the ground speed in knots."""
+        """For a minute; return the ground speed in knots."""
         self._time += _MINUTE + self._chance.uniform(-2, 2)
         share = self._altitude / self._level
         speed = round(160 + (self._cruise - 160) * share + self._chance.uniform(-6, 6))

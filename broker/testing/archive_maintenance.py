@@ -15,7 +15,7 @@ from broker.archive.manifest_journal import ManifestWriter
 from broker.errors import BrokerError
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 
-#: The clock for deletions leads by so many ms: no reader uses the files by then.
+#: No reader uses the files by then.
 _CLOCK_LEAD_MS: Final = 120_000
 #: Approximate steps of a whole run.
 _STEPS: Final = 40

@@ -1,7 +1,7 @@
 """Network of core nodes in virtual time: real cores of state and traffic, no sockets.
 
 Links are FIFO and lossless while they are up, but drop frames when many are in transit. Events are
-numbers, interests are ranges of numbers (real queries to the cores).
+numbers, interests are ranges of numbers.
 """
 
 from __future__ import annotations
@@ -38,11 +38,8 @@ class _Link:
 
 
 class CoreNetwork:
-    """All nodes and links.
-
-    `slowest` is the longest link delay, `commit` the longest commit, in seconds. With `wire` all
-    messages are encoded and decoded.
-    """
+    """`slowest` is the longest link delay, `commit` the longest commit, in seconds. With `wire` all
+    messages are encoded and decoded."""
 
     def __init__(
         self,
@@ -82,7 +79,6 @@ class CoreNetwork:
     def link_nodes(
         self, one: str, other: str, clearance: int = 2, slowest: float | None = None
     ) -> None:
-        """Link two running nodes, if they are not linked."""
         pair = (min(one, other), max(one, other))
         nodes = [self.nodes[name] for name in pair]
         if pair in self.links or not all(node.is_alive for node in nodes):

@@ -56,7 +56,7 @@ def make_query(numbers: Numbers) -> Query:
 
 @cache
 def parse_numbers(text: str) -> Numbers:
-    """Return the numbers that a query selects; all for an unknown form."""
+    """All numbers for an unknown form."""
     if found := _ONE.fullmatch(text):
         return (int(found[1]), int(found[1]))
     if found := _RANGE.fullmatch(text):
@@ -90,7 +90,7 @@ class LocalInterest:
 
 
 class CoreNode:
-    """Node whose log and client interests survive `kill`; all else is lost."""
+    """The log and client interests survive `kill`."""
 
     def __init__(self, nodes: NodeEnvironment, descriptor: NodeDescriptor) -> None:
         self.environment = nodes
@@ -156,7 +156,7 @@ class CoreNode:
             self._open_when_active()
 
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
-        """Publish events of (number, rank of the security level)."""
+        """Events are (number, rank of the security level)."""
         placed = self.log.assign_places(events)
         all_destinations = [self._destinations(each.number) for each in placed]
         self._commit(self._finish_publish, placed, all_destinations)
@@ -205,7 +205,7 @@ class CoreNode:
             self._perform(self.traffic.handle_timeout(self.environment.now))
 
     def _commit(self, call: object, *args: object) -> None:
-        """Commits end in order, unless the process ends first."""
+        """In order, unless the process ends first."""
         end = self._last_commit = max(self._last_commit, self.environment.draw_commit_end())
         self.environment.call_at(end, self._end_commit, self.descriptor.incarnation, call, args)
 
@@ -275,8 +275,7 @@ class CoreNode:
     def _cuts_of_cover(self, key: int) -> dict[str, Mark]:
         """Return the marks from which an interest without cuts is complete.
 
-        Such an interest is active where its covering interests are, from the log's present end.
-        Origins unknown when these became active are not promised.
+        It is active where its covering interests are. Origins unknown then are not promised.
         """
         low, high = self.interests[key].numbers
         promised = [

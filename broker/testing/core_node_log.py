@@ -49,7 +49,7 @@ class CoreNodeLog:
     def commit_relayed(
         self, origin: str, cursor: Mark, upto: Mark, events: list[NumberedEvent]
     ) -> bool:
-        """Commit events, and cover the origin up to `upto`; false if earlier events are missing."""
+        """Cover the origin up to `upto`; false if earlier events are missing."""
         covered = self.covered.get(origin)
         if covered is not None and cursor > covered:
             return False
@@ -63,7 +63,7 @@ class CoreNodeLog:
         self._epoch += 1
 
     def read_page(self, after: Mark, most: int) -> tuple[list[NumberedEvent], Mark]:
-        """Return durable own events after a mark, and the mark up to which they are complete."""
+        """Return own events after a mark, and the mark up to which they are complete."""
         # After a crash some offsets were given twice.
         start = min(after[1], len(self.own_events))
         while start and self.own_events[start - 1].mark > after:

@@ -78,11 +78,11 @@ class DatagramNetwork:
         self._sockets.pop(address, None)
 
     def join(self, group: Address, address: Address) -> None:
-        """Deliver datagrams for `group` to `address`, except its own."""
+        """Not to the sender."""
         self._groups.setdefault(group, {})[address] = None
 
     def cut(self, one: Address, other: Address) -> None:
-        """Drop all datagrams between two addresses, until `heal`."""
+        """Until `heal`."""
         self._cut.add(frozenset((one, other)))
 
     def heal(self) -> None:
@@ -114,7 +114,6 @@ class DatagramNetwork:
 
 
 def _damage(datagram: bytes, random: Random) -> bytes:
-    """Return the datagram with a flipped bit, or cut short."""
     if random.random() < 0.2:
         return datagram[: random.randrange(len(datagram))]
     damaged = bytearray(datagram)

@@ -26,7 +26,7 @@ _LOWEST, _HIGHEST = 100, 449
 
 
 def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
-    """Yield valid `FLIGHT` records of 262 bytes each (checklist D88), for measurements.
+    """Yield valid `FLIGHT` records of 262 bytes each (checklist D88).
 
     Ids cycle through UAL1000 to UAL1999. Altitudes are 100 to 449 (hundreds of feet), one record a
     second.
@@ -49,6 +49,6 @@ def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def _degrees(hundredths: int) -> int:
-    """Return degrees and minutes in the notation of the feed (4928: 49 degrees 28 minutes)."""
+    """In the notation of the feed (4928: 49 degrees 28 minutes)."""
     degrees, part = divmod(hundredths, 100)
     return degrees * 100 + part * 60 // 100

@@ -48,7 +48,7 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ after the end
 
     def disk_after_kill(self) -> FragileDisk:
-        """Return the disk after `kill -9`: with all changes."""
+        """With all changes."""
         return self._copy(dict(self._files), set(self._folders))
 
     def disk_after_power_loss(self, random: Random) -> FragileDisk:
@@ -64,7 +64,7 @@ class FragileDisk(Disk):
         return self._copy(files, folders)
 
     def with_files_of(self, disk: FragileDisk) -> FragileDisk:
-        """Return a disk with another one's content and this one's clock."""
+        """The clock stays."""
         return self._copy(dict(disk._files), set(disk._folders))
 
     def _copy(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:
@@ -164,7 +164,6 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ damage
 
     def damage_file(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
-        """Damage a file without a step."""
         self._files[path].data = damage(self._files[path].data)
 
     # ------------------------------------------------------------------ steps

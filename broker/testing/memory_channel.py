@@ -84,13 +84,13 @@ class MemoryChannel:
         if self._is_open:
             self._is_open = False
             if any(packet is None for _, packet in self._inbox):
-                # Both ends close at once: this end will not read the other's end of stream.
+                # This end will not read the other's end of stream.
                 self._clock.callLater(0, self._other._finish, None)
             self._discard_inbox()
             self._other._arrive([None])
 
     def abort(self, error: BrokerError) -> None:
-        """Drop packets in transit both ways; the other end gets the loss after the usual delay."""
+        """The other end gets the loss after the usual delay."""
         if self._is_lost or self._error is not None:
             return
         self._is_open = False

@@ -22,12 +22,12 @@ class MemoryPort:
         self._stop = stop
 
     def stop_listening(self) -> None:
-        """Accept no more connections, and free the address."""
+        """Free the address."""
         self._stop()
 
 
 class MemoryNetwork:
-    """Connects addresses, which are any strings.
+    """Addresses are any strings.
 
     Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`. Packets of one
     direction of a connection keep their order.
@@ -68,8 +68,7 @@ class MemoryNetwork:
     def connect(self, address: str) -> Deferred[ISocketChannel]:
         """Connect after one latency. Set the channel's receiver at once.
 
-        Fails with Twisted's `ConnectionRefusedError` without a listener, or after `refuse`. Can be
-        cancelled.
+        Fails with Twisted's `ConnectionRefusedError`. Can be cancelled.
         """
         call: IDelayedCall | None = None
 
@@ -82,7 +81,6 @@ class MemoryNetwork:
         return result
 
     def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
-        """Change the latency and jitter of all packets to or from `address`."""
         self._delays[address] = (latency, jitter)
 
     def cut(self, address: str) -> None:
@@ -91,7 +89,7 @@ class MemoryNetwork:
             channel.break_connection()
 
     def refuse(self, address: str) -> None:
-        """Reject connections to `address` until `heal`. Existing connections stay."""
+        """Until `heal`. Existing connections stay."""
         self._refused.add(address)
 
     def heal(self, address: str) -> None:

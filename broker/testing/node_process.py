@@ -1,7 +1,7 @@
 """Processes of one whole node on a real log, in virtual time.
 
-A process can end as by `kill -9`, at any moment between two reactor turns, and another one can
-start on the same folder. The disk can be full.
+A process can end as by `kill -9` between two reactor turns, and another one can start on the same
+folder.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class SimulatedDisk:
 
 
 class SimulatedLogFile(LogFile):
-    """A real log on a disk that can be full."""
-
     disk: SimulatedDisk
 
     @contextmanager
@@ -52,7 +50,7 @@ class SimulatedLogFile(LogFile):
 
 
 class NodeProcess:
-    """Newest process of one node, listening at addresses of a memory network."""
+    """Newest process of one node."""
 
     def __init__(
         self,
@@ -122,7 +120,7 @@ class NodeProcess:
         return node
 
     def kill(self) -> None:
-        """End the process abruptly: it sends, writes and cleans up nothing more."""
+        """As by `kill -9`."""
         node, self._node = self.node, None
         self._stop_service()
         self.clock.kill()
@@ -187,7 +185,7 @@ def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
 
 
 def adapt_to_virtual_time(settings: Settings) -> Settings:
-    """Return the settings without anything that takes, or measures, real time."""
+    """Nothing may take, or measure, real time."""
     return attrs.evolve(
         settings,
         log=attrs.evolve(settings.log, sync=False),
@@ -197,7 +195,7 @@ def adapt_to_virtual_time(settings: Settings) -> Settings:
 
 
 def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
-    """Return the timers that are not periodic calls: none after all clients have left."""
+    """None is left after all clients have left."""
     calls: list[Any] = [loop.call for loop in loops]
     regular = {id(each.call) for each in calls if isinstance(each, KillableCall)}
     left = []

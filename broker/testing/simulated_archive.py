@@ -1,8 +1,4 @@
-"""Archive of simulated nodes: real files, written and searched in virtual time.
-
-An archiver per node writes its log every few seconds. The pure-Python engine answers requests, one
-page at a time.
-"""
+"""Archive of simulated nodes: real files, written and searched in virtual time."""
 
 from __future__ import annotations
 
@@ -77,8 +73,8 @@ class SimulatedArchive:
         )
 
     def kill_archiver(self, random: Random) -> bool:
-        """Kill a random node's archiver at a random step of its next flush, or at once if it takes
-        none; return true if one was running."""
+        """At a random step of its next flush, or at once if it takes none; return true if one was
+        running."""
         alive = [each for each in self._archivers.values() if each.is_running]
         if not alive:
             return False
@@ -116,7 +112,6 @@ class _Archiver:
 
     @property
     def is_running(self) -> bool:
-        """True if the node and its archiver process run."""
         process = self._process
         return process.is_running and process.clock is self._clock and not self._is_down
 
@@ -151,7 +146,6 @@ class _Archiver:
     def _collect_dtds(
         self, references: Sequence[DtdReference], origin: str
     ) -> dict[DtdReference, bytes]:
-        """Return the texts that the node has at once."""
         texts: dict[DtdReference, bytes] = {}
         for reference in references:
             found: list[bytes | None] = []
@@ -209,7 +203,7 @@ class _Archiver:
 
 @attrs.define
 class LogView:
-    """A log file with the interface of `ExternalReader`, the view of another process."""
+    """See `ExternalReader`, the view of another process."""
 
     _file: LogFile
     _change_count: int = 0

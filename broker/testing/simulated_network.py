@@ -1,7 +1,6 @@
 """Several whole nodes with clients, on one memory network in virtual time.
 
-Everything follows from the seed. Each node has a folder with a real log. Nodes can be killed and
-restarted; links between nodes can be cut, refused and delayed.
+Everything follows from the seed. Each node has a folder with a real log.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def gateway_endpoint(name: str) -> str:
 
 
 class SimulatedDialler:
-    """Dialler of one node process: each pair of nodes has an address of its own."""
+    """Each pair of nodes has an address of its own."""
 
     def __init__(self, own: str, clock: KillableClock, network: MemoryNetwork) -> None:
         self._own = own
@@ -57,7 +56,7 @@ class SimulatedDialler:
 
 
 def link_address(listens: str, dials: str) -> str:
-    """Return the address at which one node accepts connections of another."""
+    """The address at which one node accepts connections of another."""
     return f"link/{listens}/{dials}"
 
 
@@ -97,7 +96,6 @@ class NetworkWorld(VirtualTime):
         self.close()
 
     def close(self) -> None:
-        """Kill all nodes and remove their folders."""
         for name in self.running:
             self.kill(name)
         shutil.rmtree(self._folder)
@@ -185,7 +183,7 @@ class NetworkWorld(VirtualTime):
         process.settings = attrs.evolve(process.settings, network=network)
 
     def start(self, name: str) -> Node:
-        """Start a node on the folder of its last process."""
+        """The folder is that of its last process."""
         return self._processes[name].start()
 
     def kill(self, name: str) -> None:
@@ -202,7 +200,6 @@ class NetworkWorld(VirtualTime):
         shutil.rmtree(self._folder / name)
 
     def copy_disk(self, name: str) -> Path:
-        """Return a copy of a node's folder, running or not."""
         copy = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
         shutil.copytree(self._folder / name, copy, dirs_exist_ok=True)
         return copy
@@ -213,7 +210,7 @@ class NetworkWorld(VirtualTime):
         shutil.copytree(copy, self._folder / name)
 
     def clone_disk(self, name: str, other: str) -> None:
-        """Give a copy of a node's folder to another, stopped node."""
+        """The other node must not run."""
         shutil.copytree(self._folder / name, self._folder / other)
 
     def set_disk_full(self, name: str, full: bool) -> None:
@@ -270,14 +267,14 @@ class NetworkWorld(VirtualTime):
             self.network.set_delay(address, latency, jitter)
 
     def connect(self, name: str, outsider: str) -> ISocketChannel:
-        """Connect to a node's link listener from outside this network."""
+        """The outsider is not in this network."""
         self._outsiders.add(outsider)
         self._accept_links(self._processes[name], name, outsider)
         channel: ISocketChannel = self.wait(self.network.connect(link_address(name, outsider)))
         return channel
 
     def are_linked(self, one: str, other: str) -> bool:
-        """True if both ends report the link as up."""
+        """Both ends report the link as up."""
         ends = ((one, other), (other, one))
         if not {one, other} <= set(self.running):
             return False
@@ -292,12 +289,12 @@ class NetworkWorld(VirtualTime):
         return address
 
     def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
-        """Start a client process that knows these nodes, in order of preference."""
+        """The client knows these nodes, in order of preference."""
         endpoints = [self.client_address(node, client_id) for node in nodes]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
-        """Break connections to the given nodes, or to all."""
+        """To the given nodes, or to all."""
         for node in nodes or self.names:
             self.network.cut(self.client_address(node, client_id))
 

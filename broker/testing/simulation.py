@@ -1,8 +1,7 @@
 """One whole node on a real log, with a memory network and real clients, in virtual time.
 
-Everything follows from the seed. The node can be killed as by `kill -9`, at any moment between two
-reactor turns, and restarted on the same folder. Its disk can be full, and each client's connection
-can be cut.
+Everything follows from the seed. The node can be killed as by `kill -9` between two reactor turns,
+and restarted on the same folder. Its disk can be full.
 """
 
 from __future__ import annotations
@@ -61,7 +60,6 @@ class World(VirtualTime):
         self.close()
 
     def close(self) -> None:
-        """Kill the node and remove its folder."""
         if self.is_running:
             self.kill_node()
         self._folder.cleanup()
@@ -86,7 +84,7 @@ class World(VirtualTime):
         return self._processes.start()
 
     def kill_node(self) -> None:
-        """End the process abruptly: it sends, writes and cleans up nothing more."""
+        """As by `kill -9`."""
         self._processes.kill()
 
     def stop_node(self) -> None:
@@ -97,7 +95,7 @@ class World(VirtualTime):
         self._processes.check_outcomes()
 
     def pending_timers(self) -> list[str]:
-        """Return the timers that are not the node's periodic calls: none after all clients left."""
+        """None is left after all clients have left."""
         return find_pending_timers(self, self._processes.periodic_calls)
 
     def _adapt(self, settings: Settings) -> Settings:

@@ -1,7 +1,7 @@
 """Contract tests for every implementation of IProtocolStack.
 
 Mix the class into a `unittest.TestCase` and set `stack`, and `options` where the defaults do not
-fit. It runs two ends in virtual time. Properties that a stack does not provide are not tested.
+fit. Properties that a stack does not provide are not tested.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ else:
 
 @implementer(IStackReceiver)
 class StackEnd:
-    """One end of a link; its user records messages and optionally consumes them."""
+    """Its user records messages and optionally consumes them."""
 
     def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
         self.driver = driver
@@ -87,7 +87,7 @@ class StackLink:
 
 
 class StackContract(_Base):
-    """The tests. They run over TCP's properties, and the stack must support that transport."""
+    """The stack must support TCP's properties."""
 
     stack: ClassVar[IProtocolStack]
     options: ClassVar[Mapping[str, object]] = {}

@@ -17,7 +17,7 @@ BEGINNING = 1_700_000_000_000
 
 
 class SortedClock(Clock):
-    """Inserts each call in order: to sort hundreds of calls took half the time of a simulation."""
+    """Inserts each call in order: sorting took half the time of a simulation."""
 
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kw: object
@@ -30,7 +30,7 @@ class SortedClock(Clock):
         return call
 
     def _move(self, call: DelayedCall) -> None:
-        """Restore the order after a call's time has changed."""
+        """A call's time has changed."""
         self.calls.remove(call)
         insort(self.calls, call, key=DelayedCall.getTime)
 
@@ -39,19 +39,17 @@ class SortedClock(Clock):
 
 
 class VirtualTime:
-    """Clock and random generator of a simulation, from one seed."""
-
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.clock = SortedClock()
 
     def wall_clock(self) -> int:
-        """Return ms since 1970 in the simulation."""
+        """In the simulation, in ms since 1970."""
         return BEGINNING + int(self.clock.seconds() * 1000)
 
     def run(self, seconds: float) -> None:
-        """Let time pass: each due call runs at its own time."""
+        """Each due call runs at its own time."""
         clock = self.clock
         end = clock.seconds() + seconds
         while clock.calls and clock.calls[0].getTime() <= end:
@@ -68,7 +66,7 @@ class VirtualTime:
             self.run(0.05)
 
     def wait(self, awaitable: Any, limit: float = 60.0) -> Any:
-        """Return the result of a Deferred, letting time pass; raise its error."""
+        """Let time pass until the Deferred has a result."""
         results: list[Any] = []
         awaitable.addBoth(results.append)
         self.run_until(lambda: bool(results), limit)

@@ -30,7 +30,7 @@ _BEFORE_ALL: Final[Mark] = (0, 0)
 
 @attrs.frozen
 class DeliveryFate:
-    """Verdict on the delivery of an event, with a reason for a person."""
+    """The reason is for a person."""
 
     verdict: str
     """`refused`, `stream`, `query`, `clearance`, `unevaluated`: the event does not match. `before`:
@@ -46,8 +46,6 @@ _PAUSED_FATE: Final = DeliveryFate(
 
 
 class DeliveryFates:
-    """Checks the subscriptions of a node's sessions, and stored ones."""
-
     def __init__(
         self,
         *,

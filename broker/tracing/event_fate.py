@@ -90,8 +90,6 @@ class NoOtherNodes:
 
 
 class NetworkTrace:
-    """Asks all nodes about an event, and merges their answers."""
-
     def __init__(self, trace: NodeTrace, others: OtherNodes, name: str) -> None:
         """`name` is this node's name without a cluster."""
         self._trace = trace
@@ -171,7 +169,7 @@ def _merge_answers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 
 @attrs.frozen
 class _Destinations:
-    """Destinations of the event, from the nodes that have it."""
+    """Of the event, from the nodes that have it."""
 
     interested: tuple[str, ...]
     denied: tuple[str, ...]

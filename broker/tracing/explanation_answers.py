@@ -1,7 +1,7 @@
 """Answers to `explain`: evaluation of a query, and delivery of an event to a client (N7, Q14).
 
 An explanation blocks the node for up to some tenths of a second. So one runs at a time, and a pause
-of `PAUSE_FACTOR` times its duration follows. Explanations take at most a tenth of the node.
+of `PAUSE_FACTOR` times its duration follows.
 """
 
 from __future__ import annotations
@@ -83,11 +83,8 @@ class ExplanationAnswers:
         self._waiting: Counter[str] = Counter()
 
     def answer(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Return the explanation as plain content.
-
-        Fails with the error of the query or pattern, with `Overloaded`, and with `NotAllowed` if
-        another client is asked about without the right to administer.
-        """
+        """Fails with the error of the query or pattern, with `Overloaded`, and with `NotAllowed` if
+        another client is asked about without the right to administer."""
         return Deferred.fromCoroutine(self._answer(identity, ask))
 
     def stop(self) -> None:
@@ -149,7 +146,7 @@ class ExplanationAnswers:
     async def _explain_with_dtds(
         self, request: ExplanationRequest, identity: Identity, took: list[float]
     ) -> _Answer:
-        """Explain; repeat after a missing DTD was fetched or not found. `took` sums up seconds."""
+        """Repeat after a missing DTD was fetched or not found. `took` sums up seconds."""
         undescribed: frozenset[DtdReference] = frozenset()
         refusal: BrokerError | None = None
         while True:
@@ -224,7 +221,7 @@ class _Event:
 
 
 def _apply_network_verdicts(content: dict[str, Any], identity: Identity) -> None:
-    """Make the verdicts of this node's subscriptions agree with those of the network."""
+    """Verdicts of this node's subscriptions agree with those of the network."""
     network, client = content["network"], content["client"]
     if client is None:
         return

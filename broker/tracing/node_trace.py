@@ -1,9 +1,9 @@
 """Trace of one event at one node: in its log, of interest, and its destinations (N7).
 
-All nodes together show where an event was filtered, denied, or is missing. The question has two
-parts. The first has the EventId and a digest, and goes to all nodes. Nodes with the event return
-its place and destinations. The second has the document and the place, and goes only where the event
-may go. Nodes return whether they have interest, and the event's fate for a client's subscriptions.
+The question has two parts. The first has the EventId and a digest, and goes to all nodes. Nodes
+with the event return its place and destinations. The second has the document and the place, and
+goes only where the event may go. Nodes return whether they have interest, and the event's fate for
+a client's subscriptions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class IEventRoutes(Protocol):
         """Return whether a subscription of this node is among the matches."""
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """Return interested nodes and units, and whether a route to each is cleared for the
-        rank."""
+        """The flag: a route is cleared for the rank."""
 
 
 class NoRoutes:
@@ -121,7 +120,7 @@ _QUESTION: Final = Schema[TraceQuestion](TraceQuestion, "question about an event
 
 
 class NodeTrace:
-    """Answers for one node, one question at a time."""
+    """One question at a time."""
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class NodeTrace:
         self._lock = DeferredLock()
 
     async def answer_question(self, content: bytes) -> tuple[bytes, int] | None:
-        """Return the answer, and the rank that links need for it."""
+        """With the rank that links need for it."""
         question = TraceQuestion.decode(content)
         if question is None or len(self._lock.waiting) >= MAX_WAITING:
             return None

@@ -40,7 +40,7 @@ def flip(data: bytearray, at: int, random: Random) -> None:
 
 
 class LogDamage:
-    """With older copies of the file."""
+    """Kinds of damage to one file, with older copies of it."""
 
     def __init__(self, older: list[bytes], data: bytes) -> None:
         self._older = older

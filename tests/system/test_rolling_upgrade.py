@@ -43,7 +43,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def line_of_nodes(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
-    """Return nodes of these trees in a line, not started; the first cluster has one."""
+    """Return nodes in a line, not started. The first is a cluster of its own and a gateway."""
     ports = [free_port() for _ in trees]
     nodes = []
     for number, tree in enumerate(trees):

@@ -24,7 +24,7 @@ _NEVER: Mark = (1 << 32, 0)
 
 
 def unlogged_events(seen: Observations) -> Iterator[Violation]:
-    """Yield acknowledged events that no log holds, if nothing was removed from the logs."""
+    """No log holds the event, although nothing was removed."""
     if seen.has_all_places:
         for key in seen.receipts:
             if not seen.places.get(key):
@@ -32,7 +32,7 @@ def unlogged_events(seen: Observations) -> Iterator[Violation]:
 
 
 def shared_places(seen: Observations) -> Iterator[Violation]:
-    """Yield places of two events: a node with the first one never requests the second."""
+    """A node with the first event never requests the second."""
     holders: dict[Place, EventKey] = {}
     for key, places in seen.places.items():
         for place in places:
@@ -111,8 +111,7 @@ def _first_expected(subscriber: Subscriber, origin: str, allowed: Allowances) ->
 def _find_excuse(
     key: EventKey, places: set[Place], gaps: list[ReportedGap], allowed: Allowances
 ) -> str | None:
-    """Return None if no gap contains the event, "" for a justified gap, else the violation's
-    text."""
+    """None: no gap contains the event; "": a justified gap; else the violation's text."""
     complaint = None
     for gap in gaps:
         for place in places:

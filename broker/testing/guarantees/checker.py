@@ -25,7 +25,7 @@ Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 def dead_subscriptions(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield subscriptions that ended with an error, or never began (guarantee 1)."""
+    """It ended with an error, or never began (guarantee 1)."""
     last = subscriber.processes[-1] if subscriber.processes else None
     for process in subscriber.processes:
         if process.error and (process is last or not allowed.errors_end_processes):
@@ -54,12 +54,10 @@ PENDING = frozenset({Guarantee.DURABILITY, Guarantee.AT_LEAST_ONCE, Guarantee.TY
 
 
 def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
-    """True if no event is missing any more."""
     return not any(violation.guarantee in PENDING for violation in check(seen, allowed))
 
 
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
-    """Return every violation of every guarantee, subscription by subscription."""
     found = [*unlogged_events(seen), *shared_places(seen)]
     for subscriber in seen.subscribers:
         for rule in RULES:

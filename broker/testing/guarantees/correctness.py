@@ -19,15 +19,14 @@ from broker.testing.guarantees.records import (
 )
 from broker.testing.guarantees.subscriber import Process, Subscriber
 
-#: Reasons of gaps in the session protocol, and codes of errors for which a node could not pass an
-#: event on. `Allowances.reasons` may allow others.
+#: Of the session protocol, and codes of errors for which a node could not pass an event on.
 REASONS = frozenset({"slow", "retention", "lost", *BrokerError._by_code})
 
 
 def altered_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield events that differ from the published ones, were never published, or do not match."""
+    """Events differ from the published ones, were never published, or do not match."""
     for delivered in subscriber.deliveries:
         event = seen.events.get(delivered.key)
         if event is None:
@@ -52,7 +51,7 @@ def _difference(event: Published, delivered: Delivered) -> str:
 def stale_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield events from before the flow that came as live ones."""
+    """Events from before the flow came as live ones."""
     for process in subscriber.processes:
         cut = process.first_cut or {}
         for event in process.deliveries:
@@ -65,7 +64,7 @@ def stale_events(
 def false_gaps(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield gaps with impossible bounds or unjustified reasons, or around delivered events."""
+    """Bounds are impossible, reasons unjustified, or events inside were delivered."""
     reasons = REASONS if allowed.reasons is None else allowed.reasons
     for process in subscriber.processes:
         for gap in process.gaps:
@@ -85,7 +84,7 @@ def _arrived_within(
 ) -> Iterator[Violation]:
     for other in subscriber.processes[: process.number]:
         if other is not process and other.end is End.KILLED:
-            # The next process must get unconfirmed events of a killed one again.
+            # The next process gets unconfirmed events of a killed one again.
             continue
         for event in other.deliveries:
             if event.handled and gap.contains(event.place):
@@ -96,7 +95,7 @@ def _arrived_within(
 def clearance_violations(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield events above the clearance, and gaps that contain no other event."""
+    """Events above the clearance, and gaps that contain no other event."""
     for delivered in subscriber.deliveries:
         event = seen.events.get(delivered.key)
         if event is not None and not subscriber.may_read(event):

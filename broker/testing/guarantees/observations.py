@@ -11,11 +11,8 @@ from broker.testing.guarantees.subscriber import Subscriber
 
 
 class Observations:
-    """Publications, receipts, places and subscriptions of one run.
-
-    Times are seconds of any one clock. They appear in traces only, except for publications without
-    an observed place.
-    """
+    """Times are seconds of any one clock. They appear in traces only, except for publications
+    without an observed place."""
 
     def __init__(self) -> None:
         self.events: dict[EventKey, Published] = {}

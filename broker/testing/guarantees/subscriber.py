@@ -38,7 +38,7 @@ class Process:
 
 @attrs.define(eq=False)
 class Subscriber:
-    """A subscription with its processes; `matches` is its query.
+    """`matches` is the query.
 
     Each process of a transient subscription is a `Subscriber` of its own.
     """

@@ -88,7 +88,7 @@ def test_networks_of_all_interfaces_are_attached(
     for name in files:
         monkeypatch.setattr(segment, name, tmp_path / name)
     found = [ip_network("127.0.0.0/8")]
-    # The kernel has IPv6.
+    # Without IPv6 the kernel has no file of its addresses.
     assert list(segment.attached_networks()) == found
     for name, networks in {
         "_ROUTES": ["10.1.0.0/16"],

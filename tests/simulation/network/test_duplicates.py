@@ -87,7 +87,7 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
         other = Reader(world, world.client("other", "a"), start=ALL)
         read(world, other, seconds=120.0)
         assert [(gap.first.offset, gap.last.offset) for gap in other.gaps] == [(2, 2)]
-        # The first node asks `a`.
+        # The client moves to a node that asks `a`, then to another one.
         moved_client = world.client("reader", "c", incarnation=2)
         first = Reader(world, moved_client, durable="d", start=STORED)
         world.run_until(lambda: first.is_flowing)
