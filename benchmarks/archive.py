@@ -51,7 +51,7 @@ def run(context: BenchmarkContext) -> Report:
 
 @contextmanager
 def _archiver_garbage_collector() -> Iterator[None]:
-    """As in the archiver's process."""
+    """Use the settings of the archiver's process."""
     thresholds = gc.get_threshold()
     tune_garbage_collector()
     try:
@@ -81,7 +81,7 @@ def _run(context: BenchmarkContext) -> Report:
 def _measure_workload(
     context: BenchmarkContext, workload: str, count: int, made: Callable[[], Iterator[bytes]]
 ) -> tuple[list[Measured], list[Cold]]:
-    """At the writer's own level, measure all of it, and its reading."""
+    """Measure all levels; the writer's own level with all events, and with reading."""
     found: list[Measured] = []
     cold: list[Cold] = []
     for level in LEVELS:
@@ -165,7 +165,7 @@ def _voevents(real: list[bytes], count: int) -> Iterator[bytes]:
 
 
 def _make_logged_event(number: int, document: bytes) -> LoggedEvent:
-    """The header differs from the document's, with equal length."""
+    """Return an event whose header differs from the document's, with equal length."""
     header = Header(
         EventId("feed", _BEGIN_MS + number, number, 1),
         *("flights", "flight", "1.1", SecurityLevel.MED, Liveness.LIVE),

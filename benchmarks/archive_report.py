@@ -36,7 +36,7 @@ class Measured:
 
     @property
     def micros(self) -> float:
-        """Of processor time for one event."""
+        """Microseconds of processor time for one event."""
         return 1e6 * self.cpu / self.events
 
 

@@ -45,7 +45,7 @@ def report(findings: Findings) -> Report:
 
 
 def bytes_of_a_query(held: dict[str, Any]) -> float:
-    """After events of all shapes."""
+    """Return the bytes after events of all shapes."""
     return float(held["after_all_shapes"] - held["before"]) / float(held["queries"])
 
 

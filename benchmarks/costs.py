@@ -52,7 +52,7 @@ READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
 
 
 def costs(name: str, figures: Any) -> dict[str, list[float]]:
-    """In microseconds for an event, by work."""
+    """Return microseconds for an event, by work."""
     found: dict[str, list[float]] = {}
     for work, cost in READERS[name](figures):
         found.setdefault(work, []).append(cost)

@@ -86,7 +86,7 @@ def report(runs: Sequence[Run], notes: list[str]) -> Report:
 
 
 def fall(runs: Sequence[Run], subscribers: int) -> float:
-    """Below 0: none."""
+    """Return the lost share of throughput; below 0: none."""
     of = [run for run in runs if run.subscribers == subscribers]
     off = [run.flow.published for run in of if run.archived is None]
     on = [run.flow.published for run in of if run.archived is not None]

@@ -47,7 +47,7 @@ class Run:
 
     @property
     def cpu_per_event(self) -> float:
-        """For a published event."""
+        """Microseconds for a published event."""
         return 1e6 * self.cpu / self.published
 
 
@@ -159,7 +159,7 @@ def _measure(
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """By nearest rank."""
+    """Return the figure of nearest rank."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 

@@ -59,11 +59,11 @@ class Crossing:
 
     @property
     def rate(self) -> float:
-        """From end to end."""
+        """Events a second from end to end."""
         return self.events / self.seconds
 
     def cost(self, node: int) -> float:
-        """In processor microseconds for an event; 0 for a missing node."""
+        """Return processor microseconds for an event; 0 for a missing node."""
         return 1e6 * self.cpu[node] / self.events if node < len(self.cpu) else 0.0
 
 
@@ -109,7 +109,7 @@ def report(crossings: Sequence[Crossing], notes: list[str]) -> Report:
 
 
 def _ratio(runs: Sequence[Crossing], to: Sequence[Crossing], node: int) -> float:
-    """In costs of the single node of `to`."""
+    """Return the median in costs of the single node of `to`."""
     return statistics.median(
         [run.cost(node) / other.cost(0) for run, other in zip(runs, to, strict=True)]
     )

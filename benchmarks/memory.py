@@ -56,7 +56,7 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """By least squares."""
+    """Return the slope by least squares."""
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 

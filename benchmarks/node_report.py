@@ -58,7 +58,7 @@ def _floors(works: Sequence[Work]) -> list[Floor]:
 
 
 def _times_activemq(works: Sequence[Work]) -> float | None:
-    """In rates of ActiveMQ with all extra queries; None without it."""
+    """Return the rate in rates of ActiveMQ with all extra queries; None without it."""
     found = {(work.name, work.subscribers, work.queries): work for work in works}
     peer = found.get((ACTIVEMQ, 1, EXTRA_QUERIES))
     if peer is None:

@@ -64,7 +64,7 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def spark_problem() -> str:
-    """Empty if Spark can run here."""
+    """Return the reason; empty if Spark can run here."""
     try:
         check_java()
     except EngineUnavailable as error:
@@ -73,7 +73,7 @@ def spark_problem() -> str:
 
 
 def missed_counts(count: int) -> list[int]:
-    """Limited to the available events."""
+    """Return the numbers, limited to the available events."""
     return list(dict.fromkeys(min(each, count) for each in MISSED))
 
 
@@ -81,7 +81,7 @@ def missed_counts(count: int) -> list[int]:
 
 
 def _measure_log(context: BenchmarkContext, count: int) -> list[Recovery]:
-    """The node has published all events itself, without an archive."""
+    """Measure a node that has published all events itself, without an archive."""
     sizes = missed_counts(count)
     with context.empty_folder() as folder:
         node = NodeProcess(context.children, folder, f"{LIMITS_TOML}[archive]\nenabled = false\n")
@@ -136,7 +136,7 @@ def _measure_engine(
 
 
 def archive_settings(archive: Path, engine: str) -> str:
-    """The archive belongs to another node."""
+    """Return the settings for the archive of another node."""
     return f'{LIMITS_TOML}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
 
 

@@ -17,7 +17,7 @@ MAX_RATIO: Final = 10.0
 
 @attrs.frozen
 class Cold:
-    """At a node that has just started."""
+    """Recovery at a node that has just started."""
 
     engine: str
     listening: float

@@ -74,7 +74,7 @@ class LinkEnd:
             self.send_more()
 
     def send_more(self) -> None:
-        """The network is served between batches."""
+        """Send a batch; the network is served between batches."""
         if not self.writable:
             return
         if self.sent >= self.count:

@@ -37,7 +37,7 @@ class _Nats:
 
 
 class _Mqtt:
-    """At QoS 1."""
+    """Publisher at QoS 1."""
 
     def __init__(self, port: int) -> None:
         self.sock = mqtt.connect(port, "publisher")

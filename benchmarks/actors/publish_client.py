@@ -14,7 +14,7 @@ from broker.client.received import Receipt
 
 
 async def publish_all(client: AsyncioClient, payloads: list[bytes], window: int) -> int:
-    """At `window` pending receipts, wait for the older half."""
+    """Publish all; at `window` pending receipts wait for the older half."""
     awaited: deque[Awaitable[Receipt]] = deque()
     accepted = 0
     for payload in payloads:

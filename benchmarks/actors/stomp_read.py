@@ -42,7 +42,7 @@ def read_all(expected: dict[socket.socket, int]) -> float:
 
 
 def count_matches(queries: Sequence[str], numbers: range) -> int:
-    """By lxml."""
+    """Count the deliveries by lxml."""
     compiled = [etree.XPath(f"boolean({query})", regexp=False) for query in queries]
     payloads = [etree.fromstring(flight_payload(number)) for number in numbers]
     return sum(bool(xpath(payload)) for payload in payloads for xpath in compiled)

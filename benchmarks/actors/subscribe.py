@@ -48,7 +48,7 @@ class Subscriber:
         self._reached = asyncio.get_running_loop().create_future()
 
     async def wait_for_total(self) -> float:
-        """Monotonic."""
+        """Return the monotonic time."""
         await self._wait_unless_lost(self._reached)
         return self._reached.result()
 

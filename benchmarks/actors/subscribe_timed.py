@@ -12,7 +12,7 @@ _BEFORE = b"<timestamp>"
 
 
 def parse_due_time(event: ReceivedEvent) -> int:
-    """In monotonic ns, without building a tree."""
+    """Return monotonic ns, without building a tree."""
     document = event.document
     start = document.index(_BEFORE) + len(_BEFORE)
     return int(document[start : start + 24])

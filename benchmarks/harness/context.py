@@ -25,6 +25,6 @@ class BenchmarkContext:
 
     @contextmanager
     def empty_folder(self) -> Iterator[Path]:
-        """The folder exists during the `with` block."""
+        """Yield a folder that exists during the `with` block."""
         with tempfile.TemporaryDirectory(prefix="xmlbroker-bench-", dir=self.folder) as name:
             yield Path(name)

@@ -10,7 +10,7 @@ class Unavailable(Exception):
 
 
 def install(package: str) -> None:
-    """The caller checks the result. Raises `Unavailable`."""
+    """Try to install a package; the caller checks the result. Raises `Unavailable`."""
     if shutil.which("apt-get") is None:
         raise Unavailable(f"{package} is not installed, and this is not a Debian system")
     if os.geteuid() != 0:

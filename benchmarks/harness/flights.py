@@ -59,7 +59,7 @@ class Report:
 
 
 def flight_id(aircraft: int) -> str:
-    """For an aircraft from 0 to FLEET - 1, such as `UAL1021`."""
+    """Return the id of an aircraft from 0 to FLEET - 1, such as `UAL1021`."""
     rank, airline = divmod(aircraft, len(AIRLINES))
     # The factor is coprime to 9,000, so each airline's numbers are distinct.
     return f"{AIRLINES[airline]}{1000 + rank * 7919 % 9000}"

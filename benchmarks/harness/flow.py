@@ -57,7 +57,7 @@ class Flow:
 
 @attrs.frozen
 class Spread:
-    """Of several runs."""
+    """Median and extremes of several runs."""
 
     median: float
     least: float
@@ -128,7 +128,7 @@ class FlowRunner:
 
 
 def as_json(flow: Flow) -> dict[str, Any]:
-    """With derived figures."""
+    """Return the run with derived figures."""
     return {
         **attrs.asdict(flow),
         "published_per_second": flow.published,

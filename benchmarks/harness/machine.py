@@ -27,7 +27,7 @@ def describe_machine(folder: Path) -> dict[str, Any]:
 
 
 def file_system(folder: Path) -> str:
-    """On `tmpfs` nothing is durable."""
+    """Return the type of file system; on `tmpfs` nothing is durable."""
     resolved = folder.resolve()
     found, kind = Path("/"), "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():

@@ -70,7 +70,7 @@ class PacketReader:
 
 
 def message_of(body: bytes) -> tuple[int, bytes]:
-    """At QoS 1."""
+    """Return number and message at QoS 1."""
     (topic,) = struct.unpack_from(">H", body)
     (number,) = struct.unpack_from(">H", body, 2 + topic)
     return number, body[4 + topic :]

@@ -71,7 +71,7 @@ class NodeNetwork:
             yield _name(unit, cluster, 0), _name((unit + 1) % width, cluster, width - 1)
 
     def subscribe(self, each: int) -> None:
-        """The numbers are popular in the node's neighbourhood."""
+        """Add subscriptions to numbers popular in a node's neighbourhood."""
         for unit, cluster, node in self.names:
             first = unit * _UNITS_APART + (cluster * 7) % (_OF_A_UNIT - _OF_A_CLUSTER)
             name = _name(unit, cluster, node)
@@ -100,7 +100,7 @@ class NodeNetwork:
         self._published[node.log.origin, mark] = (number, self.nodes.now)
 
     def count_missing(self) -> int:
-        """Of running nodes."""
+        """Count missing deliveries at running nodes."""
         has: Counter[tuple[str, Mark]] = Counter()
         for node in self.running_nodes():
             numbers = {interest.numbers[0] for interest in node.interests.values()}
@@ -110,7 +110,7 @@ class NodeNetwork:
         return self.count_expected() - sum(has[event] for event in self._published)
 
     def count_expected(self) -> int:
-        """Without the publishing nodes."""
+        """Count deliveries except at the publishing nodes."""
         publishers = {node.log.origin: node.name for node in self.nodes.nodes.values()}
         running = {node.name for node in self.running_nodes()}
         return sum(
@@ -122,7 +122,7 @@ class NodeNetwork:
         self._published.clear()
 
     def count_crossings(self) -> Crossings:
-        """From now on."""
+        """Count from now on."""
         crossings = Crossings()
         times: Counter[tuple[str, str, str, Mark]] = Counter()
 

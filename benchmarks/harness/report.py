@@ -25,7 +25,7 @@ class Sheet:
 
 @attrs.frozen
 class Floor:
-    """On a machine like the reference one."""
+    """Bound for a figure on a machine like the reference one."""
 
     what: str
     value: float

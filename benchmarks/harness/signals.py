@@ -37,7 +37,7 @@ def end_on_signals() -> None:
 
 @contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Until the outermost block ends."""
+    """Defer signals until the outermost block ends."""
     _state.depth += 1
     try:
         yield

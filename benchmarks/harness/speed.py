@@ -16,7 +16,7 @@ _ROUNDS: Final = 5
 
 
 def measure_parse() -> float:
-    """In microseconds, for one flight event with lxml, the best of some rounds."""
+    """Return microseconds for one flight event with lxml, the best of some rounds."""
     documents = _documents()
     best = float("inf")
     for _ in range(_ROUNDS):

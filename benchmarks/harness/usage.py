@@ -27,13 +27,13 @@ class Memory:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of all threads, in nanosecond resolution."""
+    """Return the time of all threads, in nanosecond resolution."""
     # Ticks of 10 ms are too coarse.
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def busy_seconds() -> float:
-    """Of all processes, ended children included.
+    """Return the time of all processes, ended children included.
 
     The machine's own figure in `/proc/stat` misses short processes.
     """

@@ -46,7 +46,7 @@ class Work:
 
     @property
     def dropped(self) -> int:
-        """Over all runs."""
+        """Dropped events over all runs."""
         return sum(flow.dropped for flow in self.flows)
 
     def as_json(self) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Changes:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """In milliseconds."""
+        """Return the figures in milliseconds."""
         return {
             "workload": self.workload,
             "queries": self.queries,

@@ -135,7 +135,7 @@ class _Measurement:
         )
 
     def _measure_memory(self) -> dict[str, Any]:
-        """In a process of its own, with most queries."""
+        """Measure in a process of its own, with most queries."""
         self._lab.report_progress("VOEvents: memory of the queries")
         plan = self._plan
         task = {"engine": plan.engine, "queries": plan.queries[-1], "packets": plan.packets}

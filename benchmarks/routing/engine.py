@@ -78,7 +78,7 @@ class Engine:
         self._added = 0
 
     def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
-        """In order."""
+        """Return the numbers in order."""
         return [self.add(text, namespaces) for text in queries]
 
     def add(self, text: str, namespaces: Mapping[str, str]) -> int:

@@ -65,7 +65,7 @@ class Findings:
     """Reasons for omitted workloads."""
 
     def cost(self, workload: str, queries: int) -> Cost | None:
-        """With so many queries of the standard mix."""
+        """Return the cost of queries of the standard mix."""
         label = query_label(queries)
         return next((c for c in self.costs if (c.workload, c.label) == (workload, label)), None)
 

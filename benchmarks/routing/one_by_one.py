@@ -33,7 +33,7 @@ class OneByOne:
         return Matched(matches, len(documents) * len(self._compiled), len(documents))
 
     def match_each(self, documents: Sequence[bytes]) -> Iterator[list[int]]:
-        """By index."""
+        """Yield matching queries by index."""
         for document in documents:
             payload = self._payload(document)
             yield [index for index, xpath in enumerate(self._compiled) if xpath(payload)]

@@ -27,7 +27,7 @@ class Task:
 
 @attrs.frozen
 class Cost:
-    """With one figure for each round."""
+    """Cost with one figure for each round."""
 
     workload: str
     label: str

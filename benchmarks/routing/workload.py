@@ -28,7 +28,7 @@ class Workload:
 
     @property
     def size(self) -> float:
-        """In bytes."""
+        """Mean bytes of a document."""
         return sum(map(len, self.documents)) / len(self.documents)
 
 

@@ -44,7 +44,7 @@ def band_queries(count: int) -> list[str]:
 
 
 def band_counts(count: int, events: int) -> list[int]:
-    """Of each of `band_queries(count)`."""
+    """Return the number of events of each of `band_queries(count)`."""
     high, fast = BANDS[count]
     of_altitude, of_speed = _band_of(ALTITUDES, high), _band_of(SPEEDS, fast)
     found = [0] * count

@@ -36,7 +36,7 @@ class Mix:
     window: float
 
     def counts(self, queries: int) -> dict[str, int]:
-        """By kind; the rounding rest are equalities."""
+        """Return counts by kind; the rounding rest are equalities."""
         kinds = ("prefix", "span", "box", "correlated", "undecidable")
         found = {kind: round(queries * getattr(self, kind)) for kind in kinds}
         return {"equality": queries - sum(found.values()), **found}

@@ -21,7 +21,7 @@ _PATIENCE: Final = 10_000
 
 
 def nitf_queries(grammar: Grammar, count: int, seed: int = 1) -> list[str]:
-    """The same for a seed. Raises `BenchmarkFailed` if there are fewer."""
+    """Return the same queries for a seed. Raises `BenchmarkFailed` if there are fewer."""
     chance = random.Random(f"nitf {seed}")
     found: dict[str, None] = {}
     while len(found) < count:

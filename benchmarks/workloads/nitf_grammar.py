@@ -53,7 +53,7 @@ class Grammar:
 
 
 def nitf_dtd() -> tuple[DtdReference, bytes]:
-    """With the envelope, for a node's cache. Raises `NoData`."""
+    """Return the DTD with the envelope, for a node's cache. Raises `NoData`."""
     return DtdReference(NITF.name, NITF.version), _AS_PAYLOAD + _file().read_bytes()
 
 

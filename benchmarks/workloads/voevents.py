@@ -26,7 +26,7 @@ _ROOT: Final = '/voe:VOEvent[@role="observation"]'
 def voevent_queries(
     sample: Sample, count: int, mix: Mix = STANDARD, seed: int = 1
 ) -> list[tuple[str, str]]:
-    """With their kinds (see `Mix`), for the prefix `voe`."""
+    """Return queries for the prefix `voe` with their kinds (see `Mix`)."""
     return distinct_queries(count, mix, _kinds(_Literals.of(sample), mix.window), seed)
 
 

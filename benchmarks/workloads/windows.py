@@ -18,7 +18,7 @@ class Scale:
     """
 
     def __init__(self, values: Iterable[float]) -> None:
-        """At least two values; duplicates are ignored."""
+        """There are at least two values; duplicates are ignored."""
         self._values = sorted(set(values))
 
     def __len__(self) -> int:

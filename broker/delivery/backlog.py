@@ -68,7 +68,7 @@ class Backlog:
         self.bytes = sum([queued.event.size for queued in remaining])
 
     def take_events_for(self, feed: Feed) -> list[LoggedEvent]:
-        """The subscription will read its events from the log."""
+        """Return a subscription's events, which it will read from the log."""
         taken = [queued.event for queued in self._queue if feed in queued.feeds]
         if taken:
             for queued in self._queue:

@@ -142,7 +142,7 @@ class CatchUp:
             self.continue_feed(feed)
 
     def _can_read(self, feed: Feed) -> bool:
-        """At the log's end, make the feed live."""
+        """Return whether events can be read; at the log's end, make the feed live."""
         if feed.awaits_dtd or not (self._is_catching_up(feed) and self._writer.writable):
             return False
         bounds = self._log.bounds

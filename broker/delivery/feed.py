@@ -105,7 +105,7 @@ class Feed:
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
-        """The client was on the lost branch, behind all its lost events."""
+        """Return whether the client was on the lost branch, behind all its lost events."""
         at = self.fed_from.get(origin, (0, 0))
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
 
@@ -140,7 +140,7 @@ class Feed:
         )
 
     def count_filtered(self, end: int) -> None:
-        """Events before `end` that are not counted otherwise were filtered."""
+        """Count live events before `end`: those not counted otherwise were filtered."""
         if self.state is not FeedState.LIVE:
             return
         passed = max(0, end - self.uncounted_from)
@@ -149,7 +149,7 @@ class Feed:
         self.outcomes.filtered += passed
 
     def roll_back(self, serial: int) -> None:
-        """The serials of a failed commit will be assigned again."""
+        """Take back the serials of a failed commit, which will be assigned again."""
         self.uncounted_from = min(self.uncounted_from, serial)
         self.cursor = min(self.cursor, serial)
         self.cut = min(self.cut, serial - 1)

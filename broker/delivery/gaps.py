@@ -100,7 +100,7 @@ class GapRecovery:
         self.report_gap(feed, unavailable.origin, reported, unavailable.last, unavailable.reason)
 
     def report_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Events behind `after` up to `last` may be missing for good."""
+        """Report that events behind `after` up to `last` may be missing for good."""
         feed.reported_marks[origin] = max(last, feed.reported_marks.get(origin, _BEFORE_ALL))
         first = (max(after[0], 1), after[1] + 1)
         count = last[1] - after[1]

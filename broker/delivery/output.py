@@ -78,7 +78,7 @@ class Output:
             delivery.report_losses()
 
     def roll_back(self, serial: int) -> None:
-        """The serials of a failed commit will be assigned again."""
+        """Take back the serials of a failed commit, which will be assigned again."""
         for delivery in self._session_deliveries:
             delivery.roll_back(serial)
 

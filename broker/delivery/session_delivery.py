@@ -103,11 +103,11 @@ class SessionDelivery:
         return self._backlog.count_for(feed)
 
     def add_feed(self, feed: Feed) -> None:
-        """Nothing is sent before `start_feed`."""
+        """Send nothing before `start_feed`."""
         self._feeds[feed.number] = feed
 
     def start_feed(self, number: int) -> None:
-        """The client knows that the subscription is accepted."""
+        """Feed a subscription that the client knows as accepted."""
         feed = self._feeds[number]
         feed.state = FeedState.CATCHING_UP
         self._gap_recovery.report_unavailable(feed)
@@ -123,7 +123,8 @@ class SessionDelivery:
             self._catch_up.start_feed(feed)
 
     def report_losses(self) -> None:
-        """Other subscriptions report lost own events (`broker.log.history`) when they get there."""
+        """Report lost own events (`broker.log.history`) to live subscriptions; others report them
+        later."""
         for feed in self._feeds.values():
             if feed.state is FeedState.LIVE:
                 self._catch_up.report_losses(feed)
@@ -136,7 +137,8 @@ class SessionDelivery:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        """Then feed from the log behind `log_starts`, or with `on_end` end."""
+        """Feed from a recovery, then from the log behind `log_starts`; with `on_end` end
+        instead."""
         self._recovered_feeds.start_feed(feed, recovery, log_starts, pacing, on_end)
 
     def set_paused(self, number: int, paused: bool) -> None:
@@ -280,7 +282,7 @@ class SessionDelivery:
     # ------------------------------------------------------------------ room in the session
 
     def send_waiting(self) -> None:
-        """As far as the session has room."""
+        """Send as far as the session has room."""
         if self.is_closed:
             return
         if self._backlog.has_unreported_drops and self._writer.writable:

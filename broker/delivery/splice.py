@@ -18,7 +18,7 @@ _BEFORE_ALL: Mark = (0, 0)
 
 @attrs.frozen
 class Splice:
-    """The log continues behind `log_starts`."""
+    """Ranges to recover, and the marks behind which the log continues."""
 
     ranges: Mapping[str, MarkRange]
     log_starts: Mapping[str, Mark]

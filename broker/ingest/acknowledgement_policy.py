@@ -11,7 +11,7 @@ class AcknowledgementPolicy(Protocol):
         """Return whether events of one of these streams must be durable at another node too."""
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """Events durable here are durable at the other node; in call order."""
+        """Call when all events durable here are durable at the other node; in call order."""
 
 
 class LocalAcknowledgement:

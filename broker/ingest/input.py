@@ -84,7 +84,7 @@ class Input:
     def ingest_waiting(
         self, publisher: Publisher, max_documents: int, seconds: float = inf
     ) -> None:
-        """Up to `max_documents` or `seconds`. The publisher must be `is_ready`."""
+        """Ingest up to `max_documents`, for up to `seconds`. The publisher must be `is_ready`."""
         parts = publisher.next_parts(max_documents)
         if publisher.resend_from is not None:
             parts = [p for p in parts if not self._is_out_of_order(publisher, p.submission)]
@@ -119,7 +119,7 @@ class Input:
             self._append_parts(publisher, self._authorise_parts(publisher, parts, verdicts))
 
     def discard_waiting(self, publisher: Publisher) -> None:
-        """The client sends them again.
+        """Discard batches of an ended session; the client sends them again.
 
         Later they could follow batches of the client's next session.
         """
@@ -184,7 +184,7 @@ class Input:
     def _request_resend(
         self, publisher: Publisher, submission: Submission, error: BrokerError
     ) -> None:
-        """The durable events of the whole batch are then duplicates."""
+        """Request the whole batch again. Its durable events are then duplicates."""
         if submission.is_answered:
             return
         submission.is_answered = True

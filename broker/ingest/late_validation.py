@@ -95,7 +95,7 @@ class LateValidator:
         return placeholder_code(event.document) is not None
 
     def rejection_code(self, run: EventRun) -> str | None:
-        """None: valid.
+        """Return the error code of a run's rejected event; None if it is valid.
 
         Raises `DtdNeeded` while the DTD is unknown.
         """
@@ -148,7 +148,7 @@ class LateValidator:
         return 0
 
     def call_when_settled(self, needed: TypeMissing, on_settled: Callable[[bool], object]) -> None:
-        """The DTD is found, or the timeout has expired."""
+        """Call when the DTD is found, or the timeout has expired."""
         self.pending_dtds.call_when_settled(
             needed.reference, FetchHint(needed.system_id), on_settled
         )

@@ -26,7 +26,7 @@ class LatestVersions:
         self.named_count = 0
 
     def look_up_named(self, document: bytes, header: Header) -> None:
-        """The event is parsed, because a comment could contain the same text."""
+        """Parse the event, because a comment could contain the same text."""
         try:
             version = read_latest_version(document)
             reference = DtdReference(header.type_name, header.version)

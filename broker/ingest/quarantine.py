@@ -42,7 +42,7 @@ class Quarantine:
         self._next_number = self._files[-1][0] + 1 if self._files else 1
 
     def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
-        """Unless the document exceeds the folder's limit."""
+        """Store a document, unless it exceeds the folder's limit."""
         if len(document) > self._max_bytes or self._max_files < 1:
             return
         number, self._next_number = self._next_number, self._next_number + 1

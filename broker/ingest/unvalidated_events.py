@@ -39,7 +39,7 @@ class UnvalidatedEvents:
         return bool(self._ranges)
 
     def add_range(self, origin: str, first: Mark, last: Mark, count: int) -> None:
-        """The events are about to be logged."""
+        """Add events that are about to be logged."""
         self.count += count
         known = self._ranges.get(origin, (first, last))
         merged = (min(known[0], first), max(known[1], last))
@@ -57,7 +57,7 @@ class UnvalidatedEvents:
         return found is not None and found[0] <= mark <= found[1]
 
     def remove_trimmed(self, since: Mapping[str, Mark]) -> None:
-        """The log begins behind `since`."""
+        """Remove ranges before `since`, behind which the log begins."""
         trimmed = [o for o, (_, last) in self._ranges.items() if last <= since.get(o, (0, 0))]
         for origin in trimmed:
             del self._ranges[origin]

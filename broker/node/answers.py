@@ -45,7 +45,7 @@ def build_explanation_answers(
     advise: Callable[[Query, bool], tuple[str, ...]],
     reactor: Any,
 ) -> ExplanationAnswers:
-    """Also register the answers to other nodes."""
+    """Build the answers, and register those to other nodes."""
     delivery_fates = DeliveryFates(
         sessions=lambda: node.acceptor.sessions,
         durables=node.durables,

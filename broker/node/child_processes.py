@@ -66,7 +66,7 @@ class ChildProcesses:
         )
 
     def start(self, node: Node) -> None:
-        """The replay process starts on demand."""
+        """Start the archiver; the replay process starts on demand."""
         self.archiver.dtd_text = node.types.find_text
         log = node.event_log
 
@@ -107,7 +107,7 @@ class ChildProcesses:
         }
 
     def stop(self) -> Deferred[None]:
-        """The archiver archives the log first."""
+        """Stop after the archiver has archived the log."""
         both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
         return both.addCallback(lambda _: None)
 

@@ -106,7 +106,7 @@ class EventTypes:
                 self.network.announce(reference, content_hash)
 
     def _announce_added(self, dtd: IDtd) -> None:
-        """Before the DTD's first event, unless it came from the network."""
+        """Announce a DTD before its first event, unless it came from the network."""
         entry = self.dtd_store.store.get(dtd.reference)
         if entry is not None and not is_of_network(entry.owner):
             self.announce(dtd.reference)
@@ -158,7 +158,7 @@ class EventTypes:
         self.dtd_store.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
 
     def find_text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
-        """None: unknown."""
+        """Return the text that an origin's events use; None if unknown."""
         reference = self.find_variants(origin).get(reference, reference)
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)

@@ -135,7 +135,7 @@ class NodeCollector(Collector):
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """The number of lags is bounded."""
+    """Yield states, and a bounded number of lags."""
     count = GaugeMetricFamily(
         "xmlbroker_durable_subscriptions", "Durable subscriptions.", labels=["state"]
     )
@@ -226,5 +226,5 @@ class _QuietSite(Site):
 
 
 def build_metrics_site(node: InspectedNode) -> Site:
-    """The network must be trusted."""
+    """Build a site for a trusted network."""
     return _QuietSite(_MetricsPage(node))

@@ -140,7 +140,7 @@ class NodeService(Service):
             self.child_processes.update(self.node)
 
     def _list_endpoints(self, own: int) -> Iterator[tuple[str, str]]:
-        """The first `own` ports are not of the network."""
+        """Yield endpoints and users; the first `own` ports are not of the network."""
         clients = len(self._settings.listen.endpoints)
         for number, port in enumerate(self._ports):
             use = "clients" if number < clients else "metrics"

@@ -51,7 +51,7 @@ class Subscriber:
 
 
 class RemoteQueries(Protocol):
-    """Of other nodes and units."""
+    """Queries of other nodes and units."""
 
     def queries(self) -> Iterable[tuple[str, Query]]:
         """Yield (address, query)."""
@@ -92,7 +92,7 @@ class TypeAnswers:
         return dtd.addCallback(lambda found: found.text.decode())
 
     def answer_check(self, identity: Identity, ask: Ask) -> Any:
-        """The changes are those from a known version to a text."""
+        """Report the changes from a known version to a text."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)

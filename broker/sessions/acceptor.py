@@ -115,11 +115,11 @@ class SessionAcceptor:
 
     @property
     def sessions(self) -> Iterable[Session]:
-        """Connected, or within their lease."""
+        """Sessions that are connected or within their lease."""
         return self._sessions.values()
 
     def accept_connection(self, channel: ISocketChannel) -> None:
-        """The handshake must arrive within `handshake_timeout` seconds."""
+        """Accept a connection with a handshake within `handshake_timeout` seconds."""
         if self._closed:
             self.refuse_connection(channel, ShuttingDown("the node is being stopped"))
             return
@@ -197,7 +197,7 @@ class SessionAcceptor:
         channel.resume()
 
     def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:
-        """The client has connected to another node (P11).
+        """End the session of a client that has connected to another node (P11).
 
         Raises `IncarnationRefused` if a later process of the client is known here.
         """

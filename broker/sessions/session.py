@@ -123,7 +123,7 @@ class Session:
         self._send(data)
 
     def _send(self, data: bytes, consumed: int = 0) -> None:
-        """The message answers `consumed` messages.
+        """Send a message that answers `consumed` messages.
 
         A client that reads nothing loses its session.
         """
@@ -140,7 +140,7 @@ class Session:
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """In order, in as many slices as it takes."""
+        """Process messages in order, in as many slices as it takes."""
         self._received += batch
         self._slices.run()
 

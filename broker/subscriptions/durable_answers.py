@@ -88,7 +88,7 @@ class DurableAnswers:
     # ------------------------------------------------------------------ looking
 
     def answer_list(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """Of all clients that may be seen, or of one `client`."""
+        """List subscriptions of all clients that may be seen, or of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
             _check_access(identity, client)
@@ -109,7 +109,7 @@ class DurableAnswers:
         }
 
     def answer_show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """With outcomes if a session uses the subscription."""
+        """Return a subscription, with outcomes if a session uses it."""
         client, name, durable = self._find_durable(identity, ask)
         row = self._build_row(client, name, durable, self._durables.lag_snapshot())
         found = self._find_session(client, name)

@@ -70,7 +70,7 @@ class DurableSubscription:
 
 
 class DurableSubscriptions:
-    """In memory, and stored in the log."""
+    """Durable subscriptions in memory, and stored in the log."""
 
     def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
         self._log = log
@@ -184,7 +184,7 @@ class DurableSubscriptions:
         self._update(key, durable)
 
     def reset_position(self, client_id: str, name: str, position: Position) -> None:
-        """The subscription must not be in use."""
+        """Move the position of a subscription that is not in use."""
         key = _key(client_id, name)
         assert key not in self._in_use
         durable = attrs.evolve(self._stored[key], position=position, used_ms=self._wall_clock())
@@ -201,7 +201,7 @@ class DurableSubscriptions:
         self._log.put_durable(key, updated.encode(), stored)
 
     def release(self, client_id: str, name: str) -> None:
-        """No session uses it: its expiry begins."""
+        """Begin the expiry: no session uses the subscription."""
         key = _key(client_id, name)
         self._in_use.discard(key)
         durable = self._stored.get(key)

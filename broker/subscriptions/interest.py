@@ -30,7 +30,7 @@ class Interest(Protocol):
         origins that are in neither."""
 
     def mark_absent(self, key: Hashable) -> None:
-        """Until `withdraw`, although no subscription of this node uses the interest."""
+        """Keep the interest until `withdraw`, although no subscription of this node uses it."""
 
     def withdraw(self, key: Hashable) -> None:
         """Withdraw the key's interest, if it is announced."""

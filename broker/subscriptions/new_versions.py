@@ -36,7 +36,7 @@ class NewVersions:
         self._load()
 
     def record_version(self, reference: DtdReference) -> None:
-        """The version is newer than all known ones of its type."""
+        """Record a version that is newer than all known ones of its type."""
         if reference in self._arrivals:
             return
         self._arrivals[reference] = self._wall_clock()

@@ -90,7 +90,7 @@ class SubscriptionLifecycle:
     # ------------------------------------------------------------------ announced to accepted
 
     def announce(self) -> None:
-        """Also store a subscription that needs no handover."""
+        """Announce the interest, and store a subscription that needs no handover."""
         feed, message, context = self._feed, self._message, self._context
         assert feed.pattern is not None and feed.query is not None
         feed.is_active = False
@@ -111,8 +111,10 @@ class SubscriptionLifecycle:
             self._store_durable()
 
     def _needs_handover(self) -> bool:
-        """Another node must be asked first: without a position the client may have progressed
-        elsewhere while this node was down."""
+        """Return whether another node must be asked first.
+
+        Without a position the client may have progressed elsewhere while this node was down.
+        """
         message = self._message
         has_position = bool(message.position) or message.start == "position"
         resumes = bool(message.durable) and message.start in _RESUMING_STARTS
@@ -150,8 +152,7 @@ class SubscriptionLifecycle:
         taken_over.addCallbacks(self._finish_handover, self._fail_handover)
 
     def _fail_handover(self, failure: Failure) -> None:
-        """Another process may use the subscription, or its position is unknown. A new start would
-        miss events without a gap."""
+        """End the subscription: a new start would miss events without a gap."""
         error = failure.value
         if not isinstance(error, BrokerError):
             self.log.failure("taking over a subscription failed", failure)
@@ -244,7 +245,7 @@ class SubscriptionLifecycle:
     # ------------------------------------------------------------------ the splice
 
     def _must_be_active(self) -> bool:
-        """The missed ranges are unknown before it is active."""
+        """Return whether feeding must wait: missed ranges are unknown before."""
         has_missed = not self._is_log_complete() or self._is_bounded()
         return self._starts_in_past() or (self._resumes and has_missed)
 
@@ -258,7 +259,7 @@ class SubscriptionLifecycle:
         return bool(self._message.until_ms or self._message.until)
 
     def _is_log_complete(self) -> bool:
-        """The log has all matching events since the subscription was active."""
+        """Return whether the log has all matching events since the subscription was active."""
         if not self._was_announced:
             return False
         stored = self._stored

@@ -220,7 +220,7 @@ class SubscriptionRequests:
 
 
 def _known_position(request: Subscribe, stored: DurableSubscription | None) -> Position | None:
-    """None: a new start."""
+    """Return the client's position; None for a new start."""
     if request.start not in ("position", "stored"):
         return None
     claimed = Position.from_wire(request.position)

@@ -71,7 +71,7 @@ class _Comparison:
 
 
 class TypeChangeNotices:
-    """The DTD cache calls `add_version`."""
+    """Compares versions of types, and sends notices. The DTD cache calls `add_version`."""
 
     log = Logger()
 
@@ -93,7 +93,7 @@ class TypeChangeNotices:
         self._next_slice: IDelayedCall | None = None
 
     def add_version(self, reference: DtdReference) -> None:
-        """The version is newer than all known ones of its type."""
+        """Add a version that is newer than all known ones of its type."""
         self.counts.versions += 1
         self._versions.record_version(reference)
         comparison = self._find_comparison(reference)
@@ -116,7 +116,7 @@ class TypeChangeNotices:
                         comparison.left.append((session, feed))
 
     def _find_comparison(self, reference: DtdReference) -> _Comparison | None:
-        """None: there are too many."""
+        """Find or start a comparison; None if there are too many."""
         comparison = self._comparisons.get(reference)
         if comparison is None:
             if len(self._comparisons) >= MAX_COMPARISONS:

@@ -204,7 +204,7 @@ class _Flight:
             yield self._message("TZ", f"track>{self._identity}{state}")
 
     def _fly(self) -> int:
-        """For a minute; return the ground speed in knots."""
+        """Fly for a minute; return the ground speed in knots."""
         self._time += _MINUTE + self._chance.uniform(-2, 2)
         share = self._altitude / self._level
         speed = round(160 + (self._cruise - 160) * share + self._chance.uniform(-6, 6))

@@ -60,7 +60,7 @@ class SimulatedMaintenance:
 
 
 class _MaintenanceDisk(DyingDisk):
-    """In virtual time, files change when first seen."""
+    """Disk in virtual time: files change when first seen."""
 
     def __init__(self, seen: dict[tuple[str, int], int], wall_clock: Callable[[], int]) -> None:
         super().__init__()

@@ -123,7 +123,7 @@ class CoreNetwork:
     # ------------------------------------------------------------------ links
 
     def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
-        """The message is lost if the link is down."""
+        """Send a message, which is lost if the link is down."""
         pair = (min(sender, receiver), max(sender, receiver))
         link = self.links.get(pair)
         if link is None:

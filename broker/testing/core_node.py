@@ -90,7 +90,7 @@ class LocalInterest:
 
 
 class CoreNode:
-    """The log and client interests survive `kill`."""
+    """Node whose log and client interests survive `kill`."""
 
     def __init__(self, nodes: NodeEnvironment, descriptor: NodeDescriptor) -> None:
         self.environment = nodes
@@ -156,7 +156,7 @@ class CoreNode:
             self._open_when_active()
 
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
-        """Events are (number, rank of the security level)."""
+        """Publish events of (number, rank of the security level)."""
         placed = self.log.assign_places(events)
         all_destinations = [self._destinations(each.number) for each in placed]
         self._commit(self._finish_publish, placed, all_destinations)
@@ -205,7 +205,7 @@ class CoreNode:
             self._perform(self.traffic.handle_timeout(self.environment.now))
 
     def _commit(self, call: object, *args: object) -> None:
-        """In order, unless the process ends first."""
+        """End commits in order, unless the process ends first."""
         end = self._last_commit = max(self._last_commit, self.environment.draw_commit_end())
         self.environment.call_at(end, self._end_commit, self.descriptor.incarnation, call, args)
 

@@ -9,7 +9,7 @@ from broker.event.place import Mark
 
 
 class NumberedEvent(NamedTuple):
-    """Its document is `<e><k>number</k></e>`."""
+    """Event with the document `<e><k>number</k></e>`."""
 
     origin: str
     mark: Mark
@@ -34,7 +34,7 @@ class CoreNodeLog:
         return (self._epoch, self._next - 1)
 
     def assign_places(self, numbers: Iterable[tuple[int, int]]) -> list[NumberedEvent]:
-        """Events are (number, rank of the security level)."""
+        """Place events of (number, rank of the security level)."""
         placed = []
         for number, level in numbers:
             placed.append(NumberedEvent(self.origin, (self._epoch, self._next), number, level))

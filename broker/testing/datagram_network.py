@@ -78,11 +78,11 @@ class DatagramNetwork:
         self._sockets.pop(address, None)
 
     def join(self, group: Address, address: Address) -> None:
-        """Not to the sender."""
+        """Deliver datagrams for `group` to `address`, except its own."""
         self._groups.setdefault(group, {})[address] = None
 
     def cut(self, one: Address, other: Address) -> None:
-        """Until `heal`."""
+        """Drop datagrams between two addresses until `heal`."""
         self._cut.add(frozenset((one, other)))
 
     def heal(self) -> None:

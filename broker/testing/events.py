@@ -49,6 +49,6 @@ def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def _degrees(hundredths: int) -> int:
-    """In the notation of the feed (4928: 49 degrees 28 minutes)."""
+    """Convert to the notation of the feed (4928: 49 degrees 28 minutes)."""
     degrees, part = divmod(hundredths, 100)
     return degrees * 100 + part * 60 // 100

@@ -33,7 +33,7 @@ class FragileDisk(Disk):
     """
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
-        """Of ms since 1970."""
+        """`wall_clock` returns ms since 1970."""
         self._wall_clock = wall_clock
         self._folders: set[Path] = {Path("/")}
         self._files: dict[Path, _File] = {}
@@ -48,7 +48,7 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ after the end
 
     def disk_after_kill(self) -> FragileDisk:
-        """With all changes."""
+        """Return a disk with all changes."""
         return self._copy(dict(self._files), set(self._folders))
 
     def disk_after_power_loss(self, random: Random) -> FragileDisk:
@@ -64,7 +64,7 @@ class FragileDisk(Disk):
         return self._copy(files, folders)
 
     def with_files_of(self, disk: FragileDisk) -> FragileDisk:
-        """The clock stays."""
+        """Return a disk with another one's content and this one's clock."""
         return self._copy(dict(disk._files), set(disk._folders))
 
     def _copy(self, files: dict[Path, _File], folders: set[Path]) -> FragileDisk:

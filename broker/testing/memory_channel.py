@@ -55,7 +55,7 @@ class MemoryChannel:
 
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Without a receiver nothing is read."""
+        """Receiver of packets; without one nothing is read."""
         return self._receiver
 
     @receiver.setter
@@ -90,7 +90,7 @@ class MemoryChannel:
             self._other._arrive([None])
 
     def abort(self, error: BrokerError) -> None:
-        """The other end gets the loss after the usual delay."""
+        """Drop packets in transit; the other end gets the loss after the usual delay."""
         if self._is_lost or self._error is not None:
             return
         self._is_open = False

@@ -89,7 +89,7 @@ class MemoryNetwork:
             channel.break_connection()
 
     def refuse(self, address: str) -> None:
-        """Until `heal`. Existing connections stay."""
+        """Refuse connections until `heal`. Existing ones stay."""
         self._refused.add(address)
 
     def heal(self, address: str) -> None:

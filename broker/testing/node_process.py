@@ -120,7 +120,7 @@ class NodeProcess:
         return node
 
     def kill(self) -> None:
-        """As by `kill -9`."""
+        """End the process as by `kill -9`."""
         node, self._node = self.node, None
         self._stop_service()
         self.clock.kill()
@@ -140,7 +140,7 @@ class NodeProcess:
         self._cut_connections()
 
     def listen(self, address: str, taker: ConnectionAcceptor) -> None:
-        """In this process and in later ones."""
+        """Accept connections in this process and in later ones."""
         if address not in self._addresses:
             self._addresses[address] = taker
             if self._node is not None:
@@ -185,7 +185,7 @@ def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
 
 
 def adapt_to_virtual_time(settings: Settings) -> Settings:
-    """Nothing may take, or measure, real time."""
+    """Return settings under which nothing takes, or measures, real time."""
     return attrs.evolve(
         settings,
         log=attrs.evolve(settings.log, sync=False),
@@ -195,7 +195,7 @@ def adapt_to_virtual_time(settings: Settings) -> Settings:
 
 
 def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
-    """None is left after all clients have left."""
+    """Return the timers that are not periodic: none after all clients have left."""
     calls: list[Any] = [loop.call for loop in loops]
     regular = {id(each.call) for each in calls if isinstance(each, KillableCall)}
     left = []

@@ -73,8 +73,10 @@ class SimulatedArchive:
         )
 
     def kill_archiver(self, random: Random) -> bool:
-        """At a random step of its next flush, or at once if it takes none; return true if one was
-        running."""
+        """Kill an archiver at a random step of its next flush, or at once if it takes none.
+
+        Returns true if one was running.
+        """
         alive = [each for each in self._archivers.values() if each.is_running]
         if not alive:
             return False
@@ -116,7 +118,7 @@ class _Archiver:
         return process.is_running and process.clock is self._clock and not self._is_down
 
     def end_after(self, steps: int) -> None:
-        """In disk steps."""
+        """End after so many disk steps."""
         self._disk.steps_left = steps
 
     def flush_repeatedly(self) -> None:

@@ -57,7 +57,7 @@ class SimulatedLoop:
 def simulated_client(
     clock: Clock, network: MemoryNetwork, endpoints: Sequence[str], settings: ClientSettings
 ) -> Client:
-    """The client has started to connect."""
+    """Return a client that has started to connect."""
     client = Client(SimulatedLoop(clock, network), endpoints, settings)
     client.start()
     return client

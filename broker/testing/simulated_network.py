@@ -34,7 +34,7 @@ PORT = 1
 
 
 def gateway_endpoint(name: str) -> str:
-    """For `network.gateways`."""
+    """Return an entry for `network.gateways`."""
     return f"tcp:{name}:{PORT}"
 
 
@@ -56,7 +56,7 @@ class SimulatedDialler:
 
 
 def link_address(listens: str, dials: str) -> str:
-    """The address at which one node accepts connections of another."""
+    """Return the address at which one node accepts connections of another."""
     return f"link/{listens}/{dials}"
 
 
@@ -104,7 +104,7 @@ class NetworkWorld(VirtualTime):
 
     @property
     def names(self) -> list[str]:
-        """Running or not, in order of creation."""
+        """Nodes, running or not, in order of creation."""
         return list(self._processes)
 
     @property
@@ -171,7 +171,7 @@ class NetworkWorld(VirtualTime):
         return self._processes[name].settings.network.cluster
 
     def rename(self, name: str, configured_name: str) -> None:
-        """Applied at the next start."""
+        """Change the configured name from the next start on."""
         process = self._processes[name]
         node = attrs.evolve(process.settings.node, name=configured_name)
         process.settings = attrs.evolve(process.settings, node=node)
@@ -183,7 +183,7 @@ class NetworkWorld(VirtualTime):
         process.settings = attrs.evolve(process.settings, network=network)
 
     def start(self, name: str) -> Node:
-        """The folder is that of its last process."""
+        """Start a node on the folder of its last process."""
         return self._processes[name].start()
 
     def kill(self, name: str) -> None:
@@ -195,7 +195,7 @@ class NetworkWorld(VirtualTime):
         self._cut_dialled(name)
 
     def lose_disk(self, name: str) -> None:
-        """The node must not run."""
+        """Delete the folder of a stopped node."""
         assert name not in self.running
         shutil.rmtree(self._folder / name)
 
@@ -205,19 +205,19 @@ class NetworkWorld(VirtualTime):
         return copy
 
     def restore_disk(self, name: str, copy: Path) -> None:
-        """The node must not run."""
+        """Replace the folder of a stopped node by a copy."""
         self.lose_disk(name)
         shutil.copytree(copy, self._folder / name)
 
     def clone_disk(self, name: str, other: str) -> None:
-        """The other node must not run."""
+        """Give a copy of a node's folder to a stopped node."""
         shutil.copytree(self._folder / name, self._folder / other)
 
     def set_disk_full(self, name: str, full: bool) -> None:
         self._processes[name].disk.is_full = full
 
     def set_clock_offset(self, name: str, off: int) -> None:
-        """In ms, of the machine's wall clock."""
+        """Set the deviation of the wall clock in ms."""
         self._processes[name].clock_offset_ms = off
 
     def key_file(self, key: bytes) -> Path:
@@ -251,7 +251,7 @@ class NetworkWorld(VirtualTime):
     # ------------------------------------------------------------------ links
 
     def cut(self, one: str, other: str, *, refuse: bool = False) -> None:
-        """With `refuse` no connection succeeds until `heal`."""
+        """Break connections; with `refuse` none succeeds until `heal`."""
         for address in (link_address(one, other), link_address(other, one)):
             if refuse:
                 self.network.refuse(address)
@@ -262,19 +262,19 @@ class NetworkWorld(VirtualTime):
             self.network.heal(address)
 
     def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
-        """Both ways."""
+        """Change the delay both ways."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.set_delay(address, latency, jitter)
 
     def connect(self, name: str, outsider: str) -> ISocketChannel:
-        """The outsider is not in this network."""
+        """Connect as a node outside this network."""
         self._outsiders.add(outsider)
         self._accept_links(self._processes[name], name, outsider)
         channel: ISocketChannel = self.wait(self.network.connect(link_address(name, outsider)))
         return channel
 
     def are_linked(self, one: str, other: str) -> bool:
-        """Both ends report the link as up."""
+        """Return whether both ends report the link as up."""
         ends = ((one, other), (other, one))
         if not {one, other} <= set(self.running):
             return False
@@ -289,12 +289,12 @@ class NetworkWorld(VirtualTime):
         return address
 
     def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
-        """The client knows these nodes, in order of preference."""
+        """Start a client with these nodes in order of preference."""
         endpoints = [self.client_address(node, client_id) for node in nodes]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
-        """To the given nodes, or to all."""
+        """Break connections to the given nodes, or to all."""
         for node in nodes or self.names:
             self.network.cut(self.client_address(node, client_id))
 

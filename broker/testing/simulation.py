@@ -84,7 +84,7 @@ class World(VirtualTime):
         return self._processes.start()
 
     def kill_node(self) -> None:
-        """As by `kill -9`."""
+        """Kill the node as by `kill -9`."""
         self._processes.kill()
 
     def stop_node(self) -> None:
@@ -95,7 +95,7 @@ class World(VirtualTime):
         self._processes.check_outcomes()
 
     def pending_timers(self) -> list[str]:
-        """None is left after all clients have left."""
+        """Return the timers that are not periodic: none after all clients have left."""
         return find_pending_timers(self, self._processes.periodic_calls)
 
     def _adapt(self, settings: Settings) -> Settings:
@@ -111,7 +111,7 @@ class World(VirtualTime):
         return address
 
     def client(self, client_id: str, *, incarnation: int = 1, **settings: Any) -> Client:
-        """The client connects in the background."""
+        """Start a client, which connects in the background."""
         endpoints = [self.client_address(client_id)]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 

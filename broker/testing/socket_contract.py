@@ -143,7 +143,7 @@ class SocketChannelContract(_Base):
         assert here.packets == []
 
     async def test_aborting_reports_the_error_here_and_a_loss_there(self) -> None:
-        """Not before the call has returned."""
+        """The error is not reported before the call has returned."""
         here, there = await self.make_ends()
         error = Closed("enough")
         here.channel.abort(error)
@@ -192,7 +192,7 @@ class SocketChannelContract(_Base):
         await self.until(lambda: len(noting.packets) == 2)
 
     async def test_a_receiver_can_be_replaced(self) -> None:
-        """The new one gets later packets only."""
+        """The new receiver gets later packets only."""
         here, there = await self.make_ends()
         here.channel.send([b"a"])
         await self.until(lambda: bool(there.packets))
@@ -202,7 +202,7 @@ class SocketChannelContract(_Base):
         assert (there.packets, heir.packets) == ([b"a"], [b"b"])
 
     async def test_a_reader_that_pauses_blocks_the_writer_until_it_resumes(self) -> None:
-        """With bounded memory in between, and without loss."""
+        """Memory in between is bounded, and nothing is lost."""
         here, there = await self.make_ends()
         there.channel.pause()
         for _ in range(MORE_THAN_SOCKET_BUFFERS // 500_000):

@@ -37,7 +37,7 @@ else:
 
 @implementer(IStackReceiver)
 class StackEnd:
-    """Its user records messages and optionally consumes them."""
+    """End with a user that records messages and optionally consumes them."""
 
     def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
         self.driver = driver
@@ -87,7 +87,7 @@ class StackLink:
 
 
 class StackContract(_Base):
-    """The stack must support TCP's properties."""
+    """Tests of a stack, which must support TCP's properties."""
 
     stack: ClassVar[IProtocolStack]
     options: ClassVar[Mapping[str, object]] = {}
@@ -108,7 +108,7 @@ class StackContract(_Base):
             self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
 
     def test_an_unknown_option_is_rejected(self) -> None:
-        """At the start of a node."""
+        """The option is rejected at the start of a node."""
         options = {**self.options, "no such option": 1}
         with self.assertRaises(ConfigurationError):
             self.stack.check(StackSettings(incarnation=1, options=options))
@@ -142,7 +142,7 @@ class StackContract(_Base):
             self.assertEqual(link.other.messages, sent, f"seed {seed}")
 
     def test_a_peer_that_takes_nothing_stops_the_sender(self) -> None:
-        """In bounded memory, and the peers stay connected."""
+        """Memory is bounded, and the peers stay connected."""
         if not self._provides(Property.BACKPRESSURE):
             self.skipTest("the stack does not provide it")
         link = self._link()

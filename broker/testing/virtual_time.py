@@ -45,7 +45,7 @@ class VirtualTime:
         self.clock = SortedClock()
 
     def wall_clock(self) -> int:
-        """In the simulation, in ms since 1970."""
+        """Return the simulation's ms since 1970."""
         return BEGINNING + int(self.clock.seconds() * 1000)
 
     def run(self, seconds: float) -> None:

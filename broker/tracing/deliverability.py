@@ -30,7 +30,7 @@ _BEFORE_ALL: Final[Mark] = (0, 0)
 
 @attrs.frozen
 class DeliveryFate:
-    """The reason is for a person."""
+    """Verdict on a delivery, with a reason for a person."""
 
     verdict: str
     """`refused`, `stream`, `query`, `clearance`, `unevaluated`: the event does not match. `before`:
@@ -159,7 +159,7 @@ class DeliveryFates:
 
 
 def _find_mismatch(pattern: StreamPattern, event: EventExplanation | None) -> DeliveryFate | None:
-    """None: it matches."""
+    """Return the mismatch; None if the event matches."""
     if event is None:
         return None
     if event.refused is not None:

@@ -70,7 +70,7 @@ class OtherNodes(Protocol):
 
     @property
     def own_address(self) -> str:
-        """Empty without a cluster."""
+        """Address of this node; empty without a cluster."""
 
     async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
         """Ask all nodes over links that are cleared for `rank`."""
@@ -169,7 +169,7 @@ def _merge_answers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[
 
 @attrs.frozen
 class _Destinations:
-    """Of the event, from the nodes that have it."""
+    """Destinations of the event, from the nodes that have it."""
 
     interested: tuple[str, ...]
     denied: tuple[str, ...]

@@ -55,7 +55,7 @@ class IEventRoutes(Protocol):
         """Return whether a subscription of this node is among the matches."""
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """The flag: a route is cleared for the rank."""
+        """Yield destinations, and whether a route to each is cleared for the rank."""
 
 
 class NoRoutes:
@@ -102,7 +102,7 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
 
     @classmethod
     def decode(cls, data: bytes) -> TraceQuestion | None:
-        """None: malformed."""
+        """Return None if the question is malformed."""
         try:
             return _QUESTION.decode(data)
         except ProtocolError:
@@ -139,7 +139,7 @@ class NodeTrace:
         self._lock = DeferredLock()
 
     async def answer_question(self, content: bytes) -> tuple[bytes, int] | None:
-        """With the rank that links need for it."""
+        """Return the answer with the rank that links need for it."""
         question = TraceQuestion.decode(content)
         if question is None or len(self._lock.waiting) >= MAX_WAITING:
             return None

@@ -57,7 +57,7 @@ class Subscriber:
 
 @attrs.define
 class Publications:
-    """By the item's index."""
+    """Results by the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     refused: dict[int, BrokerError] = attrs.field(factory=dict)

@@ -86,7 +86,7 @@ class AwayClient:
 
 
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """With the replay engine if one ran."""
+    """Return the status, with the replay engine if one ran."""
     while True:
         status: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not status["replays"]["processes"] or "engine" in status["replays"]:

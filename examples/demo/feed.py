@@ -25,7 +25,7 @@ class Item:
 
 @attrs.frozen
 class Feed:
-    """The last of the four queries matches everything."""
+    """Events and four queries; the last one matches everything."""
 
     name: str
     items: list[Item]
@@ -34,7 +34,7 @@ class Feed:
     """True if the DTD gives a root without a role one (VOEvent)."""
 
     def expected(self) -> list[list[int]]:
-        """By query: the indices of the items that match according to lxml."""
+        """Return, by query, the indices of the items that match according to lxml."""
         compiled = [etree.XPath(query, regexp=False) for query in self.queries]
         found: list[list[int]] = [[] for _ in self.queries]
         for index, item in enumerate(self.items):
@@ -49,7 +49,7 @@ class Feed:
 
 
 def read_voevents() -> Feed:
-    """In order of arrival, with its filters."""
+    """Read the archive in order of arrival, with its filters."""
     filters = (SHARED / "xpath-filters-comet-docs.txt").read_text().splitlines()
     queries = [line for line in filters if line and not line.startswith("#")]
     return Feed("the VOEvent archive", list(_packets()), (*queries, "true()"), True)
@@ -69,7 +69,7 @@ def _packets() -> Iterator[Item]:
 
 
 def generate_feed(count: int) -> Feed:
-    """For machines without the archive."""
+    """Generate events for machines without the archive."""
     items = [
         Item(event.stream, event.event_type, event.payload) for event in air_traffic(count, seed=2)
     ]
@@ -83,6 +83,6 @@ def generate_feed(count: int) -> Feed:
 
 
 def load_feed(limit: int | None) -> Feed:
-    """The archive's feed if it is there, else a generated one."""
+    """Return the archive's feed if it is there, else a generated one."""
     feed = read_voevents() if SHARED.is_dir() else generate_feed(18_164)
     return feed if limit is None else attrs.evolve(feed, items=feed.items[:limit])

@@ -42,7 +42,7 @@ LOOK = 0.1
 
 @attrs.define
 class Publications:
-    """By the item's index."""
+    """Results by the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     sent: dict[int, float] = attrs.field(factory=dict)
@@ -55,7 +55,7 @@ class Publications:
 
 @attrs.define
 class Timeline:
-    """In seconds of the loop."""
+    """Times in seconds of the loop."""
 
     killed: str = ""
     killed_at: float = 0.0
@@ -177,7 +177,7 @@ async def run_demo(feed: Feed, nodes: Nodes, console: Console) -> int:
 
 
 async def find_exit_gateway(client: AsyncioClient) -> str:
-    """Events leave the cluster of the client's node there."""
+    """Return the gateway by which events leave the cluster."""
     units = (await read_network(client))["units"]
     return str(units[0]["next_hop"])
 
@@ -265,7 +265,7 @@ def main() -> int:
 
 
 def sample_feed(feed: Feed, limit: int) -> Feed:
-    """Spread evenly."""
+    """Return items spread evenly."""
     step = max(1, len(feed.items) // limit)
     return attrs.evolve(feed, items=feed.items[::step][:limit])
 

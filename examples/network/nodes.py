@@ -61,7 +61,7 @@ class NodeProcess:
             self._process.wait()
 
     def kill_machine(self) -> None:
-        """As if the machine were lost."""
+        """Kill the node and its child processes, as if its machine were lost."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -32,7 +32,7 @@ class Arrivals:
 
     @property
     def out_of_order(self) -> int:
-        """Events after a later one of the publisher."""
+        """Number of events after a later one of the publisher."""
         newest, count = 0, 0
         for event_id in self.events:
             count += event_id.sequence_number < newest
@@ -47,13 +47,14 @@ class Arrivals:
         return len(set(self.events) - set(expected))
 
     def longest_silence(self, since: float, until: float) -> float:
-        """Between two events, or an event and `until`; it ends after `since`."""
+        """Return the longest time between two events, or an event and `until`, that ends after
+        `since`."""
         early = max((time for time in self.times if time <= since), default=since)
         times = [early, *(time for time in self.times if since < time < until), until]
         return max(late - early for early, late in pairwise(times))
 
     def slowest(self, sent: Mapping[EventId, float]) -> float:
-        """In seconds, from publication to arrival."""
+        """Return the longest delay in seconds."""
         delays = [time - sent[each] for each, time in zip(self.events, self.times, strict=True)]
         return max(delays, default=0.0)
 

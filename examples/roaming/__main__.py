@@ -106,7 +106,7 @@ class RoamingDemo:
                     await asyncio.sleep(LOOK)
 
     async def _publish(self, publisher: AsyncioClient, begin: int, end: int) -> None:
-        """No faster than the archive stores the events."""
+        """Publish no faster than the archive stores the events."""
         count = len(self.feed.items)
         wave = max(1, count // (LOG_PART * WAVES))
         stop = count * end // ALL
@@ -141,7 +141,7 @@ class RoamingDemo:
             self.last[receipt.place.origin] = max(known, receipt.place, key=lambda p: p.mark)
 
     async def _lose_node(self, node: RoamingNode) -> None:
-        """Events are being published."""
+        """Lose a node while events are being published."""
         safe = len(self.done.receipts)
         while len(self.done.receipts) == safe:
             await asyncio.sleep(0)
@@ -196,7 +196,7 @@ class RoamingDemo:
 
 
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """With the replay engine if one ran."""
+    """Return the status, with the replay engine if one ran."""
     while True:
         status: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not status["replays"]["processes"] or "engine" in status["replays"]:

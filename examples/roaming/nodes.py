@@ -18,7 +18,7 @@ class RoamingNode(NodeProcess):
         self._disk = folder / "data"
 
     def lose_machine(self) -> None:
-        """Its log messages remain."""
+        """Delete the data; log messages remain."""
         self.kill_machine()
         shutil.rmtree(self._disk)
 
@@ -54,7 +54,7 @@ def _settings(name: str, folder: Path, ports: tuple[int, int], log_bytes: int) -
 
 @contextlib.contextmanager
 def run_nodes(nodes: Sequence[NodeProcess]) -> Iterator[None]:
-    """At the end stop them in good order, and kill the remaining ones."""
+    """Start all; at the end stop them in good order, and kill the remaining ones."""
     try:
         for node in nodes:
             node.start()

@@ -19,7 +19,7 @@ NAME = "roaming"
 
 @attrs.define(eq=False)
 class RoamingClient:
-    """Over several processes."""
+    """Client over several processes."""
 
     state: Path
     """Folder of its position and node, for its next process."""

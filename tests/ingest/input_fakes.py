@@ -144,7 +144,7 @@ class Setting:
         self.take_all(self.publisher)
 
     def take_all(self, publisher: Publisher) -> None:
-        """In one slice, in portions of `most` documents."""
+        """Ingest in one slice, in portions of `most` documents."""
         if self.taking:
             return
         self.taking = True

@@ -49,7 +49,7 @@ def part(count: int, before: int = 0) -> Part:
 def test_sequence_numbers_are_checked_as_if_each_were_alone(
     batches: list[list[int | None]],
 ) -> None:
-    """None: refused by the matcher."""
+    """None stands for a refused event."""
     together, alone = (Deduplication(lambda _: None, 2) for _ in range(2))
     for numbers in batches:
         verdicts: list[Verdict] = [

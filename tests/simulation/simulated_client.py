@@ -263,7 +263,7 @@ def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> No
 
 
 def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
-    """In virtual time."""
+    """Read in virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:

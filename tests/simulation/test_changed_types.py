@@ -178,7 +178,7 @@ def test_durable_subscription_that_was_away_is_warned_when_it_resumes(world: Wor
 def test_resuming_subscription_is_notified_of_new_versions_after_a_node_restart(
     world: World,
 ) -> None:
-    """Also for a query that may still match."""
+    """Notices come also for a query that may still match."""
     queries = {"mine": "//altitude > 300", "other": "/flight[id = 'F']"}
     client = world.client("reader")
     for name, query in queries.items():

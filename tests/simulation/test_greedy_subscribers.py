@@ -83,7 +83,7 @@ def engine_sizes(world: World) -> dict[str, float]:
 
 
 def wait_for_events(world: World, reader: Reader, count: int) -> None:
-    """In short steps."""
+    """Wait in short steps."""
     for _ in range(1_000):
         reader.read()
         if len(reader.events) >= count:

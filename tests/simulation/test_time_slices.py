@@ -113,7 +113,7 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_calls(world: World, seconds: float) -> float:
-    """As calls take time, too; return the longest call."""
+    """Run call by call, as calls take time; return the longest one."""
     clock = world.clock
     end = clock.seconds() + seconds
     longest = 0.0

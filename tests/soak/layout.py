@@ -37,7 +37,7 @@ class Ports:
 
 @attrs.frozen
 class Layout:
-    """Of one run."""
+    """Folders and ports of one run."""
 
     folder: Path
     ports: Mapping[str, Ports]

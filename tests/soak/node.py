@@ -25,7 +25,7 @@ class SoakNode:
         """By a fault."""
 
     def start(self, faults: str = "") -> None:
-        """With the previous data."""
+        """Start with the previous data."""
         if self.is_running:
             return
         settings = self.folder / "node.toml"

@@ -28,7 +28,7 @@ POLL_SECONDS = 0.1
 
 
 class World:
-    """On one asyncio loop."""
+    """Objects of faults, on one asyncio loop."""
 
     def __init__(self, seed: int, layout: Layout, *, rate: float, most_damaged: int) -> None:
         """At most `most_damaged` disks lose data."""
@@ -55,7 +55,7 @@ class World:
 
     @property
     def edges(self) -> list[tuple[str, str]]:
-        """By TCP."""
+        """Pairs that are linked by TCP."""
         inside = [
             (one, other)
             for cluster, names in CLUSTERS.items()
@@ -167,5 +167,5 @@ def make_layout(folder: Path, dtd_port: int) -> Layout:
 
 
 def last_lines(text: str, count: int = 3) -> str:
-    """As one line."""
+    """Return the last lines as one."""
     return " | ".join(line.strip()[:200] for line in text.splitlines()[-count:])

@@ -102,7 +102,7 @@ class LongestPause:
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self) -> float:
-        """In seconds."""
+        """Return the seconds."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -132,7 +132,7 @@ class NodeProcess:
     # ------------------------------------------------------------------ log
 
     def log(self) -> str:
-        """Of all processes."""
+        """Log of all processes."""
         with self._changed:
             return "".join(self._lines)
 

@@ -41,7 +41,7 @@ DOCTYPE_END = b'">\n<Mspaces:Event'
 
 
 def event(client: AsyncioClient, number: int, payload: bytes, kind: EventType = FLIGHT) -> bytes:
-    """As the client library writes it."""
+    """Write an event as the client library does."""
     event_id = EventId(client.client_id, 1_700_000_000_000, number, client.incarnation)
     return write_event(event_id, STREAM, kind, payload)
 

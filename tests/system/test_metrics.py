@@ -18,7 +18,7 @@ pytestmark = pytest.mark.system
 
 
 def metric_values(text: str) -> dict[str, dict[str, float]]:
-    """By name and by the value of the only label."""
+    """Return samples by name and by the value of the only label."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

@@ -29,7 +29,7 @@ GROUP, NOWHERE = "239.255.78.9:7309", "192.0.2.7"
 
 @pytest.fixture
 def used_port() -> Iterator[int]:
-    """For TCP and UDP."""
+    """Port in use for TCP and UDP."""
     with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         stream.bind(("127.0.0.1", 0))
         stream.listen()

@@ -24,7 +24,7 @@ _NEVER: Mark = (1 << 32, 0)
 
 
 def unlogged_events(seen: Observations) -> Iterator[Violation]:
-    """No log holds the event, although nothing was removed."""
+    """Yield events that no log holds, although nothing was removed."""
     if seen.has_all_places:
         for key in seen.receipts:
             if not seen.places.get(key):
@@ -111,7 +111,8 @@ def _first_expected(subscriber: Subscriber, origin: str, allowed: Allowances) ->
 def _find_excuse(
     key: EventKey, places: set[Place], gaps: list[ReportedGap], allowed: Allowances
 ) -> str | None:
-    """None: no gap contains the event; "": a justified gap; else the violation's text."""
+    """Return None if no gap contains the event, "" for a justified gap, else the violation's
+    text."""
     complaint = None
     for gap in gaps:
         for place in places:

@@ -26,7 +26,7 @@ REASONS = frozenset({"slow", "retention", "lost", *BrokerError._by_code})
 def altered_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events differ from the published ones, were never published, or do not match."""
+    """Yield events that differ from the published ones, were never published, or do not match."""
     for delivered in subscriber.deliveries:
         event = seen.events.get(delivered.key)
         if event is None:
@@ -51,7 +51,7 @@ def _difference(event: Published, delivered: Delivered) -> str:
 def stale_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events from before the flow came as live ones."""
+    """Yield events from before the flow that came as live ones."""
     for process in subscriber.processes:
         cut = process.first_cut or {}
         for event in process.deliveries:
@@ -95,7 +95,7 @@ def _arrived_within(
 def clearance_violations(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Events above the clearance, and gaps that contain no other event."""
+    """Yield events above the clearance, and gaps that contain no other event."""
     for delivered in subscriber.deliveries:
         event = seen.events.get(delivered.key)
         if event is not None and not subscriber.may_read(event):

@@ -31,7 +31,7 @@ class Observations:
     def record_receipt(
         self, key: EventKey, durability: str, place: Place | None = None, at: float = 0.0
     ) -> None:
-        """The receipt of a duplicate has no place."""
+        """Record a receipt; one for a duplicate has no place."""
         self.receipts[key] = Acknowledged(durability, at)
         if place is not None:
             self.record_place(key, place)

@@ -13,7 +13,7 @@ from broker.event.place import Mark, Place
 
 
 class Guarantee(enum.Enum):
-    """With their numbers in `docs/guarantees.md`."""
+    """Guarantees, with their numbers in `docs/guarantees.md`."""
 
     DURABILITY = 1
     AT_LEAST_ONCE = 2

@@ -24,7 +24,7 @@ class Process:
     """True if a warning said that it continues from a possibly old position."""
 
     def record_flow(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
-        """Without a cut, events published from now on must come."""
+        """Record the first cut; without one, events published from now on must come."""
         self.first_cut, self.flowing_at = cut if cut is None else dict(cut), at
 
     @property

@@ -20,7 +20,7 @@ from broker.testing.simulated_network import NetworkWorld
 
 @contextmanager
 def acknowledge_before_commit() -> Iterator[None]:
-    """The log reports events as durable when they are appended."""
+    """Report events as durable when they are appended."""
     append = EventLog.append
 
     def appended(self: EventLog, entries: Sequence[Any], done: Any) -> None:

@@ -177,7 +177,7 @@ def settle(
 
 
 def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
-    """In virtual time."""
+    """Read in virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:

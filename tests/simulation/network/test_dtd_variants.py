@@ -24,7 +24,7 @@ KINDS = ("reported", "assigned")
 
 @pytest.fixture
 def texts(tmp_path: Path) -> dict[str, Settings]:
-    """By the default value in their DTD."""
+    """Settings by the default value in the DTD."""
     return {kind: folder_with(tmp_path / kind, v1_0=report_text(kind)) for kind in KINDS}
 
 

@@ -263,7 +263,7 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
 
 @pytest.fixture
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most eight events."""
+    """Search at most eight events."""
     monkeypatch.setattr(tracing, "MAX_PAGES", 4)
     monkeypatch.setattr(tracing, "PAGE_EVENTS", 2)
 

@@ -31,7 +31,7 @@ def publish(world: NetworkWorld, node: str, numbers: range) -> None:
 
 
 def numbers_of(world: NetworkWorld, node: str, **arguments: Any) -> list[int]:
-    """From the payloads."""
+    """Return the numbers in the payloads."""
     replay = world.client(f"reader-{next(_readers)}", node).replay(**arguments)
 
     async def read_all() -> list[int]:

@@ -41,7 +41,7 @@ def moved_altitude() -> str:
 
 
 def folder_with(folder: Path, **texts: str) -> Settings:
-    """By version, with `_` for a dot."""
+    """Settings with DTDs by version, with `_` for a dot."""
     folder.mkdir(exist_ok=True)
     entries = []
     for name, text in texts.items():
