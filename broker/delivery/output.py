@@ -15,6 +15,8 @@ from broker.wire.codec import WireTimes
 
 
 class Output:
+    """Delivers to each session its share of a commit."""
+
     def __init__(self) -> None:
         self._feeds: dict[int, tuple[SessionDelivery, Feed]] = {}
         self._session_deliveries: dict[SessionDelivery, None] = {}
@@ -83,6 +85,7 @@ class Output:
             delivery.roll_back(serial)
 
     def send_progress(self, times: WireTimes = ()) -> None:
+        """Send positions that moved without a delivery, and stream times."""
         for delivery in list(self._session_deliveries):
             delivery.send_progress(times)
 

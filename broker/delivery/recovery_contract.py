@@ -43,6 +43,8 @@ class HandoverRequest:
 
 @attrs.frozen
 class HandoverResult:
+    """State of a durable subscription, taken over from elsewhere."""
+
     position: Position | None
     """Lower bound of the client's position; None if nodes that may know it did not answer."""
     address: str = ""
@@ -120,6 +122,8 @@ class ActiveRecovery(Protocol):
 
 
 class RecoveryService(Protocol):
+    """Recovery of a node."""
+
     @property
     def has_archive(self) -> bool:
         """True if there is an archive, which begins before the log."""

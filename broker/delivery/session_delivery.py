@@ -42,6 +42,8 @@ from broker.wire.messages import Gap, Progress
 
 
 class SessionDelivery:
+    """Feeds the subscriptions of one session."""
+
     def __init__(
         self,
         writer: SessionWriter,
@@ -103,7 +105,7 @@ class SessionDelivery:
         return self._backlog.count_for(feed)
 
     def add_feed(self, feed: Feed) -> None:
-        """Send nothing before `start_feed`."""
+        """Add a subscription; nothing is sent before `start_feed`."""
         self._feeds[feed.number] = feed
 
     def start_feed(self, number: int) -> None:
@@ -117,7 +119,8 @@ class SessionDelivery:
         newest = feed.cursor > last and self._log.bounds.last <= last
         behind = self._catch_up.is_ahead_of_log(feed) or self._catch_up.has_loss(feed)
         if newest and not feed.is_paused and not behind:
-            # The matcher did not know the subscription for events of a pending commit.
+            # It needs no event from the log. The matcher did not know it for events of a pending
+            # commit.
             feed.go_live(feed.cursor)
         else:
             self._catch_up.start_feed(feed)
@@ -142,7 +145,7 @@ class SessionDelivery:
         self._recovered_feeds.start_feed(feed, recovery, log_starts, pacing, on_end)
 
     def set_paused(self, number: int, paused: bool) -> None:
-        """A subscription resumes at its cursor."""
+        """Pause a durable subscription, or resume it at its cursor."""
         feed = self._feeds[number]
         feed.is_paused = paused
         if paused and feed.state is FeedState.LIVE:
@@ -239,7 +242,7 @@ class SessionDelivery:
             )
 
     def _select_live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
-        """Take back `count` of each live feed's filtered events."""
+        """Return the live feeds; take back `count` of each one's filtered events."""
         live = []
         for feed in feeds:
             if feed.state is FeedState.LIVE:
@@ -248,7 +251,7 @@ class SessionDelivery:
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[RecipientRun]) -> None:
-        """Durable subscriptions fall behind instead."""
+        """Queue events for transient subscriptions; durable ones fall behind."""
         if self.is_closed:
             return
         start = 0
@@ -266,7 +269,7 @@ class SessionDelivery:
         self._backlog.enforce_limits()
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
-        """Live subscriptions to these streams read the log from `serial` on."""
+        """Let live subscriptions to these streams read the log from `serial` on."""
         for feed in list(self._feeds.values()):
             pattern = feed.pattern
             if feed.state is FeedState.LIVE and any(
@@ -371,7 +374,7 @@ class SessionDelivery:
 
 
 def _gets_stream_times(feed: Feed) -> bool:
-    """All committed matching events have been sent."""
+    """Return whether all committed matching events have been sent."""
     return feed.wants_stream_times and feed.is_active and feed.state is FeedState.LIVE
 
 

@@ -7,6 +7,8 @@ from typing import Protocol
 
 
 class AcknowledgementPolicy(Protocol):
+    """Selects events that need a replica before their acknowledgement."""
+
     def requires_replica(self, streams: Iterable[str]) -> bool:
         """Return whether events of one of these streams must be durable at another node too."""
 

@@ -4,8 +4,8 @@ A large batch is split over time slices. A part is matched and gets its places i
 reactor. So a subscription made between two parts gets exactly the events of later parts. A batch is
 answered once, after the commit of its last part; no event is delivered before its commit.
 
-A publisher's events keep their order. After a failed commit no batch is accepted until the failed
-one is sent again from its start.
+A publisher's events keep their order. Batches behind one that waits for a DTD wait too. After a
+failed commit no batch is accepted until the failed one is sent again from its start.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ _NO_TYPES: frozenset[DtdReference] = frozenset()
 
 
 class Input:
+    """Ingests the batches of all publishers of a node."""
+
     def __init__(
         self,
         *,

@@ -59,6 +59,8 @@ class EventRun:
 
 
 class LateValidator:
+    """Validates events while the log is read."""
+
     def __init__(
         self,
         matcher: IMatcher,

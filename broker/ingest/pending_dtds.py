@@ -34,6 +34,8 @@ class _PendingDtd:
 
 
 class PendingDtds:
+    """Look-ups that are repeated until they succeed."""
+
     def __init__(self, dtds: DtdCache, clock: IClock, timeout: float) -> None:
         self._dtds = dtds
         self.clock = clock

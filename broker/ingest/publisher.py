@@ -19,6 +19,8 @@ from broker.wire.messages import NotPublished, Published
 
 @attrs.define(eq=False)
 class Publisher(EventSource):
+    """Batches of one publisher on their way into the log."""
+
     identity: Identity
     incarnation: int
     send_answer: Callable[[Published | NotPublished], None]

@@ -48,6 +48,7 @@ class UnvalidatedEvents:
             self._save_later()
 
     def add_all(self, since: Mapping[str, Mark], upto: Mapping[str, Mark]) -> None:
+        """Count all events between these marks as unvalidated."""
         for origin, last in upto.items():
             self.add_range(origin, since.get(origin, (0, 0)), last, 0)
         self.is_file_damaged = False

@@ -135,6 +135,7 @@ class EventTypes:
             self.unvalidated_events.add_all(log.begins_after, marks)
 
     def run_maintenance(self, matcher: IMatcher, log: EventLog) -> None:
+        """Record types in use, and remove state of trimmed events."""
         self.unvalidated_events.remove_trimmed(log.begins_after)
         self._record_uses(matcher)
         log.read(log.bounds.first, 1, 1).addCallbacks(self._set_needed_since, lambda _: None)

@@ -17,6 +17,8 @@ from twisted.python.threadpool import ThreadPool
 
 
 class Threads(Protocol):
+    """Runs a node's blocking calls."""
+
     def write(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
         """Run on the thread that writes the log: one call at a time, in order."""
 

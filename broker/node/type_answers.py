@@ -44,6 +44,8 @@ MAX_PATHS: Final = 200
 
 @attrs.frozen
 class Subscriber:
+    """A subscription whose query a new version may affect."""
+
     client: str
     """ClientId; for another node or unit its address."""
     name: str

@@ -77,6 +77,8 @@ class SessionLimits:
 
 
 class SessionAcceptor:
+    """The sessions of a node, and connections before their handshake."""
+
     log = Logger()
 
     def __init__(

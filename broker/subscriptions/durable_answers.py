@@ -48,6 +48,8 @@ class AnsweringNodes(OtherNodes, Protocol):
 
 
 class DurableAnswers:
+    """Answers of one node."""
+
     def __init__(
         self,
         *,

@@ -15,6 +15,8 @@ from broker.log.event_log import EventLog
 
 @attrs.frozen
 class DurableSubscription:
+    """A stored query and its position."""
+
     pattern: str
     query: str
     namespaces: Mapping[str, str]
@@ -155,6 +157,7 @@ class DurableSubscriptions:
         self._log.put_durable(key, durable.encode(), stored)
 
     def acknowledge(self, client_id: str, name: str, position: Position) -> None:
+        """Move the position up to which all events are processed."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None:

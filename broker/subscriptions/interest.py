@@ -13,6 +13,8 @@ OnActive: TypeAlias = Callable[[Mapping[str, Mark]], object]
 
 
 class Interest(Protocol):
+    """Announces interest to the network."""
+
     def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Return whether exactly this interest is announced under the key."""
 

@@ -31,6 +31,8 @@ from broker.wire.messages import Subscribe
 
 
 class SubscriptionRequests:
+    """A node's subscriptions, as its sessions change them."""
+
     def __init__(
         self,
         *,

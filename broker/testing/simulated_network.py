@@ -96,6 +96,7 @@ class NetworkWorld(VirtualTime):
         self.close()
 
     def close(self) -> None:
+        """Kill all nodes and remove their folders."""
         for name in self.running:
             self.kill(name)
         shutil.rmtree(self._folder)

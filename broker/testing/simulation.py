@@ -60,6 +60,7 @@ class World(VirtualTime):
         self.close()
 
     def close(self) -> None:
+        """Kill the node and remove its folder."""
         if self.is_running:
             self.kill_node()
         self._folder.cleanup()

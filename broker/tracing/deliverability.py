@@ -46,6 +46,8 @@ _PAUSED_FATE: Final = DeliveryFate(
 
 
 class DeliveryFates:
+    """Checks the subscriptions of a node's sessions, and stored ones."""
+
     def __init__(
         self,
         *,

@@ -83,6 +83,8 @@ class _NoAnswers:
 
 
 class NoOtherNodes:
+    """Used without a network."""
+
     own_address = ""
 
     async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
@@ -90,6 +92,8 @@ class NoOtherNodes:
 
 
 class NetworkTrace:
+    """Asks all nodes about an event, and merges their answers."""
+
     def __init__(self, trace: NodeTrace, others: OtherNodes, name: str) -> None:
         """`name` is this node's name without a cluster."""
         self._trace = trace

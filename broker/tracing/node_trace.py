@@ -59,6 +59,8 @@ class IEventRoutes(Protocol):
 
 
 class NoRoutes:
+    """Used without a network."""
+
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
         return bool(matches)
 

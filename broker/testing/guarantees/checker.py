@@ -58,6 +58,7 @@ def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
 
 
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
+    """Return every violation, subscription by subscription."""
     found = [*unlogged_events(seen), *shared_places(seen)]
     for subscriber in seen.subscribers:
         for rule in RULES:

@@ -63,6 +63,8 @@ def digest_of(document: bytes) -> str:
 
 @attrs.frozen
 class Published:
+    """An event from its publisher."""
+
     key: EventKey
     stream: str
     type: str
@@ -85,6 +87,8 @@ class Acknowledged:
 
 @attrs.frozen
 class Delivered:
+    """An event delivered to a user."""
+
     key: EventKey
     place: Place
     stream: str = ""

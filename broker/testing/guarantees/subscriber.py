@@ -71,4 +71,5 @@ class Subscriber:
 
     @property
     def handled(self) -> set[EventKey]:
+        """Events that a process has finished with."""
         return {each.key for each in self.deliveries if each.handled}
