@@ -50,7 +50,7 @@ class Backlog:
             self._drop_oldest()
 
     def take_delivery(self) -> list[QueuedEvent]:
-        """Return the oldest events that fit into one delivery."""
+        """Remove and return the oldest events that fit into one delivery."""
         ahead = [queued.event for queued in islice(self._queue, _MAX_DELIVERY_EVENTS)]
         _, end = next(split_by_size(self._limits.delivery, ahead))
         self.bytes -= sum([event.size for event in ahead[:end]])
@@ -68,7 +68,7 @@ class Backlog:
         self.bytes = sum([queued.event.size for queued in remaining])
 
     def take_events_for(self, feed: Feed) -> list[LoggedEvent]:
-        """Return a subscription's events, which it will read from the log."""
+        """Remove and return the events of a subscription, which will read them from the log."""
         taken = [queued.event for queued in self._queue if feed in queued.feeds]
         if taken:
             for queued in self._queue:

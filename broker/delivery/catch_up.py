@@ -109,6 +109,7 @@ class CatchUp:
             except DamageFound as found:
                 if self._skip_damage(feed, found.damage):
                     continue
+                # Other subscriptions continue during the repair.
                 self._pending_feeds.popleft()
                 continue
             except Exception:
@@ -252,7 +253,7 @@ class CatchUp:
         self.continue_feed(feed)
 
     def _report_rejected(self, feed: Feed, event: LoggedEvent, code: str) -> None:
-        """Report a gap if the subscription may match the event."""
+        """Skip a rejected event, with a gap if the subscription may match it."""
         if event.level > self._clearance or not matches_stream(feed, event):
             self._skip_event(feed, event)
             return
@@ -274,7 +275,7 @@ class CatchUp:
     def _send_selected(
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
     ) -> bool:
-        """Return False if the session was full; others may have filled it."""
+        """Return False if the session was full; other subscriptions may have filled it."""
         rank = self._clearance
         cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
         looked_at, sent = len(part), 0
@@ -381,5 +382,6 @@ def find_retention_gaps(
             reason="retention",
         )
         for origin, mark in marks.items()
+        # An epoch may have begun without events.
         if mark[1] < since.get(origin, _BEFORE_ALL)[1]
     ]

@@ -110,7 +110,7 @@ class Feed:
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
 
     def go_live(self, next_serial: int) -> None:
-        """Commits bring everything from `next_serial` on."""
+        """Switch to live: commits bring everything from `next_serial` on."""
         self.state = FeedState.LIVE
         self.awaits_commit = False
         self.uncounted_from = self.cursor = next_serial

@@ -1,4 +1,8 @@
-"""Gap handling for one session: recover missing events from other nodes, or report a gap."""
+"""Gap handling for one session: recover missing events from other nodes, or report a gap.
+
+Events are missing after retention at this node or the origin, or before this node's start with an
+origin.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,7 @@ class GapRecovery:
         `archived`: only an archive can have them."""
         if feed.start_recovery is None:
             return False
+        # A continuous subscription gets all of an origin that its client does not know.
         starts = {**({} if feed.is_continuous else feed.active_from), **feed.reported_marks}
         for origin, mark in feed.unreported_marks.items():
             starts[origin] = max(mark, starts.get(origin, mark))
@@ -83,7 +88,8 @@ class GapRecovery:
         reported = feed.reported_marks.get(unavailable.origin, _BEFORE_ALL)
         if not feed.is_continuous or reported == _BEFORE_ALL:
             reported = max(reported, feed.active_from.get(unavailable.origin, _BEFORE_ALL))
-        # Without earlier events of an origin, these are not missed.
+        # Without earlier events of an origin, a subscription does not miss events before this
+        # node's start with the origin.
         begins = unavailable.after == _BEFORE_ALL and unavailable.reason == "lost"
         is_expected = reported > _BEFORE_ALL or not begins
         is_missing = is_expected and reported[1] < unavailable.last[1]
@@ -96,7 +102,8 @@ class GapRecovery:
             return
         if feed.state is FeedState.LIVE and not has_backlog:
             reported = max(reported, unavailable.after)
-        # If its session breaks now, the client resumes behind the gap.
+        # A client that has not reached the gap gets a wider one. If its session breaks now, it
+        # resumes behind the gap.
         self.report_gap(feed, unavailable.origin, reported, unavailable.last, unavailable.reason)
 
     def report_gap(self, feed: Feed, origin: str, after: Mark, last: Mark, reason: str) -> None:

@@ -65,8 +65,8 @@ class Output:
                 delivery.resume_after_commit()
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
-        """Read the log from `serial` on, where events are rejected or not validated yet. An empty
-        name stands for all streams."""
+        """Let subscriptions to these streams read the log from `serial` on, where events are
+        rejected or not validated yet. An empty name stands for all streams."""
         for delivery in list(self._session_deliveries):
             delivery.reread_from_log(serial, streams)
 

@@ -26,7 +26,7 @@ MAX_SLEEP = 1.0
 
 
 class RecoveredFeeds:
-    """Recoveries of one session, each as fast as the session takes its events, before the log."""
+    """Recoveries of one session, each as fast as the session takes its events."""
 
     def __init__(
         self,

@@ -91,7 +91,7 @@ class RecoveryRequest:
 
 @attrs.frozen
 class LostRange:
-    """Behind `after` up to `upto`."""
+    """A range behind `after` up to `upto` that can not be recovered."""
 
     origin: str
     after: Mark

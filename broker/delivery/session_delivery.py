@@ -149,6 +149,7 @@ class SessionDelivery:
         feed = self._feeds[number]
         feed.is_paused = paused
         if paused and feed.state is FeedState.LIVE:
+            # All committed events were delivered.
             feed.fall_behind(self._log.bounds.last + 1)
         elif not paused:
             self.send_waiting()

@@ -68,7 +68,7 @@ def splice_whole_past(cut: Mapping[str, Mark]) -> Splice:
 def open_ranges(
     splice: Splice, position: Mapping[str, Mark], dead_origins: Collection[str]
 ) -> Splice:
-    """Their last place is unknown."""
+    """Open the ranges of dead origins, whose last place is unknown."""
     opened: dict[str, MarkRange] = {o: (position.get(o, _BEFORE_ALL), None) for o in dead_origins}
     return Splice({**splice.ranges, **opened}, splice.log_starts)
 

@@ -107,7 +107,7 @@ class Input:
         verdicts = self._matcher.match(documents, undescribed, seconds)
         kinds = set(map(type, verdicts))
         if TypeMissing in kinds and self._lookups.start(publisher, verdicts):
-            pass
+            pass  # The publisher continues when the look-ups have ended.
         elif self._unsaved_dtds and (unsaved := self._unsaved_types(verdicts)):
             self._wait_for_dtd_writes(publisher, parts, unsaved)
         elif missing and (retry_error := find_retry_error(missing, verdicts)):
@@ -160,7 +160,7 @@ class Input:
         self._on_new_type(name, version)
 
     def _look_up_latest(self, documents: list[bytes], verdicts: list[Verdict]) -> None:
-        """(Mspaces M29.)"""
+        """Look up newer type versions that events name (Mspaces M29)."""
         for document, verdict in zip(documents, verdicts, strict=False):
             if isinstance(verdict, AcceptedWithLatestVersion):
                 self._latest_versions.look_up_named(document, verdict.header)
@@ -212,7 +212,7 @@ class Input:
     def _wait_for_dtd_writes(
         self, publisher: Publisher, parts: list[Part], unsaved: list[DtdReference]
     ) -> None:
-        """Request the batches again if the DTDs can not be written."""
+        """Wait until the DTDs are on disk; request the batches again if they can not be written."""
         waits = [self._unsaved_dtds.when_write_settled(each) for each in unsaved]
         if all(each.called for each in waits):
             error = LogUnavailable(f"the DTD of {unsaved[0]} can not be written at the moment")

@@ -119,7 +119,7 @@ class LateValidator:
         needed: TypeMissing,
         liveness: Liveness,
     ) -> bool:
-        """Decide on a run's first event, without its DTD.
+        """Return whether a subscription may match a run's first event, without its DTD.
 
         A DTD adds attributes, but no elements. So a query without attributes needs none.
         """
@@ -157,7 +157,7 @@ class LateValidator:
 
 
 def matches_stream(subscription: SubscriptionQuery, event: LoggedEvent) -> bool:
-    """An unknown stream matches."""
+    """Return whether the pattern matches the event's stream, or the stream is unknown."""
     stream, *_ = decode_stream_and_type(event)
     return not stream or subscription.pattern is None or subscription.pattern.matches(stream)
 

@@ -62,6 +62,6 @@ class Publisher(EventSource):
         return parts
 
     def remove_submission(self, submission: Submission) -> None:
-        """Batches are processed in order."""
+        """Remove the first batch: batches are processed in order."""
         if self.waiting and self.waiting[0] is submission:
             self.waiting.popleft()

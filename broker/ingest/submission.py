@@ -15,7 +15,7 @@ from broker.wire.messages import Published
 
 @attrs.define(eq=False)
 class Submission:
-    """Parts are appended and become durable in order."""
+    """Progress of a batch. Parts are appended and become durable in order."""
 
     batch: Batch
     appended: int = 0
@@ -54,6 +54,7 @@ class Submission:
         if self._first_mark is None:
             self._first_mark = mark
         elif mark != self._next_mark:
+            # Events of other publishers lie between the parts.
             self._later_runs.append((authorised.first_new_index, mark))
         count = len(authorised.entries)
         self._accepted_count += count

@@ -295,7 +295,7 @@ class Node:
             self.network.start()
 
     def abandon(self) -> None:
-        """`start` must not have been called."""
+        """Close the log unchanged, if `start` was not called."""
         self.event_log.close_unused()
 
     def accept_connection(self, channel: ISocketChannel) -> None:

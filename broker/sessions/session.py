@@ -294,7 +294,8 @@ class Session:
     # ------------------------------------------------------------------ the end
 
     def _store_last_positions(self) -> None:
-        """Otherwise the client's next process would get processed events again."""
+        """Store positions of unprocessed messages. Otherwise the client's next process would get
+        those events again."""
         for data in self._received:
             if data[:1] == _ACKNOWLEDGE_KIND:
                 try:

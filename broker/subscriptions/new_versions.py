@@ -46,7 +46,7 @@ class NewVersions:
         self._write(self._save, json.dumps(content).encode())
 
     def versions_since(self, ms: int) -> list[DtdReference]:
-        """Return versions since `ms` after 1970, oldest first."""
+        """Return versions since a time (ms since 1970), oldest first."""
         return [reference for reference, arrived_ms in self._arrivals.items() if arrived_ms >= ms]
 
     def versions_within(self, ms: int) -> list[DtdReference]:

@@ -61,7 +61,7 @@ def first_serial_after(log: EventLog, marks: Mapping[str, Mark]) -> int:
 def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dict[str, Mark]:
     """Return the marks behind which a new active subscription misses no event.
 
-    Earlier events of other origins were selected without it. Own events are complete behind `own`.
+    Nodes selected earlier events of other origins without it. Own events are complete behind `own`.
     """
     known = log.end_position()
     known[log.origin] = own
@@ -69,7 +69,7 @@ def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dic
 
 
 def check_position(log: EventLog, position: Position) -> None:
-    """Raise `BadPosition` behind this node's last own event."""
+    """Raise `BadPosition` if the position lies behind this node's last own event."""
     mark = position.marks.get(log.origin)
     if mark is not None and mark > log.own_end:
         raise BadPosition(

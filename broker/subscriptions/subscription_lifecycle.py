@@ -303,7 +303,7 @@ class SubscriptionLifecycle:
         if self._stored is not None and self._stored.active_from is not None:
             complete = dict(self._stored.active_from.marks)
             complete.pop(log.origin, None)
-        # For example of this node before it lost its log.
+        # Origins without events here, for example of this node before it lost its log.
         unknown = [o for o in position if o not in log.coverage]
         dead = [o for o in unknown if self._context.recovery.is_archive_only(o)]
         splice = splice_at_retention(position, complete, log.begins_after)
@@ -329,7 +329,7 @@ class SubscriptionLifecycle:
             ranges = limit_ranges(ranges, until, {} if in_past else position)
         from_beginning = in_past or (message.start == "position" and self._is_bounded())
         if from_beginning:
-            # Only from its mark, even if nothing is left of it.
+            # A named origin is requested from its mark only, even if nothing is left of it.
             named = {origin: (mark, mark) for origin, mark in position.items()}
             ranges = {**({} if in_past else named), **ranges}
         position_had = {} if in_past else self._start.position
@@ -352,14 +352,15 @@ class SubscriptionLifecycle:
             previous_address=self._previous_address,
             position=position_had,
             lost_branches=find_lost_branches(self._context.log, origins, position_had),
-            # Retention removed them.
+            # The log had all events of an active subscription until retention removed them.
             gap_reason="retention" if self._is_log_complete() else "lost",
         )
 
     def _start_gap_recovery(
         self, ranges: Mapping[str, MarkRange], gap_reason: str, archived: bool
     ) -> ActiveRecovery | None:
-        """`archived`: only an archive can have the events; None without one."""
+        """Recover events that the log lost or never had. `archived`: only an archive can have them;
+        None without one."""
         if archived and not self._context.recovery.has_archive:
             return None
         log_fields: dict[str, Any] = {"known_ends": {}, "all_origins": False, "last": 0}

@@ -115,7 +115,7 @@ class SubscriptionRequests:
         position = _known_position(request, stored)
         if position is None and request.start == "stored":
             if self._context.durables.is_damaged(identity.client_id, request.durable):
-                # Begin with the whole log instead of missing events.
+                # The stored position is lost: begin with the whole log instead of missing events.
                 position = Position({})
         start = find_start(log, request, position, log.end_position())
         feed = Feed(
@@ -145,7 +145,7 @@ class SubscriptionRequests:
         self._context.interest.withdraw((client_id, name))
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
-        """Raises `UnknownSubscription`."""
+        """Raises `UnknownSubscription` for an unknown number."""
         feed = profile.delivery.find_feed(number)
         if feed is None:
             raise UnknownSubscription(f"no subscription has number {number}")
@@ -161,7 +161,7 @@ class SubscriptionRequests:
                 self._context.durables.delete(profile.identity.client_id, name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
-        """Ignored for a transient subscription."""
+        """Store a processed position; ignored for a transient subscription."""
         name = profile.durable_names.get(number)
         if name is None:
             return

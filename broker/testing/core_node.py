@@ -56,7 +56,7 @@ def make_query(numbers: Numbers) -> Query:
 
 @cache
 def parse_numbers(text: str) -> Numbers:
-    """All numbers for an unknown form."""
+    """Return the numbers that a query selects; all for an unknown form."""
     if found := _ONE.fullmatch(text):
         return (int(found[1]), int(found[1]))
     if found := _RANGE.fullmatch(text):

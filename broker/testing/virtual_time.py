@@ -30,7 +30,7 @@ class SortedClock(Clock):
         return call
 
     def _move(self, call: DelayedCall) -> None:
-        """A call's time has changed."""
+        """Restore the order after a call's time has changed."""
         self.calls.remove(call)
         insort(self.calls, call, key=DelayedCall.getTime)
 
@@ -66,7 +66,7 @@ class VirtualTime:
             self.run(0.05)
 
     def wait(self, awaitable: Any, limit: float = 60.0) -> Any:
-        """Let time pass until the Deferred has a result."""
+        """Let time pass; return the result of a Deferred, or raise its error."""
         results: list[Any] = []
         awaitable.addBoth(results.append)
         self.run_until(lambda: bool(results), limit)

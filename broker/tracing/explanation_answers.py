@@ -109,6 +109,7 @@ class ExplanationAnswers:
             return content
         finally:
             self._waiting[asking] -= 1
+            # Remove counts of zero.
             self._waiting = +self._waiting
 
     async def _explain_alone(self, request: ExplanationRequest, identity: Identity) -> _Answer:
@@ -221,7 +222,7 @@ class _Event:
 
 
 def _apply_network_verdicts(content: dict[str, Any], identity: Identity) -> None:
-    """Verdicts of this node's subscriptions agree with those of the network."""
+    """Make the verdicts of this node's subscriptions agree with those of the network."""
     network, client = content["network"], content["client"]
     if client is None:
         return

@@ -122,7 +122,7 @@ _QUESTION: Final = Schema[TraceQuestion](TraceQuestion, "question about an event
 
 
 class NodeTrace:
-    """One question at a time."""
+    """Answers for one node, one question at a time."""
 
     def __init__(
         self,

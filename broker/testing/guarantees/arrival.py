@@ -32,7 +32,7 @@ def unlogged_events(seen: Observations) -> Iterator[Violation]:
 
 
 def shared_places(seen: Observations) -> Iterator[Violation]:
-    """A node with the first event never requests the second."""
+    """Yield places of two events: a node with the first one never requests the second."""
     holders: dict[Place, EventKey] = {}
     for key, places in seen.places.items():
         for place in places:

@@ -25,7 +25,7 @@ Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 def dead_subscriptions(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """It ended with an error, or never began (guarantee 1)."""
+    """Yield subscriptions that ended with an error, or never began (guarantee 1)."""
     last = subscriber.processes[-1] if subscriber.processes else None
     for process in subscriber.processes:
         if process.error and (process is last or not allowed.errors_end_processes):

@@ -64,7 +64,7 @@ def stale_events(
 def false_gaps(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Bounds are impossible, reasons unjustified, or events inside were delivered."""
+    """Yield gaps with impossible bounds or unjustified reasons, or around delivered events."""
     reasons = REASONS if allowed.reasons is None else allowed.reasons
     for process in subscriber.processes:
         for gap in process.gaps:

@@ -15,7 +15,7 @@ from broker.testing.guarantees.subscriber import Subscriber
 def order_of_origins(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Places of one origin rise within a process, gaps included."""
+    """Yield places of one origin that do not rise within a process, gaps included."""
     for process in subscriber.processes:
         newest: dict[str, Mark] = {}
         for item in process.items:
@@ -35,7 +35,7 @@ def order_of_origins(
 def order_of_publishers(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Sequence numbers of one incarnation rise within a process."""
+    """Yield sequence numbers of one incarnation that do not rise within a process."""
     for process in subscriber.processes:
         newest: dict[tuple[str, int, str], int] = {}
         for event in process.deliveries:

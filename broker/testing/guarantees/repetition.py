@@ -19,7 +19,7 @@ from broker.testing.guarantees.subscriber import Process, Subscriber
 def repeated_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """An event came again within a process, or after a process that closed itself."""
+    """Yield events that came again within a process, or after a process that closed itself."""
     newest: dict[EventKey, tuple[Process, Delivered]] = {}
     for process in subscriber.processes:
         for event in process.deliveries:
