@@ -89,6 +89,7 @@ def test_without_sources_a_gap_is_reported_at_once_and_once(reason: str, counted
     wanted = [Gap(1, "far", (1, 4), (1, 8), 5, reason)]
     assert it.gaps == wanted
     assert it.writer.deliveries == [[9]]
+    # Lost events were never in this log, so they do not count as `gone`.
     assert it.feed.outcomes.gone == counted
     it.delivery.recover_or_report("far", (1, 3), (1, 8), reason)
     assert it.gaps == wanted

@@ -84,6 +84,7 @@ def test_stopped_node_loses_and_duplicates_nothing(moment: int) -> None:
 
 
 def test_accepted_events_are_acknowledged_as_duplicates_after_a_kill() -> None:
+    # The de-duplication window is smaller than the number of repeated events.
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, deduplication_window=16))
     with World(1, settings=settings, thread_delay=0.05) as world:

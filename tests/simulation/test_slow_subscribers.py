@@ -201,6 +201,7 @@ def test_gap_precedes_later_events_when_the_queue_is_empty() -> None:
 
 
 def test_all_security_levels_arrive_without_accounts(world: World) -> None:
+    # Without accounts every client is cleared for all levels.
     publisher = Publisher(world, world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)

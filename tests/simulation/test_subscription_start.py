@@ -186,6 +186,7 @@ def test_unused_durable_subscription_expires() -> None:
     with World(1, settings=attrs.evolve(settings, log=log)) as world:
         client = world.client("reader")
         Reader(world, client, durable="d")
+        # Hours without an event, so without an acknowledgement either.
         world.run(3 * MAINTENANCE_INTERVAL)
         assert world.node.durables.get("reader", "d") is not None
         world.wait(client.close())

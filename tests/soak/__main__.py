@@ -80,6 +80,7 @@ def _run(plan: Plan, dtd_port: int, *, keep: bool) -> Verdict:
         verdict = asyncio.run(run(plan, folder, dtd_port))
         keep_folder |= bool(verdict.violations)
     except BaseException as error:
+        # An unexpected error of the soak itself needs the folder.
         keep_folder |= not isinstance(error, KeyboardInterrupt)
         if keep_folder:
             print(f"seed {plan.seed}: kept in {folder}")

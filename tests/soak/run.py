@@ -88,6 +88,7 @@ async def run(plan: Plan, folder: Path, dtd_port: int) -> Verdict:
         keep = False
         raise
     finally:
+        # A second Ctrl-C must not interrupt the cleanup.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         world.stop(keep=keep)
         await world.relays.stop()
@@ -203,6 +204,7 @@ def _allowances(
     def was_on_lost_disk(key: EventKey, place: Place) -> bool:
         if seen.receipts[key].durability == "neighbour" and len(world.lost_until) < 2:
             return False
+        # Events published after the damage were never on the lost disk.
         return seen.events[key].at <= damaged.get(place.origin, 0.0)
 
     def justifies_gap(key: EventKey, place: Place, gap: ReportedGap) -> bool:
@@ -223,6 +225,7 @@ def _allowances(
         # An archive that can not be searched ends a recovery.
         errors_end_processes=True,
         unknown_origins=world.has_stepped_clock or world.has_emptied_disk,
+        # Publishers that move use several origins.
         fifo_across_origins=False,
         set_back_origins=frozenset(set_back),
         new_types=frozenset(f"soak 1.{each}" for each in range(1, world.versions + 1)),

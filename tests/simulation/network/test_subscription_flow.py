@@ -93,6 +93,7 @@ def test_covered_subscription_flows_at_once(seed: int) -> None:
         began = world.clock.seconds()
         narrow = Reader(world, client, INTERESTS[1])
         world.run_until(lambda: narrow.is_flowing)
+        # One round trip to its node, none to another.
         assert world.clock.seconds() - began < 0.2
         publisher = Publisher(world, world.client("publisher", "a"))
         publisher.publish()
@@ -116,6 +117,7 @@ def test_forgotten_durable_subscription_leaves_no_interest(seed: int) -> None:
         durable = Reader(world, client, INTERESTS[1], durable="d")
         world.run_until(lambda: durable.is_flowing)
         world.kill_client(client)
+        # Longer than the session's lease.
         world.run(100.0)
         assert interest_counts(world) != initial
         again = Reader(world, world.client("reader", "b", incarnation=2), INTERESTS[1], durable="d")

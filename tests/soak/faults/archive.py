@@ -23,6 +23,7 @@ async def cut_object(world: World) -> None:
 
 
 def _cut(world: World, path: Path) -> None:
+    # The archive may be moved away.
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         size = path.stat().st_size
         remaining = world.random.randrange(size) if size else 0
