@@ -23,7 +23,7 @@ from benchmarks.harness.signals import end_on_signals
 from benchmarks.harness.speed import measure_parse
 from broker.errors import BrokerError
 
-#: In order of execution; each is a module of this package with `DESCRIPTION` and `run`.
+#: In order; each module has `DESCRIPTION` and `run`.
 NAMES: Final = (
     "node",
     "latency",
@@ -39,7 +39,7 @@ NAMES: Final = (
     "recover",
     "jetstream",
 )
-#: Seconds to wait for an idle machine before each benchmark.
+#: In seconds, before each benchmark.
 IDLE_TIMEOUT: Final = 60.0
 RESULTS: Final = Path(__file__).parent / "results"
 
@@ -103,7 +103,7 @@ def _run_benchmark(
     run: Callable[[BenchmarkContext], Report], data: Path, quick: bool, events: int, name: str
 ) -> Report:
     progress = Console(stderr=True)
-    # Refreshed by hand: no thread may run while children are started.
+    # No thread may run when children are started.
     with Live(console=progress, auto_refresh=False, transient=True) as live, Children() as children:
 
         def say(text: str) -> None:

@@ -27,9 +27,9 @@ from benchmarks.harness.machine import describe_machine
 from benchmarks.harness.report import WIDTH, Floor, Report, Sheet, print_report, write_report
 from benchmarks.harness.signals import end_on_signals
 
-#: Greatest allowed ratio of the present to the earlier cost.
+#: Of the present to the earlier cost.
 MAX_RATIO: Final = 1.08
-#: Costs of each work of one revision, in microseconds for an event.
+#: In microseconds for an event, by work.
 Costs = dict[str, list[float]]
 
 
@@ -86,7 +86,6 @@ def main(
 
 
 def compare(revision: str, found: dict[str, tuple[Costs, Costs]]) -> Report:
-    """Return the table of all works of both revisions, with a floor for each benchmark."""
     rows, floors, figures = [], [], {}
     for benchmark, (then, now) in found.items():
         works = {work: ratio(then[work], now[work]) for work in then if work in now}
@@ -134,7 +133,7 @@ def _unpack(revision: str, folder: Path) -> None:
         raise click.ClickException(packed.stderr.decode(errors="replace").strip())
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="data")
-    # Real events lie beside the checkout.
+    # They lie beside the checkout.
     if (shared := ROOT.parent / "shared").is_dir():
         (folder.parent / "shared").symlink_to(shared)
 

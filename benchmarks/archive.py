@@ -33,9 +33,9 @@ DESCRIPTION: Final = "events archived as Parquet: processor time, size against r
 
 FLIGHTS: Final = 1_000_000
 VOEVENTS: Final = 100_000
-#: Events of one flush: 2,000 a second for five seconds.
+#: 2,000 events a second for five seconds.
 FLUSH: Final = 10_000
-#: Levels of zstd, the writer's own included; the others archive a tenth.
+#: Of zstd; all but the writer's own archive a tenth.
 LEVELS: Final = (1, COMPRESSION_LEVEL, 9)
 SHARE_OF_OTHER_LEVELS: Final = 10
 GZIP_LEVEL: Final = 6
@@ -45,15 +45,13 @@ _BEGIN_MS: Final = 1_795_158_000_000
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Measure both workloads; the report names omitted ones."""
     with _archiver_garbage_collector():
         return _run(context)
 
 
 @contextmanager
 def _archiver_garbage_collector() -> Iterator[None]:
-    """Use the garbage collector's settings of the archiver's process, only during this
-    benchmark."""
+    """Use the settings of the archiver's process."""
     thresholds = gc.get_threshold()
     tune_garbage_collector()
     try:
@@ -83,7 +81,7 @@ def _run(context: BenchmarkContext) -> Report:
 def _measure_workload(
     context: BenchmarkContext, workload: str, count: int, made: Callable[[], Iterator[bytes]]
 ) -> tuple[list[Measured], list[Cold]]:
-    """Measure one workload at all levels; at the writer's own level all of it, and its reading."""
+    """Measure all levels; the writer's own level with all events, and with reading."""
     found: list[Measured] = []
     cold: list[Cold] = []
     for level in LEVELS:
@@ -120,7 +118,6 @@ def _measure_writing(
 
 
 def _measure_opening(context: BenchmarkContext, folder: Path, workload: str) -> list[Cold]:
-    """Measure opening, reading, verifying and merging, on files cached by the system."""
     found: list[Cold] = []
 
     def timed(what: str, action: Callable[[], object]) -> None:
@@ -144,7 +141,7 @@ def _measure_opening(context: BenchmarkContext, folder: Path, workload: str) -> 
     def merge() -> None:
         archive = opened()
         ledger = ManifestWriter(archive.manifests, "compactor", archive.wall_clock)
-        # All hours are settled: the clock is years after the events.
+        # The clock is years after the events.
         rules = CompactionRules(settled_ms=-(1 << 50))
         Compaction(archive, ledger, rules).run()
 
@@ -161,15 +158,14 @@ def _flights(count: int) -> Iterator[bytes]:
 
 
 def _voevents(real: list[bytes], count: int) -> Iterator[bytes]:
-    """Yield the packets repeatedly, each time with new ids."""
+    """New ids each time."""
     return voevent_events(
         EventIdGenerator("feed", 1), list(itertools.islice(itertools.cycle(real), count))
     )
 
 
 def _make_logged_event(number: int, document: bytes) -> LoggedEvent:
-    """Return the event as in a node's log. The header differs from the document's, with equal
-    length."""
+    """Return an event whose header differs from the document's, with equal length."""
     header = Header(
         EventId("feed", _BEGIN_MS + number, number, 1),
         *("flights", "flight", "1.1", SecurityLevel.MED, Liveness.LIVE),

@@ -10,7 +10,7 @@ import attrs
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from broker.archive.parquet import COMPRESSION_LEVEL
 
-#: Bound: processor microseconds for archiving one flight event.
+#: Bound: processor microseconds for a flight event.
 MAX_MICROSECONDS: Final = 6.0
 #: Bound: seconds to open an archive of a million events and to list its content.
 MAX_SECONDS_TO_OPEN: Final = 1.0
@@ -24,9 +24,9 @@ class Measured:
     level: int
     events: int = 0
     raw: int = 0
-    """Bytes of the documents."""
+    """Of the documents."""
     archived: int = 0
-    """Bytes of the files."""
+    """Of the files."""
     gzip: int = 0
     """Bytes of the concatenated documents, by gzip."""
     cpu: float = 0.0
@@ -36,14 +36,12 @@ class Measured:
 
     @property
     def micros(self) -> float:
-        """Processor microseconds for one event."""
+        """Microseconds of processor time for one event."""
         return 1e6 * self.cpu / self.events
 
 
 @attrs.frozen
 class Cold:
-    """An operation on a whole archive by a process that opens it."""
-
     workload: str
     what: str
     files: int

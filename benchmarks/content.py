@@ -1,5 +1,3 @@
-"""Cost of content routing for an event, against a bare parse."""
-
 from __future__ import annotations
 
 from typing import Final
@@ -40,5 +38,4 @@ QUICK: Final = Plan(
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Measure all workloads; the report names omitted ones."""
     return report(measure_content(context, QUICK if context.quick else FULL))

@@ -12,8 +12,7 @@ from benchmarks.routing.changes import summarise
 from benchmarks.routing.findings import Findings
 from benchmarks.routing.rounds import BARE, Cost
 
-#: Bounds in bare parses of an event: with the queries that also run one by one, and with the most
-#: queries.
+#: In bare parses: with the queries that also run one by one, and with most.
 MAX_PARSES: Final = 1.5
 MAX_PARSES_OF_MANY: Final = 6.0
 MIN_TIMES_ONE_BY_ONE: Final = 500.0
@@ -46,7 +45,7 @@ def report(findings: Findings) -> Report:
 
 
 def bytes_of_a_query(held: dict[str, Any]) -> float:
-    """Return the memory of a query after events of all shapes."""
+    """Return the bytes after events of all shapes."""
     return float(held["after_all_shapes"] - held["before"]) / float(held["queries"])
 
 
@@ -55,7 +54,7 @@ def _floors(findings: Findings) -> list[Floor]:
     floors = []
     for queries, most in ((plan.compared, MAX_PARSES), (plan.queries[-1], MAX_PARSES_OF_MANY)):
         for workload in findings.sizes:
-            # NITF has no bound: nothing of it is known before a parse.
+            # Nothing of a NITF document is known before a parse.
             if workload != "NITF" and (cost := findings.cost(workload, queries)) is not None:
                 what = f"{workload}, {queries:,} queries, an event"
                 floors.append(Floor(what, cost.ratio, most, "parses", at_least=False))

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-#: A work of a benchmark, and one measured cost in microseconds.
+#: Work, and microseconds.
 Cost = tuple[str, float]
 
 
@@ -41,7 +41,7 @@ def _archive(figures: Any) -> Iterator[Cost]:
         yield f"{each['workload']}, zstd {each['level']}", each["micros"]
 
 
-#: Benchmarks with such a cost, in the order of comparison.
+#: In the order of comparison.
 READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
     "node": _node,
     "latency": _latency,
@@ -52,7 +52,7 @@ READERS: Final[Mapping[str, Callable[[Any], Iterator[Cost]]]] = {
 
 
 def costs(name: str, figures: Any) -> dict[str, list[float]]:
-    """Return the costs of each work of one run of a benchmark, in microseconds for an event."""
+    """Return microseconds for an event, by work."""
     found: dict[str, list[float]] = {}
     for work, cost in READERS[name](figures):
         found.setdefault(work, []).append(cost)
@@ -60,5 +60,5 @@ def costs(name: str, figures: Any) -> dict[str, list[float]]:
 
 
 def ratio(earlier: list[float], present: list[float]) -> float:
-    """Return the median of the present costs, divided by that of the earlier ones."""
+    """Return the ratio of the medians."""
     return statistics.median(present) / statistics.median(earlier)

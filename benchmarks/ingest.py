@@ -1,5 +1,3 @@
-"""Live events a second with and without an archive."""
-
 from __future__ import annotations
 
 import time
@@ -20,20 +18,20 @@ from broker.log.external_reader import ExternalReader
 
 DESCRIPTION: Final = "live events a second with the archive off and on, and how far behind it is"
 
-#: Events in a PUBLISH message of the publisher.
+#: Events in a PUBLISH message.
 BATCH: Final = 500
 ROUNDS: Final = 5
-#: Subscribers, and events of a run: long enough for several flushes.
+#: Subscribers, and events of a run with several flushes.
 WORKS: Final = ((1, 300_000), (10, 100_000))
 WARM_UP: Final = 2_000
-#: Seconds between two flushes; less than the default, so that a run has several of them.
+#: Less than the default: several flushes a run.
 EVERY: Final = 1.0
 _GLANCE: Final = 0.02
 _ARCHIVER: Final = b"broker.archiver"
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Run all rounds; archive off and on alternate, since the machine's speed varies."""
+    """Archive off and on alternate, since the machine's speed varies."""
     rounds = 1 if context.quick else ROUNDS
     runs = []
     for number in range(1, rounds + 1):
@@ -84,8 +82,6 @@ def _measure_run(context: BenchmarkContext, subscribers: int, portions: list[int
 
 
 class _ArchiverMonitor:
-    """Observes the archive and the archiver of a node."""
-
     def __init__(self, folder: Path, node: int) -> None:
         self._log = ExternalReader(folder / "data" / "log")
         self._archive = Archive.open(str(folder / "data" / "archive"))
@@ -93,12 +89,12 @@ class _ArchiverMonitor:
         self._cpu = 0.0
 
     def start(self) -> None:
-        """Wait until the log is archived; count the archiver's processor time from then on."""
+        """Wait until the log is archived; count processor time from then on."""
         self._wait_until_archived()
         self._cpu = cpu_seconds(self._archiver)
 
     def finish(self, events: int, seconds: float) -> Archived:
-        """Return the results of a run of so many seconds, after waiting for its rest."""
+        """Wait for the rest of the run."""
         behind = self._count_unarchived()
         late = self._wait_until_archived()
         cpu = cpu_seconds(self._archiver) - self._cpu
@@ -119,7 +115,6 @@ class _ArchiverMonitor:
 
 
 def find_archiver(node: int) -> int:
-    """Return the process id of a node's archiver."""
     children = Path(f"/proc/{node}/task/{node}/children").read_text().split()
     for pid in map(int, children):
         if _ARCHIVER in Path(f"/proc/{pid}/cmdline").read_bytes():

@@ -11,14 +11,12 @@ import attrs
 from benchmarks.harness.flow import Flow, as_json
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
-#: Bound: share of live throughput lost with the archive on.
+#: Bound: share of live throughput lost with the archive.
 FLOOR: Final = 0.1
 
 
 @attrs.frozen
 class Archived:
-    """Archiver's results of one run."""
-
     events: int
     behind: int
     """Events not archived yet when the last one was delivered."""
@@ -27,18 +25,16 @@ class Archived:
     seconds: float
     """From the first send until all were archived."""
     cpu: float
-    """Processor seconds of the archiver."""
+    """Processor seconds."""
 
     @property
     def rate(self) -> float:
-        """Events a second into the archive."""
+        """Events a second."""
         return self.events / self.seconds
 
 
 @attrs.frozen
 class Run:
-    """One run; with the archive on it has `archived`."""
-
     subscribers: int
     flow: Flow
     parse: float
@@ -90,7 +86,7 @@ def report(runs: Sequence[Run], notes: list[str]) -> Report:
 
 
 def fall(runs: Sequence[Run], subscribers: int) -> float:
-    """Return the share of median live throughput lost with the archive; below 0: none."""
+    """Return the lost share of throughput; below 0: none."""
     of = [run for run in runs if run.subscribers == subscribers]
     off = [run.flow.published for run in of if run.archived is None]
     on = [run.flow.published for run in of if run.archived is not None]

@@ -1,9 +1,8 @@
 """Recovery compared with NATS JetStream, timed at the clients.
 
-In xmlbroker a thousand clients have queries of their own, and the archive is searched for them.
-JetStream filters only by subject, set by publishers, so a hundred consumers read one subject each.
-Each event goes to one client or consumer, so both deliver the same number. JetStream stores two
-streams: whole documents, and payloads alone.
+In xmlbroker a thousand clients have queries of their own. JetStream filters only by subject, so a
+hundred consumers read one subject each. Each event goes to one client or consumer. JetStream stores
+two streams: whole documents, and payloads alone.
 """
 
 from __future__ import annotations
@@ -46,13 +45,11 @@ ROUNDS: Final = 4
 
 @attrs.frozen
 class StreamContent:
-    """A JetStream stream, with its form of each event."""
-
     stream: str
     subject_prefix: str
-    """Prefix of its subjects; unique among the streams."""
+    """Unique among the streams."""
     is_bare: bool
-    """True for payloads alone, without an envelope."""
+    """Without an envelope."""
     ending: str
     """End of each message, which occurs nowhere else."""
 
@@ -66,7 +63,6 @@ PAYLOADS: Final = StreamContent("payloads", "p", is_bare=True, ending="</flight>
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Fill both systems, then measure them in turn."""
     count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
     missing = ""
     with context.empty_folder() as folder:
@@ -118,7 +114,7 @@ def _publish_all(
 def _run_engine(
     context: BenchmarkContext, engine: str, folder: Path, server: NatsProcess, count: int
 ) -> list[Round]:
-    """Run the rounds of one engine; JetStream follows right after each."""
+    """JetStream follows right after each round."""
     place = folder / "node" / engine
     place.mkdir()
     node = NodeProcess(context.children, place, archive_settings(folder / "archive", engine))

@@ -16,28 +16,29 @@ MAX_RATIO: Final = 2.0
 
 @attrs.frozen
 class Turn:
-    """One run of JetStream's consumers, timed at them."""
+    """Times begin at the first consumer's request."""
 
     seconds: float
-    """Seconds from the first consumer's request to the last message of all."""
+    """Until the last message of all."""
     first: float
-    """Seconds from the first consumer's request to the first message."""
+    """Until the first message."""
     server_cpu: float
-    """Processor seconds of the NATS server."""
+    """Processor seconds."""
     readers_cpu: float
-    """Processor seconds of the readers' process."""
+    """Processor seconds."""
 
 
 @attrs.frozen
 class Round:
-    """One run of the clients, then of JetStream's consumers of documents and payloads."""
+    """A run of the clients, then of JetStream's consumers. Times begin at the first client's
+    request."""
 
     engine: str
     number: int
     ours: float
-    """Seconds from the first client's request to the last event of all."""
+    """Until the last event of all."""
     first: float
-    """Seconds from the first client's request to the first event."""
+    """Until the first event."""
     jobs: int
     cpu: float
     """Processor seconds of the clients' process."""
@@ -46,7 +47,7 @@ class Round:
 
     @property
     def ratios(self) -> dict[str, float]:
-        """Time of xmlbroker in times of JetStream, by stream."""
+        """Time of xmlbroker in times of JetStream."""
         turns = {"documents": self.documents, "payloads": self.payloads}
         return {name: self.ours / turn.seconds for name, turn in turns.items()}
 
@@ -58,7 +59,7 @@ def report(
     kept: Mapping[str, int],
     missing: str = "",
 ) -> Report:
-    """Return tables, floors and plot. `kept`: bytes of the archive, and of the streams."""
+    """`kept`: bytes of the archive, and of the streams."""
     engines = list(dict.fromkeys(each.engine for each in rounds))
     ratios = {
         (engine, what): statistics.median(r.ratios[what] for r in rounds if r.engine == engine)

@@ -1,5 +1,3 @@
-"""Latency from publisher to subscriber at a steady, moderate rate, one event at a time."""
-
 from __future__ import annotations
 
 import math
@@ -30,8 +28,6 @@ _SPIN: Final = "while True: pass"
 
 @attrs.frozen
 class Run:
-    """One measured run of one system."""
-
     system: str
     published: int
     ages: list[tuple[int, int]]
@@ -51,7 +47,7 @@ class Run:
 
     @property
     def cpu_per_event(self) -> float:
-        """Microseconds of the broker for a published event."""
+        """Microseconds for a published event."""
         return 1e6 * self.cpu / self.published
 
 
@@ -122,7 +118,7 @@ def _run_peer(
         peer = start(folder)
         task = {"peer": name, "port": peer.port, "portions": counts}
         publisher = Actor(context.children, "peer_publish_paced", {**task, "rate": RATE})
-        # It creates the stream that the subscriber reads.
+        # It creates the stream.
         publisher.wait_for("ready", TIMEOUT)
         subscriber = Actor(context.children, "peer_subscribe_timed", task)
         run = _measure(
@@ -143,7 +139,7 @@ def _measure(
     *,
     is_ready: bool = False,
 ) -> Run:
-    """Run each portion; the last one counts. `is_ready`: the publisher has reported it already."""
+    """The last portion counts. `is_ready`: the publisher has reported it already."""
     for count in counts:
         subscriber.wait_for("ready", TIMEOUT)
         if not is_ready:
@@ -163,7 +159,7 @@ def _measure(
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the smallest figure that `share` of the figures do not exceed (nearest rank)."""
+    """Return the figure of nearest rank."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
@@ -239,7 +235,7 @@ def _draw(runs: list[Run], figure: Any) -> None:
     over_time.set_ylabel("latency in ms")
     for each in runs:
         ordered = sorted(age / 1e6 for _, age in each.ages)
-        # From the top: the share of events that took longer, down to a single one.
+        # Share of slower events.
         parts = [1 - rank / len(ordered) for rank in range(len(ordered))]
         shares.plot(ordered, parts, label=each.system)
     shares.set_yscale("log")

@@ -1,7 +1,7 @@
-"""Cost of relaying events: a line of three nodes against a single one, in one run.
+"""Cost of relaying events: a line of three nodes against a single one.
 
-The publisher is at node `a`, and `b` lies between `a` and `c`. All works run in turn, in several
-rounds, so that a disturbance of the machine hits all of them.
+The publisher is at node `a`, and `b` lies between `a` and `c`. Works run in turn, so that a
+disturbance hits all of them.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from benchmarks.line_report import (
 
 DESCRIPTION: Final = "processor time that passing events on costs a node in a line of three"
 
-#: Events in a PUBLISH message of the publisher.
+#: Events in a PUBLISH message.
 BATCH: Final = 500
 ROUNDS: Final = 3
 EVENTS: Final = 20_000
-#: In the first thousands of events nodes learn shapes, and linked nodes exchange interests.
+#: Nodes learn shapes, and linked nodes exchange interests.
 WARM_UP: Final = 10_000
-#: Events a second that a line can carry on the reference machine, with all actors on it.
+#: Carried by a line on the reference machine, with all actors on it.
 RATE: Final = 10_000.0
-#: A subscriber delayed by the shared machine must not miss events.
+#: A delayed subscriber must not miss events.
 _QUEUE: Final = "[queue]\nevents = 1000000\n"
 _KEPT: Final = '[streams.">"]\nacknowledge = "neighbour"\n'
 
 
 @attrs.frozen
 class Work:
-    """A measurement: nodes in a line, with the positions of publisher and subscribers."""
+    """Positions of publisher and subscribers are indices of nodes."""
 
     name: str
     nodes: int
@@ -63,7 +63,7 @@ class Work:
     subscribers: Sequence[int] = ()
     query: str = EVERYTHING
     rate: float | None = RATE
-    """Events a second; None: at full speed."""
+    """None: at full speed."""
     options: LineOptions = LineOptions()
 
 
@@ -111,7 +111,7 @@ def _notes(events: int) -> list[str]:
 
 
 def _measure_crossing(context: BenchmarkContext, work: Work, portions: Sequence[int]) -> Crossing:
-    """Make one run: the last portion is measured, earlier ones warm up."""
+    """The last portion is measured, earlier ones warm up."""
     with context.empty_folder() as folder:
         nodes = start_line(context.children, folder, work.nodes, work.options, _QUEUE)
         # A subscription that starts first gets the cut of everything later.
@@ -170,8 +170,7 @@ def _start_subscriber(
 
 
 def _read_counts(nodes: Sequence[NodeProcess], publisher: int) -> dict[str, int]:
-    """Return frames and bytes of the publisher's node, messages dropped by full links, and
-    pages."""
+    """Frames and bytes of the publisher's node, messages dropped by full links, and pages."""
     if len(nodes) == 1:
         return dict.fromkeys(("frames", "link_bytes", "full", "pages"), 0)
     statuses: list[dict[str, Any]] = [read_status(node.endpoint)["network"] for node in nodes]

@@ -1,4 +1,4 @@
-"""Report of the benchmark `line`: processor time of each node, and transit against ingress."""
+"""Report of the benchmark `line`: transit against ingress."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SELECTIVE: Final = "line, a tenth wanted at c"
 EVERY_HOP: Final = 'line, validate = "every-hop", subscriber at c'
 KEPT: Final = 'line, acknowledge = "neighbour", subscriber at c'
 
-#: Works with events that pass `b`.
+#: Events pass `b`.
 LINES: Final = (PLAIN, PLAIN_FLAT_OUT, COMPRESSED, TWO, SELECTIVE, EVERY_HOP, KEPT)
 
 #: Bound: cost of a hop between trusted nodes, in costs of ingress.
 FLOOR: Final = 0.5
-#: Index of the node that events only pass through.
+#: Events only pass through this node.
 _TRANSIT: Final = 1
 _NAMES: Final = "abc"
-#: Index of the publisher's node in `MIDDLE`; the others are idle.
+#: The publisher's node in `MIDDLE`; the others are idle.
 _IN_THE_MIDDLE: Final = 1
 
 
@@ -41,17 +41,17 @@ class Crossing:
     seconds: float
     """From the first send until the last event is acknowledged and delivered."""
     cpu: Sequence[float]
-    """Processor seconds of each node, all threads."""
+    """Processor seconds of each node."""
     frames: int
-    """Frames that began at the publisher's node."""
+    """Begun at the publisher's node."""
     link_bytes: int
-    """Bytes that the publisher's node sent to others."""
+    """Sent by the publisher's node."""
     full: int
     """Messages that a full link dropped."""
     pages: int
     """Log pages requested by nodes with missing events."""
     dropped: int
-    """Events reported as dropped to subscribers."""
+    """Reported to subscribers."""
     others: float
     """Cores that other processes of the machine used meanwhile."""
     parse: float
@@ -59,15 +59,15 @@ class Crossing:
 
     @property
     def rate(self) -> float:
-        """Events a second, from end to end."""
+        """Events a second from end to end."""
         return self.events / self.seconds
 
     def cost(self, node: int) -> float:
-        """Return the processor microseconds of a node for an event; 0 for a missing node."""
+        """Return processor microseconds for an event; 0 for a missing node."""
         return 1e6 * self.cpu[node] / self.events if node < len(self.cpu) else 0.0
 
 
-#: Runs of each work, by its name.
+#: By name.
 Works: TypeAlias = Mapping[str, Sequence[Crossing]]
 
 
@@ -109,7 +109,7 @@ def report(crossings: Sequence[Crossing], notes: list[str]) -> Report:
 
 
 def _ratio(runs: Sequence[Crossing], to: Sequence[Crossing], node: int) -> float:
-    """Return the median cost of a node in costs of the single node of `to`."""
+    """Return the median in costs of the single node of `to`."""
     return statistics.median(
         [run.cost(node) / other.cost(0) for run, other in zip(runs, to, strict=True)]
     )

@@ -1,7 +1,6 @@
 """Packets a second over links between two processes, with and without loss.
 
-All kinds, sizes and losses run in turn, in several rounds, so that a disturbance of the machine
-hits all of them.
+Runs alternate, so that a disturbance hits all of them.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ DESCRIPTION: Final = "packets a second over tcp, udp and multicast links that lo
 SIZES: Final = (262, 4096)
 LOSSES: Final = (0.0, 0.01, 0.1, 0.2)
 ROUNDS: Final = 3
-#: Bytes of each run.
+#: Of each run.
 _BYTES: Final = 10_000_000
 #: TCP's own losses can not be created in the sending process.
 KINDS: Final = (("tcp", LOSSES[:1]), ("udp", LOSSES), ("multicast", LOSSES))
-#: Packets of 262 bytes a second over UDP without loss, on the reference machine.
+#: With 262 bytes over UDP without loss, on the reference machine.
 FLOOR: Final = 30_000.0
 
 
@@ -40,7 +39,7 @@ class Run:
     rate: float
     """Arrived packets a second."""
     sending: float
-    """Processor microseconds of the sender for each packet."""
+    """Processor microseconds for each packet."""
     receiving: float
     missing: int
     """Packets reported as a gap."""

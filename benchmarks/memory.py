@@ -1,5 +1,3 @@
-"""Growth of a node's memory over a million events, and memory of an idle node."""
-
 from __future__ import annotations
 
 import statistics
@@ -17,20 +15,19 @@ DESCRIPTION: Final = "memory over a million events; an idle node's memory and ti
 
 FLOOR_IDLE_MB: Final = 100.0
 FLOOR_START: Final = 1.0
-#: Bound: growth in MB over a million events, at most eight bytes an event.
+#: Bound: MB over a million events, at most eight bytes an event.
 FLOOR_GROWTH_MB: Final = 8.0
 EVENTS: Final = 1_000_000
 SAMPLES: Final = 100
 STARTS: Final = 5
-#: Share of the samples, at the end, for the slope.
+#: At the end, for the slope.
 _SETTLED: Final = 0.8
-#: Small, so that the log is full before the slope counts.
+#: The log is full before the slope counts.
 _CONFIGURATION: Final = '[log]\nmax_bytes = "128 MiB"\n'
 _BATCH: Final = 500
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Start idle nodes, then send a million events through one."""
     starts, idle = _measure_idle(context, 1 if context.quick else STARTS)
     events, samples = (20_000, 10) if context.quick else (EVENTS, SAMPLES)
     portions = [events // samples] * samples
@@ -59,7 +56,7 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return the slope of the best straight line (least squares)."""
+    """Return the slope by least squares."""
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 

@@ -25,9 +25,9 @@ EVENTS: Final = 1_000
 #: Virtual seconds: longest wait, and interval of checks.
 LIMIT: Final = 120.0
 LOOK: Final = 0.25
-#: Virtual seconds without activity, for counting idle messages.
+#: Virtual seconds, for counting idle messages.
 QUIET: Final = 10.0
-#: Bound: virtual seconds after a gateway's death until all deliveries are complete.
+#: Bound: virtual seconds after a gateway's death until deliveries are complete.
 FLOOR_REPAIR: Final = 5.0
 FLOOR_CROSSINGS: Final = 2
 
@@ -43,7 +43,7 @@ class Phase:
 
 def run(context: BenchmarkContext) -> Report:
     width, each, events = (3, 10, 50) if context.quick else (WIDTH, SUBSCRIPTIONS, EVENTS)
-    # The search for cycles among the state of a thousand nodes would take a third of the time.
+    # The search for cycles would take a third of the time.
     gc.disable()
     try:
         return _run(context, NodeNetwork(SEED, width), each, events)
@@ -96,7 +96,7 @@ def _publish(network: NodeNetwork, events: int) -> None:
 
 
 def _kill_gateway(network: NodeNetwork, events: int) -> None:
-    """Kill a node that joins two of the largest units, while others publish."""
+    """It joins two of the largest units, while others publish."""
     network.nodes.kill_node("u1c0n0")
     alive = network.running_nodes()
     for _ in range(events):

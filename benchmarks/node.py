@@ -1,5 +1,3 @@
-"""Events a second through one node, also with many queries, and through other brokers."""
-
 from __future__ import annotations
 
 from typing import Any, Final
@@ -37,14 +35,14 @@ DESCRIPTION: Final = (
     "events a second through one node, prebuilt and by the client library; mosquitto and ActiveMQ"
 )
 
-#: Events in a PUBLISH message of the prebuilt publisher.
+#: Events in a PUBLISH message.
 BATCH: Final = 500
-#: Unanswered events of the client library's user.
+#: Of the client library's user.
 WINDOW: Final = 4_000
 RUNS: Final = 3
-#: Sessions that share the extra queries.
+#: For the extra queries.
 SESSIONS: Final = 10
-#: Queries and events of each ActiveMQ work: about two seconds.
+#: About two seconds each.
 SELECTORS: Final = ((0, 60_000), (10, 6_000), (100, 800), (EXTRA_QUERIES, 80))
 
 
@@ -67,7 +65,7 @@ def run(context: BenchmarkContext) -> Report:
     except Unavailable as reason:
         notes.append(f"no peer that filters on content: {reason}")
     works: list[Work] = []
-    # Peers run right after the node, since the machine's speed varies.
+    # The machine's speed varies.
     for subscribers, events, peer_events in ((1, 60_000, 200_000), (10, 40_000, 60_000)):
         for further in (0, EXTRA_QUERIES):
             works.append(_measure_node(context, PREBUILT, subscribers, events, further))
@@ -110,7 +108,7 @@ def _activemq_notes(version: str) -> list[str]:
 
 
 def _portions(context: BenchmarkContext, events: int) -> list[int]:
-    """Return the number of events of each run; the first run only warms up."""
+    """The first run only warms up."""
     return [500, 2_000] if context.quick else [2_000] + [events] * RUNS
 
 
@@ -150,7 +148,6 @@ def _measure_node(
 
 
 def _start_extra_queries(context: BenchmarkContext, node: NodeProcess, queries: int) -> Actor:
-    """Subscribe extra queries, and wait until they are active."""
     context.report_progress(f"subscribing {queries:,} queries")
     task = {"endpoint": node.endpoint, "queries": queries, "sessions": SESSIONS}
     actor = Actor(context.children, "subscribe_rare", task)
@@ -179,7 +176,7 @@ def _measure_activemq(context: BenchmarkContext) -> list[Work]:
     with context.empty_folder() as folder:
         broker = ActiveMqProcess(context.children, folder)
         for selectors, events in SELECTORS:
-            # The first run is as long as the others, to warm up the virtual machine.
+            # To warm up the virtual machine.
             portions = [max(5, events // 20)] * 2 if context.quick else [events] * (RUNS + 1)
             task: dict[str, Any] = {"port": broker.port, "portions": portions}
             subscriber = Actor(context.children, "stomp_read", {**task, "queries": selectors})

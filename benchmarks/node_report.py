@@ -1,5 +1,3 @@
-"""Report of the benchmark `node`: results of each work, against the floors and the peers."""
-
 from __future__ import annotations
 
 import statistics
@@ -9,12 +7,12 @@ from typing import Any, Final
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 from benchmarks.harness.work import Work
 
-#: Queries in addition to the subscribers of everything.
+#: In addition to the subscribers of everything.
 EXTRA_QUERIES: Final = 1_000
-#: Bounds with these queries loaded, as without them.
+#: Bounds with these queries loaded.
 FLOOR_EVENTS: Final = 40_000.0
 FLOOR_DELIVERIES: Final = 150_000.0
-#: Bound with these queries loaded: rate in rates of ActiveMQ with the same queries.
+#: Rate in rates of ActiveMQ with these queries.
 FLOOR_TIMES_ACTIVEMQ: Final = 500.0
 
 PREBUILT: Final = "node, prebuilt"
@@ -60,7 +58,7 @@ def _floors(works: Sequence[Work]) -> list[Floor]:
 
 
 def _times_activemq(works: Sequence[Work]) -> float | None:
-    """Return the node's rate in rates of ActiveMQ, both with all extra queries; None without it."""
+    """Return the rate in rates of ActiveMQ with all extra queries; None without it."""
     found = {(work.name, work.subscribers, work.queries): work for work in works}
     peer = found.get((ACTIVEMQ, 1, EXTRA_QUERIES))
     if peer is None:
@@ -174,7 +172,7 @@ def _draw(works: Sequence[Work], figure: Any) -> None:
         label = f"floor, prebuilt with {EXTRA_QUERIES:,} queries"
         axes.axvline(floor, color="tab:red", linestyle="--", label=label)
         if any(work.name == ACTIVEMQ for work in shown):
-            # The peer that filters on content is slower by three orders of magnitude.
+            # The peer is slower by three orders of magnitude.
             axes.set_xscale("log")
         axes.margins(x=0.2)
         axes.invert_yaxis()

@@ -1,7 +1,7 @@
 """Recovery of missed events by returning clients, timed at the clients.
 
-Events of a lost origin lie in an archive, and a node that never had them serves it. All clients
-together get the same events for any number of clients: each event matches one query.
+Events of a lost origin lie in an archive, and a node that never had them serves it. Each event
+matches one query, so any number of clients gets the same events together.
 """
 
 from __future__ import annotations
@@ -29,23 +29,22 @@ DESCRIPTION: Final = (
 
 EVENTS: Final = 1_000_000
 QUICK_EVENTS: Final = 20_000
-#: Events that one client missed.
+#: By one client.
 MISSED: Final = (10, 1_000, 100_000)
 CLIENTS: Final = (1, 100, 1_000)
-#: The median counts. The cold recovery has started all that a node's first recovery starts.
+#: The median counts. The cold recovery has started everything before.
 RUNS: Final = 3
 #: Events in a PUBLISH message.
 BATCH: Final = 500
-#: Seconds that a recovery may take.
+#: In seconds.
 RECOVERY_TIMEOUT: Final = 1_800.0
-#: The node polls its replay process each second; this includes one poll.
+#: With one poll of the replay process, in seconds.
 _LOOKED: Final = 2.0
-#: Sessions for a thousand clients and for status requests; closed ones end at once.
+#: For a thousand clients and status requests; closed ones end at once.
 LIMITS_TOML: Final = "[limits]\nmax_sessions = 1100\nsession_lease = 0.0\n"
 
 
 def run(context: BenchmarkContext) -> Report:
-    """Measure the log first, then both engines."""
     count = context.events or (QUICK_EVENTS if context.quick else EVENTS)
     returns = _measure_log(context, count)
     cold = []
@@ -65,7 +64,7 @@ def run(context: BenchmarkContext) -> Report:
 
 
 def spark_problem() -> str:
-    """Return the reason why Spark can not run here; empty if it can."""
+    """Return the reason; empty if Spark can run here."""
     try:
         check_java()
     except EngineUnavailable as error:
@@ -74,7 +73,7 @@ def spark_problem() -> str:
 
 
 def missed_counts(count: int) -> list[int]:
-    """Return the numbers of missed events, limited to the available ones."""
+    """Return the numbers, limited to the available events."""
     return list(dict.fromkeys(min(each, count) for each in MISSED))
 
 
@@ -113,7 +112,7 @@ def _publish_events(context: BenchmarkContext, node: NodeProcess, events: int) -
 def _measure_engine(
     context: BenchmarkContext, engine: str, archive: Path, count: int
 ) -> tuple[Cold, list[Recovery]]:
-    """Measure a new node with one engine: its first recovery is cold, all others are warm."""
+    """A new node's first recovery is cold, all others are warm."""
     settings = archive_settings(archive, engine)
     with context.empty_folder() as folder:
         context.report_progress(f"{engine}: cold")
@@ -137,7 +136,7 @@ def _measure_engine(
 
 
 def archive_settings(archive: Path, engine: str) -> str:
-    """Return the configuration of a node that serves another node's archive."""
+    """Return the settings for the archive of another node."""
     return f'{LIMITS_TOML}[archive]\nlocation = "{archive}"\n[recovery]\nengine = "{engine}"\n'
 
 
@@ -178,7 +177,7 @@ def start_clients(context: BenchmarkContext, task: dict[str, Any]) -> Actor:
 
 
 def run_recovery(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) -> dict[str, Any]:
-    """Let the clients recover after a place of an origin; return their figures."""
+    """Return the clients' figures."""
     actor.start_run(endpoint=node.endpoint, behind=behind)
     came = actor.wait_for("done", RECOVERY_TIMEOUT, node.check)
     actor.stop()
@@ -186,14 +185,12 @@ def run_recovery(actor: Actor, node: NodeProcess, behind: tuple[str, int, int]) 
 
 
 def count_jobs(node: NodeProcess) -> int:
-    """Return the number of jobs that the node's replay process has begun."""
     time.sleep(_LOOKED)
     replays = read_status(node.endpoint)["recovery"]["replays"]
     return 0 if replays is None else int(replays.get("jobs", 0))
 
 
 def check_nothing_lost(node: NodeProcess) -> None:
-    """Raise if any place was reported as lost."""
     recoveries = read_status(node.endpoint)["recovery"]["recoveries"]
     if recoveries["lost_places"]:
         raise BenchmarkFailed(f"{recoveries['lost_places']} places were lost")

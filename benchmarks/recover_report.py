@@ -9,7 +9,7 @@ import attrs
 
 from benchmarks.harness.report import Floor, Report, Sheet, format_number
 
-#: Source of events that the node has itself.
+#: Of events that the node has itself.
 LOG: Final = "log"
 #: Bound: time of a thousand clients in times of one.
 MAX_RATIO: Final = 10.0
@@ -17,7 +17,7 @@ MAX_RATIO: Final = 10.0
 
 @attrs.frozen
 class Cold:
-    """First recovery at a node that has just started."""
+    """Recovery at a node that has just started."""
 
     engine: str
     listening: float
@@ -29,7 +29,7 @@ class Cold:
 
 @attrs.frozen
 class Recovery:
-    """Recovery of clients that returned at the same time."""
+    """Clients returned at the same time. Times are in seconds."""
 
     source: str
     """`log`, or the engine that searched the archive."""
@@ -39,11 +39,11 @@ class Recovery:
     shared: bool
     """True if the clients' queries divide the events; otherwise one client gets all."""
     connecting: float
-    """Seconds until all had sessions; not part of the other times."""
+    """Until all had sessions; not part of the other times."""
     first: float
-    """Seconds from the first client's request to the first event at any client."""
+    """From the first client's request to the first event at any client."""
     seconds: float
-    """Seconds from the first client's request to the last event of all."""
+    """From the first client's request to the last event of all."""
     deliveries: int
     """Messages with the events."""
     jobs: int
@@ -56,7 +56,7 @@ class Recovery:
 def report(
     count: int, cold: Sequence[Cold], returns: Sequence[Recovery], missing: str = ""
 ) -> Report:
-    """Return tables, floors and plot. `missing` is the reason for running without Spark."""
+    """`missing` is the reason for running without Spark."""
     shared = [each for each in returns if each.shared]
     alone = [each for each in returns if not each.shared]
     return Report(

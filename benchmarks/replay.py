@@ -1,7 +1,6 @@
 """Recovery of many clients from one archive in one job, against one client.
 
-The number of delivered events is the same for any number of requests, since each event matches one
-query. So any additional time is the cost of the requests.
+Each event matches one query, so additional time is the cost of the requests.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ DESCRIPTION: Final = "1, 100 and 1,000 clients recover from an archive in one jo
 EVENTS: Final = 1_000_000
 QUICK_EVENTS: Final = 20_000
 REQUESTS: Final = (1, 100, 1_000)
-#: The last one counts: the JVM compiles, and workers start, in the first ones.
+#: The last one counts: the JVM compiles, and workers start, before.
 RUNS: Final = 2
-#: Bound: a job for a thousand clients in times of one client's job.
+#: Bound: a job for a thousand clients in times of one client's.
 MAX_RATIO: Final = 10.0
 
 
@@ -125,8 +124,7 @@ def _run_job(engine: Engine, requests: int, folder: Path) -> Run:
 def _measure_spark_alone(
     context: BenchmarkContext, engine: SparkEngine, archive: Archive
 ) -> list[Comparison]:
-    """Measure Spark's own XPath on the files; few queries, since it parses each document for each
-    query."""
+    """Spark's own XPath parses each document for each query."""
     session: Any = engine.session
     files = [archive.file_uri(file) for file in archive.state().files.values()]
     found = []
@@ -144,7 +142,7 @@ def _timed(way: str, queries: int, matching: Callable[[], int]) -> Comparison:
 
 
 def _xpath(session: Any, files: Sequence[str], queries: Sequence[str]) -> int:
-    # The payload alone, as queries address it; Java's parser has no DTD.
+    # Queries address the payload; Java's parser has no DTD.
     payload = "regexp_extract(decode(document, 'UTF-8'), '<flight>.*</flight>', 0)"
     wanted = [f"cast(xpath_boolean(p, '{query}') as int)" for query in queries]
     rows = session.read.parquet(*files).selectExpr(f"{payload} as p")

@@ -1,8 +1,7 @@
-"""Free ports of this machine, for nodes that a test or a benchmark starts and restarts.
+"""Free ports of this machine, for nodes that a test or a benchmark restarts.
 
-A port of the system's ephemeral range is unsuitable: the system gives it to another connection
-while its node is down. These ports lie below that range. A port stays reserved until the process
-that asked for it ends, so that no test running beside it gets the port of a node that is down.
+The system gives an ephemeral port to another connection while its node is down, so these ports are
+lower. A port stays reserved until the process that asked for it ends.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ _RANDOM: Final = random.SystemRandom()
 
 
 def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    """Reserve a port of the loopback interface that no socket of this kind uses now."""
+    """Reserve a loopback port that no socket of this kind uses now."""
     return free_ports(1, kind)[0]
 
 
 def free_ports(count: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> list[int]:
-    """Reserve different free ports; OSError (EADDRINUSE) if there are not enough."""
+    """Raises OSError (EADDRINUSE) if there are not enough."""
     found: list[int] = []
     for port in _RANDOM.sample(CANDIDATES, len(CANDIDATES)):
         if _is_free(port, kind) and _RESERVED.reserve(port):
@@ -50,18 +49,18 @@ def _is_free(port: int, kind: socket.SocketKind) -> bool:
 
 
 class _Reservations:
-    """The ports that this user's processes have reserved, as locks of bytes of one common file.
+    """The ports of this user's processes, as locks of bytes of one common file.
 
-    Byte N stands for port N. The system releases a process's locks when it ends, however it ends.
+    The system releases a process's locks when it ends, however it ends.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # A process can lock a byte that it holds again: it remembers its own.
+        # A process can lock a byte that it holds again.
         self._own: set[int] = set()
 
     def reserve(self, port: int) -> bool:
-        """Reserve a port. Returns False if this or another process holds it."""
+        """Return False if this or another process holds the port."""
         if port in self._own:
             return False
         try:
@@ -78,7 +77,7 @@ class _Reservations:
 
     @functools.cached_property
     def _file(self) -> int:
-        # Open until the process ends: closing it would release the locks.
+        # Closing the file would release the locks.
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 

@@ -12,7 +12,6 @@ from broker.client.twisted_face import connect
 
 
 async def main(reactor: Any, *endpoints: str) -> None:
-    """Subscribe as in subscribe.py, with Deferreds instead of Futures."""
     client = connect(*endpoints, reactor=reactor)
     await client.when_connected(10)
     flights = await client.subscribe("/flight[flightleg/altitude > 300]", "flights.>")

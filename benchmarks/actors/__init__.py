@@ -1,5 +1,5 @@
-"""Child processes of a benchmark: publishers and subscribers, each a program of its own.
+"""Child processes of a benchmark: publishers and subscribers.
 
-`benchmarks.harness.actor.Actor` starts them. An actor reads its task as one line of JSON from
-stdin, reports `ready` on stdout, starts on a second line, and reports `done`.
+An actor reads its task as one line of JSON from stdin, reports `ready` on stdout, starts on a
+second line, and reports `done`.
 """

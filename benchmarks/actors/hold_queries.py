@@ -1,4 +1,4 @@
-"""An engine with many queries in its own process: its memory, and its longest match."""
+"""An engine with many queries: its memory, and its longest match."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _libc = ctypes.CDLL(None)
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: engine, queries, packets (events to match one at a time; None: all).
 
-    Reports the process's anonymous bytes before the queries, with them, and after all events; and
-    the processor time (ms) of single matches.
+    Reports the anonymous bytes before the queries, with them, and after all events; and the
+    processor time (ms) of single matches.
     """
     workload = voevents(task["packets"])
     texts = workload.queries(task["queries"], STANDARD)
@@ -31,7 +31,7 @@ async def play(control: ActorControl, task: Any) -> None:
     # Exclude modules and caches that are loaded at the first use.
     engine.match(workload.documents[:1])
     before = _anonymous_bytes()
-    # As a node does when it starts.
+    # As a node does.
     configure_garbage_collector()
     engine.subscribe(texts, workload.namespaces)
     with_queries = _anonymous_bytes()
@@ -55,7 +55,7 @@ async def play(control: ActorControl, task: Any) -> None:
 
 def _anonymous_bytes() -> int:
     gc.collect()
-    # Freed memory counts only after it is returned to the system.
+    # Freed memory counts until it is returned.
     _libc.malloc_trim(0)
     return memory(os.getpid()).anonymous
 

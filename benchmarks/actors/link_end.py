@@ -1,7 +1,6 @@
-"""One end of a link of one kind: sends packets at full speed, or counts those received.
+"""One end of a link: sends packets at full speed, or counts those received.
 
-It runs in Twisted's reactor, so it reads its task and writes its reports itself. Loss is created in
-the sending process: datagrams are dropped at random before the socket.
+Loss is created in the sending process, before the socket.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ reactor = cast(Any, the_reactor)
 
 _HERE: Final = "127.0.0.1"
 _GROUP: Final = "239.255.77.9"
-#: Packets given to the link at once.
 _BATCH: Final = 100
 
 
@@ -39,7 +37,6 @@ def report(what: str, **figures: Any) -> None:
 
 
 def drop_datagrams(share: float) -> None:
-    """From now on drop this share of sent datagrams."""
     random, send = Random(1), DatagramSocket.send
 
     def lossy(self: DatagramSocket, datagrams: Sequence[bytes], address: Any) -> None:
@@ -51,7 +48,7 @@ def drop_datagrams(share: float) -> None:
 
 @implementer(ISocketReceiver, IGroupReceiver)
 class LinkEnd:
-    """Either end of any kind of link; calls of a group name the sender first."""
+    """An end of any kind of link; calls of a group name the sender first."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.count: int = task["count"]
@@ -71,15 +68,13 @@ class LinkEnd:
         self.start_sending(channel.send)
 
     def start_sending(self, give: Callable[[list[bytes]], object]) -> None:
-        """Start sending; the other end is there."""
         self.send_batch = give
         self.began, self.cpu = time.monotonic(), time.process_time()
         if self.sends:
             self.send_more()
 
     def send_more(self) -> None:
-        """Send a batch, and the next one in the next reactor turn, so that the network is served
-        too."""
+        """Send a batch; the network is served between batches."""
         if not self.writable:
             return
         if self.sent >= self.count:
@@ -91,7 +86,6 @@ class LinkEnd:
         reactor.callLater(0, self.send_more)
 
     def count_packets(self, count: int) -> None:
-        """Count received packets; report when all arrived or are missing."""
         if not self.received:
             self.cpu = time.process_time()
         self.received += count
@@ -100,11 +94,9 @@ class LinkEnd:
             report("done", ended=time.monotonic(), cpu=cpu, missing=self.missing)
 
     def packets_received(self, *arguments: Any) -> None:
-        """Called by a channel, or for a sender of a group."""
         self.count_packets(len(arguments[-1]))
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        """Never called before the benchmark ends this process."""
         os._exit(1)
 
     def writable_changed(self, writable: bool) -> None:
@@ -121,14 +113,13 @@ class LinkEnd:
         self.count_packets(0)
 
     def reachability_changed(self, sender: str, is_reachable: bool) -> None:
-        """Ignored: the receiving member is always there."""
+        """The receiving member is always there."""
 
     def sender_disappeared(self, sender: str) -> None:
-        """Ignored: the benchmark has ended the other end."""
+        """The benchmark has ended the other end."""
 
 
 def start(task: dict[str, Any]) -> None:
-    """Set up one end; the receiving one reports its port."""
     end, kind, port = LinkEnd(task), task["kind"], task.get("port", 0)
     if kind == "multicast":
         where = (_GROUP, port, _HERE, task["part"])
@@ -154,7 +145,6 @@ def start(task: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Read the task, and play it until the benchmark ends this process."""
     task = json.loads(sys.stdin.readline())
     drop_datagrams(task["loss"])
     reactor.callWhenRunning(start, task)

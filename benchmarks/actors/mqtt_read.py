@@ -1,7 +1,6 @@
-"""Readers of an MQTT topic that count bytes: all sockets in one selector.
+"""Readers of an MQTT topic that count bytes.
 
-They read every half millisecond instead of at once. That favours the broker, which then writes more
-at a time.
+They read every half millisecond, which favours the broker: it then writes more at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _SILENCE = 10.0
 
 
 def read_all(selector: selectors.BaseSelector, expected: int) -> float:
-    """Read so many bytes from each socket; return the monotonic time of the last ones."""
+    """Return the monotonic time of the last bytes."""
     missing = {key.fd: expected for key in selector.get_map().values()}
     last_received = time.monotonic()
     while any(missing.values()):

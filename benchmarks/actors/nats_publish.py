@@ -1,5 +1,3 @@
-"""Publishes flight events into a JetStream stream, which acknowledges each batch."""
-
 from __future__ import annotations
 
 import itertools
@@ -14,7 +12,7 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.flights import flight_documents, flight_payload
 from broker.event.event_id import EventIdGenerator
 
-#: Messages in one write; the server acknowledges the last one.
+#: In one write; the server acknowledges the last message.
 BATCH: Final = 500
 _INBOX: Final = "stored"
 

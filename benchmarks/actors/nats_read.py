@@ -1,6 +1,6 @@
-"""Readers of a JetStream stream: one connection and consumer each, all in one selector.
+"""Readers of a JetStream stream: one connection and consumer each.
 
-They count messages by their endings, and compare the count with the server's own number of the last
+They count messages by their endings, and check this against the server's number of the last
 message.
 """
 
@@ -15,14 +15,12 @@ from benchmarks.harness.actor_control import ActorControl, run_actor
 from benchmarks.harness.failure import BenchmarkFailed
 
 _READ: Final = 1 << 20
-#: Seconds between reads, instead of reading at once: this favours the server.
+#: Seconds between reads, which favours the server.
 _EVERY: Final = 0.0005
 _SILENCE: Final = 60.0
 
 
 class Reader:
-    """One consumer."""
-
     def __init__(self, port: int, subject: str, expected: int, ending: bytes) -> None:
         self.sock = nats.connect(port)
         self.expected = expected
@@ -30,7 +28,6 @@ class Reader:
         self._subject = subject
 
     def create_consumer(self, stream: str) -> None:
-        """Create a consumer, which begins to push at once."""
         inbox = f"deliver.{self._subject}"
         answer = f"answer.{self._subject}"
         subscriptions = nats.subscribe(inbox, 1) + nats.subscribe(answer, 2)
@@ -41,13 +38,12 @@ class Reader:
         self.sock.setblocking(False)
 
     def read_available(self) -> bool:
-        """Read available data; true if all messages have arrived."""
         data = self.sock.recv(_READ)
         if not data:
             raise BenchmarkFailed("the NATS server closed a reader's connection")
         answers = self.reading.feed(data)
         if answers:
-            # A few bytes, for which the socket has room.
+            # The socket has room for a few bytes.
             self.sock.sendall(answers)
         if self.reading.messages > self.expected:
             raise BenchmarkFailed(f"more than {self.expected} messages came for {self._subject}")
@@ -63,7 +59,7 @@ class Reader:
 
 
 def read_all(readers: list[Reader]) -> tuple[float, float]:
-    """Read until all have all messages; return the monotonic times of the first and last bytes."""
+    """Return the monotonic times of the first and last bytes."""
     first = 0.0
     last_received = time.monotonic()
     with selectors.DefaultSelector() as selector:

@@ -19,7 +19,7 @@ _INBOX = "stored"
 
 
 class _Nats:
-    """One publisher of a JetStream stream, which acknowledges each message."""
+    """JetStream acknowledges each message."""
 
     def __init__(self, port: int) -> None:
         self.sock = nats.connect(port)
@@ -37,7 +37,7 @@ class _Nats:
 
 
 class _Mqtt:
-    """One publisher at QoS 1."""
+    """Publisher at QoS 1."""
 
     def __init__(self, port: int) -> None:
         self.sock = mqtt.connect(port, "publisher")

@@ -1,5 +1,3 @@
-"""Subscribes at a peer and records each message's age on arrival."""
-
 from __future__ import annotations
 
 import re
@@ -16,8 +14,6 @@ _DUE = re.compile(rb"<timestamp>(\d{24})")
 
 
 class _Nats:
-    """One push consumer of new messages."""
-
     def __init__(self, port: int) -> None:
         self.sock = nats.connect(port)
         what, how = nats.consumer_request("flights", "flights.1", "deliver")
@@ -30,7 +26,7 @@ class _Nats:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[int]:
-        """Return the due times in the data, and answer what the server asks."""
+        """Return the due times in the data, and answer the server's requests."""
         answers = self._counter.feed(data)
         if answers:
             self.sock.sendall(answers)
@@ -41,7 +37,7 @@ class _Nats:
 
 
 class _Mqtt:
-    """One subscriber at QoS 1."""
+    """Subscriber at QoS 1."""
 
     def __init__(self, port: int) -> None:
         self.sock = mqtt.connect(port, "subscriber")
@@ -66,7 +62,7 @@ class _Mqtt:
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: peer, port, portions.
 
-    Reports pairs: due time (monotonic, ns) and age on arrival (ns).
+    Reports pairs: due time (monotonic) and age on arrival, in ns.
     """
     peer = (_Nats if task["peer"] == "nats" else _Mqtt)(task["port"])
     for count in task["portions"]:

@@ -1,6 +1,3 @@
-"""Publishes through the client library: one `publish` an event, with a bounded number
-unanswered."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Publishes at an even rate through the client library; each payload has its due time."""
-
 from __future__ import annotations
 
 import asyncio
@@ -12,16 +10,14 @@ from benchmarks.harness.flights import FLIGHT, STREAM, flight_payload
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.received import Receipt
 
-#: Digits of a time stamp, so that payloads keep their length.
+#: Payloads keep their length.
 _STAMP = b"%024d"
 
 
 async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> float:
-    """Publish `count` events, `rate` a second; return the greatest delay (seconds) of a
-    publication.
+    """Return the greatest delay of a publication in seconds.
 
-    The time stamp is the due time, so a publisher's delay counts as latency: a publisher that falls
-    behind must not improve the figures.
+    The time stamp is the due time: a publisher that falls behind must not improve the figures.
     """
     awaited: deque[asyncio.Future[Receipt]] = deque()
     began, latest = time.monotonic(), 0.0
@@ -34,7 +30,7 @@ async def publish_evenly(client: AsyncioClient, count: int, rate: float) -> floa
         stamp = _STAMP % int(due * 1e9)
         receipt = client.publish(STREAM, flight_payload(number, stamp), FLIGHT)
         awaited.append(asyncio.ensure_future(receipt))
-        # Thousands of old receipts would add pauses of the garbage collector to the latency.
+        # Old receipts would add pauses of the garbage collector.
         while awaited and awaited[0].done():
             awaited.popleft().result()
     await asyncio.gather(*awaited)

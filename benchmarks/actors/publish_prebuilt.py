@@ -1,5 +1,3 @@
-"""Publishes events in PUBLISH messages that were built before the clock starts."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +19,7 @@ from broker.wire.messages import Published
 
 
 class Publisher:
-    """Sends messages as fast as the session's window allows, and counts the answers.
+    """Sends messages as fast as the session's window allows.
 
     With a `rate`, at most so many events a second are sent, one message at a time.
     """
@@ -46,7 +44,7 @@ class Publisher:
         await self._session.connected
 
     def build(self, first: int, count: int) -> int:
-        """Build messages with `count` events; return their total length."""
+        """Return the total length."""
         documents = flight_documents(self._mint, count, first)
         total = 0
         while batch := list(itertools.islice(documents, self._batch)):
@@ -56,7 +54,7 @@ class Publisher:
         return total
 
     async def send_built(self) -> int:
-        """Send all built messages; return the number of acknowledged events."""
+        """Return the number of acknowledged events."""
         before = self._accepted
         self._done = self._loop.create_future()
         self._is_sending = True
@@ -93,7 +91,7 @@ class Publisher:
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: endpoint, batch (events a message), portions (events of each run), rate.
 
-    Each portion is built outside the measurement, and sent at the start message.
+    Portions are built outside the measurement.
     """
     publisher = Publisher(task["endpoint"], task["batch"], task.get("rate"))
     await publisher.connect()

@@ -1,7 +1,7 @@
-"""Many returning clients in one process: each continues after a position, with its query.
+"""Many returning clients, each with its position and query.
 
-They read only the headers of deliveries. Each must get exactly the missed events that match: in the
-order of their places, none twice, and none reported as lost.
+They read only headers. Each must get exactly the missed events that match: in the order of their
+places, none twice, and none reported as lost.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from benchmarks.workloads.archived_flights import band_counts, band_queries
 from broker.client.settings import client_settings
 from broker.wire.messages import Credit, Subscribe
 
-#: Seconds without any event after which missing events are given up: a job in a large archive takes
-#: long before its first event.
+#: Seconds without any event. A job in a large archive takes long before its first event.
 _SILENCE: Final = 300.0
 _GLANCE: Final = 1.0
 
@@ -35,7 +34,7 @@ class ReturningClient:
         expected: int,
         behind: Mapping[str, tuple[int, int]],
     ) -> None:
-        """`behind` is its position, `expected` the number of matching events after it."""
+        """`expected` events match after the position `behind`."""
         self._query = query
         self._behind = behind
         self._wanted = expected
@@ -49,7 +48,7 @@ class ReturningClient:
             self.complete.set_result(None)
 
     def subscribe(self) -> None:
-        # No user code waits here: the stack's own window is bound enough.
+        # The stack's own window is bound enough.
         self.session.send_message(Credit(1 << 62))
         self.session.send_message(
             Subscribe(
@@ -125,7 +124,7 @@ async def play(control: ActorControl, task: Any) -> None:
     )
     for each in clients:
         each.session.close()
-    # The goodbyes must leave before this process does.
+    # The goodbyes must leave before.
     await asyncio.sleep(_GLANCE / 2)
 
 

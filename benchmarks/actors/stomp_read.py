@@ -1,5 +1,3 @@
-"""Reads STOMP: one subscription of everything, and more with XPath selectors."""
-
 from __future__ import annotations
 
 import selectors
@@ -18,12 +16,12 @@ from benchmarks.workloads.flights import rare_queries
 
 _EVERY = 0.0005
 _READ = 1 << 20
-#: Seconds. The most expensive selectors pass twenty events a second.
+#: In seconds. The most expensive selectors pass twenty events a second.
 _SILENCE = 30.0
 
 
 def read_all(expected: dict[socket.socket, int]) -> float:
-    """Read so many frames from each socket; return the monotonic time of the last one."""
+    """Return the monotonic time of the last frame."""
     last_received = time.monotonic()
     missing = dict(expected)
     with selectors.DefaultSelector() as selector:
@@ -44,7 +42,7 @@ def read_all(expected: dict[socket.socket, int]) -> float:
 
 
 def count_matches(queries: Sequence[str], numbers: range) -> int:
-    """Return the number of deliveries of these payloads to these queries, computed by lxml."""
+    """Count the deliveries by lxml."""
     compiled = [etree.XPath(f"boolean({query})", regexp=False) for query in queries]
     payloads = [etree.fromstring(flight_payload(number)) for number in numbers]
     return sum(bool(xpath(payload)) for payload in payloads for xpath in compiled)

@@ -1,5 +1,3 @@
-"""Counting subscribers: real sessions in one process that read only headers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -27,9 +25,9 @@ class Subscriber:
         )
 
     async def subscribe(self) -> None:
-        """Connect, subscribe, and wait until the subscription is active."""
+        """Wait until the subscription is active."""
         await self.session.connected
-        # No user code waits here: the stack's own window is bound enough.
+        # The stack's own window is bound enough.
         self.session.send_message(Credit(1 << 62))
         self.session.send_message(
             Subscribe(
@@ -46,12 +44,11 @@ class Subscriber:
         await self._wait_unless_lost(self._flowing)
 
     def expect_total(self, total: int) -> None:
-        """Make `wait_for_total` wait for so many events altogether."""
         self._wanted = total
         self._reached = asyncio.get_running_loop().create_future()
 
     async def wait_for_total(self) -> float:
-        """Return the monotonic time of the last expected event."""
+        """Return the monotonic time."""
         await self._wait_unless_lost(self._reached)
         return self._reached.result()
 

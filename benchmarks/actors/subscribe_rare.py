@@ -22,12 +22,10 @@ _HEAD: Final = struct.Struct(">BII")
 
 
 class RareSubscriber:
-    """One session with several subscriptions; counts deliveries by their headers."""
-
     def __init__(self, endpoint: str, name: str, queries: Sequence[str]) -> None:
         self.events = 0
         self.deliveries = 0
-        """Messages with events."""
+        """With events."""
         self.other = 0
         """Messages without events, such as progress marks."""
         self.dropped = 0
@@ -37,7 +35,7 @@ class RareSubscriber:
         self.session = RawSession(endpoint, client_settings(client_id=name), self._receive)
 
     async def subscribe(self) -> None:
-        """Connect, subscribe, and wait until all subscriptions are active."""
+        """Wait until all subscriptions are active."""
         await self.session.connected
         self.session.send_message(Credit(1 << 62))
         for number, query in enumerate(self._queries, 1):
@@ -79,7 +77,7 @@ class RareSubscriber:
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: endpoint, queries (number), sessions (that share them).
 
-    Reports `ready` when all are active, and on request `done` with the counts so far.
+    Reports `ready` when all are active, and on request `done` with the counts.
     """
     queries, sessions = rare_queries(task["queries"]), task["sessions"]
     further = [

@@ -1,5 +1,3 @@
-"""A subscriber of the client library that records the age of each event at arrival."""
-
 from __future__ import annotations
 
 import time
@@ -14,7 +12,7 @@ _BEFORE = b"<timestamp>"
 
 
 def parse_due_time(event: ReceivedEvent) -> int:
-    """Return the payload's time stamp in monotonic ns, without building a tree."""
+    """Return monotonic ns, without building a tree."""
     document = event.document
     start = document.index(_BEFORE) + len(_BEFORE)
     return int(document[start : start + 24])
@@ -23,7 +21,7 @@ def parse_due_time(event: ReceivedEvent) -> int:
 async def play(control: ActorControl, task: Any) -> None:
     """`task`: endpoint, query, portions (matching events of each run).
 
-    Reports pairs for each event: due time (monotonic ns) and latency (ns).
+    Reports pairs for each event: due time (monotonic) and latency, in ns.
     """
     async with connect(task["endpoint"], client_id="subscriber") as client:
         subscription = await client.subscribe(task["query"])

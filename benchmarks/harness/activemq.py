@@ -1,4 +1,4 @@
-"""ActiveMQ as a child process, from its Debian package: the peer that filters on content."""
+"""ActiveMQ as a child process: the peer that filters on content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.harness.failure import BenchmarkFailed
 from benchmarks.harness.node_process import is_listening
 from examples.free_ports import free_port
 
-#: Memory of the virtual machine; all else is default.
+#: All else is default.
 JAVA_OPTIONS: Final = ("-Xms1g", "-Xmx1g", "-Dorg.apache.activemq.UseDedicatedTaskRunner=false")
 #: STOMP alone, no persistence, no own messages.
 BROKER_OPTIONS: Final = "persistent=false&useJmx=false&advisorySupport=false"
@@ -25,7 +25,7 @@ _GLANCE: Final = 0.05
 
 
 def available() -> str:
-    """Return its version, after installing the Debian package if possible. Raises `Unavailable`."""
+    """Return the version, after installing the package if possible. Raises `Unavailable`."""
     if not _is_here():
         install("activemq")
     if not _is_here():
@@ -34,7 +34,7 @@ def available() -> str:
 
 
 class ActiveMqProcess:
-    """Accepts anyone on a free loopback port; its files are in `folder`."""
+    """Accepts anyone; its files are in `folder`."""
 
     def __init__(self, children: Children, folder: Path) -> None:
         self.port = free_port()

@@ -15,7 +15,6 @@ from benchmarks.harness.children import Children
 from benchmarks.harness.failure import BenchmarkFailed
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: Seconds between calls of `meanwhile`.
 _GLANCE: Final = 0.1
 
 
@@ -39,7 +38,7 @@ class Actor:
         return self._process.pid
 
     def start_run(self, **figures: Any) -> None:
-        """Start the next run; `figures` are parameters for it."""
+        """`figures` are parameters of the run."""
         self._send(figures)
 
     def _send(self, what: Any) -> None:
@@ -53,8 +52,7 @@ class Actor:
     def wait_for(
         self, what: str, timeout: float, meanwhile: Callable[[], None] = lambda: None
     ) -> dict[str, Any]:
-        """Wait until the actor reports `what`; return its figures. `meanwhile` runs ten times a
-        second.
+        """Return the actor's figures when it reports `what`. `meanwhile` runs ten times a second.
 
         Raises `BenchmarkFailed` for another report, an ended process, and after `timeout` s.
         """

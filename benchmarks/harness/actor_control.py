@@ -13,8 +13,6 @@ from broker.errors import BrokerError
 
 
 class ActorControl:
-    """Reports an actor's progress, and waits for start messages."""
-
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
 
@@ -22,7 +20,7 @@ class ActorControl:
         print(json.dumps({"says": what, **figures}), flush=True)
 
     async def wait_for_start(self) -> dict[str, Any]:
-        """Wait for the start message of a run; return its parameters."""
+        """Return the parameters of the run."""
         message: dict[str, Any] = await self.read_message()
         return message
 
@@ -34,7 +32,7 @@ class ActorControl:
 
 
 def run_actor(play: Callable[[ActorControl, Any], Coroutine[Any, Any, None]]) -> None:
-    """Run an actor: `play` gets its control channel and the task from stdin."""
+    """Run `play` with its control channel and the task from stdin."""
     try:
         asyncio.run(_run(play))
     except (BenchmarkFailed, BrokerError, OSError) as error:

@@ -24,8 +24,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Children:
     """Starts processes, and ends the remaining ones at the end of the `with` block.
 
-    Linux also kills each of them when this process is killed. Not for programs with other Python
-    threads: between fork and exec a child runs some Python code.
+    Linux kills them with this process. Not for programs with other Python threads: between fork and
+    exec a child runs some Python code.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Children:
         stdout: int | IO[bytes] | None = subprocess.DEVNULL,
         stderr: int | IO[bytes] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a process in a session of its own, so that Ctrl-C reaches only the benchmark."""
+        """Ctrl-C reaches only the benchmark."""
         with deferred_signals():
             process = subprocess.Popen(
                 arguments,
@@ -100,5 +100,5 @@ def _wait(process: subprocess.Popen[bytes]) -> None:
 def _set_parent_death_signal(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # The parent died before the call of prctl.
+        # The parent died before prctl.
         os._exit(1)

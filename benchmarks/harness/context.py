@@ -16,13 +16,12 @@ from benchmarks.harness.children import Children
 class BenchmarkContext:
     children: Children
     folder: Path
-    """Folder of the nodes' data, on the disk to be measured."""
+    """For the nodes' data, on the disk to be measured."""
     quick: bool
-    """If true, only show that the benchmark works; its figures mean nothing."""
+    """True: only show that the benchmark works; its figures mean nothing."""
     report_progress: Callable[[str], None]
-    """Shows progress to the user."""
     events: int = 0
-    """Number of events, for benchmarks that support it; 0: the benchmark's own number."""
+    """For benchmarks that support it; 0: the benchmark's own number."""
 
     @contextmanager
     def empty_folder(self) -> Iterator[Path]:

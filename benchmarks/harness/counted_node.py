@@ -1,6 +1,6 @@
 """A node that counts calls of functions in `broker/`, by thread: `twistd`'s arguments follow.
 
-SIGUSR1 clears the counts; SIGUSR2 writes them to the file in `COUNTS_FILE`.
+SIGUSR1 clears the counts; SIGUSR2 writes them to `COUNTS_FILE`.
 """
 
 from __future__ import annotations

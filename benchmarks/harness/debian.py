@@ -1,5 +1,3 @@
-"""Installation of peers from Debian packages."""
-
 from __future__ import annotations
 
 import os
@@ -29,7 +27,6 @@ def install(package: str) -> None:
 
 
 def package_version(package: str) -> str:
-    """Return Debian's version of a package, or `unknown`."""
     output = subprocess.run(
         ["dpkg-query", "-W", "-f", "${Version}", package],
         capture_output=True,

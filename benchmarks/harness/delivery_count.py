@@ -1,5 +1,3 @@
-"""Count the deliveries of one subscription by their headers alone."""
-
 from __future__ import annotations
 
 import struct
@@ -19,9 +17,9 @@ _HEAD: Final = struct.Struct(">BII")
 class DeliveryCount:
     """Checks that every event after the cut comes once, in the order of its origin.
 
-    `everything`: no place may be missing; otherwise places must rise, as a query selects some. The
-    first event of an origin outside the cut may have any place. Event headers and documents are not
-    read, but their lengths must add up. `behind`: start after this position instead of at the cut.
+    `everything`: no place may be missing; otherwise places must rise. The first event of an origin
+    outside the cut may have any place. Only headers of deliveries are read, but lengths must add
+    up. `behind`: start after this position instead.
     """
 
     def __init__(
@@ -32,7 +30,7 @@ class DeliveryCount:
         self.flowing = False
         self.events = 0
         self.deliveries = 0
-        """Messages with events."""
+        """With events."""
         self.dropped = 0
         """Events that the node reported as dropped, because this subscriber was too slow."""
         self._next = {origin: (epoch, at + 1) for origin, (epoch, at) in (behind or {}).items()}
@@ -40,11 +38,10 @@ class DeliveryCount:
 
     @property
     def total(self) -> int:
-        """Delivered and dropped events."""
         return self.events + self.dropped
 
     def count_message(self, data: bytes) -> None:
-        """Count one message of the node. Raises `BenchmarkFailed` for a hole or a duplicate."""
+        """Raises `BenchmarkFailed` for a hole or a duplicate."""
         if data[0] == DELIVER:
             self._count_delivery(data)
             return

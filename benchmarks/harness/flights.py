@@ -1,7 +1,6 @@
 """Flight events: the papers' record with the time of the report, 262 bytes, all distinct.
 
-Each report has an aircraft of a fleet of some thousands, a height, speed and position. All values
-are independent and evenly spread, so the share of events that a query matches is known.
+Values are independent and evenly spread, so the share of matching events is known.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from broker.event.writer import write_event
 
 FLIGHT: Final = EventType("flight", "1.1")
 STREAM: Final = "flights"
-#: Bytes of each payload, as in the measurements of the peers.
+#: As in the measurements of the peers.
 PAYLOAD_BYTES: Final = 262
-#: A query with a predicate that half of the payloads match.
+#: Half of the payloads match.
 HIGH: Final = "/flight[flightleg/altitude > 274]"
-#: A query that a tenth of the payloads match.
+#: A tenth of the payloads match.
 LOW: Final = "/flight[flightleg/altitude < 135]"
 
 AIRLINES: Final = (
@@ -30,9 +29,9 @@ AIRLINES: Final = (
     *("GJS", "HAL", "JBU", "JIA", "KLM", "MXY", "NKS", "NWA", "PDT", "QFA", "QXE", "RPA"),
     *("SKW", "SWA", "SWR", "TWA", "UAL", "UPS", "USA", "VIR"),
 )
-#: Aircraft; each airline has the same number.
+#: The same number for each airline.
 FLEET: Final = 20_000
-#: Reported ranges, inclusive: hundreds of feet, knots, whole degrees north and west.
+#: Inclusive: hundreds of feet, knots, whole degrees north and west.
 ALTITUDES: Final = range(100, 450)
 SPEEDS: Final = range(250, 600)
 LATITUDES: Final = range(25, 50)
@@ -44,15 +43,13 @@ _RECORD: Final = (
     b'<altitude type="reported" mode="plain">%03d</altitude>'
     b"<coordinate><lat>%02d%02dN</lat><lon>%03d%02dW</lon></coordinate></flightleg></flight>"
 )
-#: Constants of splitmix64, whose outputs are as good as random for consecutive inputs.
+#: Of splitmix64, as good as random for consecutive inputs.
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _WORD: Final = (1 << 64) - 1
 
 
 @attrs.frozen
 class Report:
-    """Values of one position report."""
-
     flight_id: str
     speed: int
     altitude: int
@@ -62,19 +59,18 @@ class Report:
 
 
 def flight_id(aircraft: int) -> str:
-    """Return the id of an aircraft of the fleet (0 to FLEET - 1), such as `UAL1021`."""
+    """Return the id of an aircraft from 0 to FLEET - 1, such as `UAL1021`."""
     rank, airline = divmod(aircraft, len(AIRLINES))
     # The factor is coprime to 9,000, so each airline's numbers are distinct.
     return f"{AIRLINES[airline]}{1000 + rank * 7919 % 9000}"
 
 
 def report_of(number: int) -> Report:
-    """Return the values of payload `number`."""
     bits = _mix_bits(number)
     bits, aircraft = divmod(bits, FLEET)
     bits, speed = divmod(bits, len(SPEEDS))
     bits, altitude = divmod(bits, len(ALTITUDES))
-    # The remaining bits of one 64-bit word would not give four more independent values.
+    # 64 bits are too few for four more independent values.
     more = _mix_bits(~number & _WORD)
     more, latitude = divmod(more, len(LATITUDES))
     more, longitude = divmod(more, len(LONGITUDES))
@@ -89,7 +85,7 @@ def report_of(number: int) -> Report:
 
 
 def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
-    """Return payload `number`; `timestamp` replaces its time and has 24 characters too."""
+    """`timestamp` has 24 characters too."""
     values = report_of(number)
     return _RECORD % (
         values.flight_id.encode(),
@@ -102,7 +98,7 @@ def flight_payload(number: int, timestamp: bytes | None = None) -> bytes:
 
 
 def time_of(number: int) -> bytes:
-    """Return the report time of payload `number`: one millisecond after the one before."""
+    """One millisecond after the one before."""
     seconds, millis = divmod(number, 1000)
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
@@ -118,7 +114,7 @@ def is_low(number: int) -> bool:
 
 
 def flight_documents(event_ids: EventIdGenerator, count: int, first: int = 0) -> Iterator[bytes]:
-    """Yield events with these payloads in envelopes; ids are given in order."""
+    """Ids are given in order."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
         yield write_event(event_ids.next_id(now), STREAM, FLIGHT, flight_payload(number))

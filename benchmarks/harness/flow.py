@@ -1,5 +1,3 @@
-"""Measured runs: events from one publisher, through a broker, to all its subscribers."""
-
 from __future__ import annotations
 
 import statistics
@@ -17,15 +15,15 @@ TIMEOUT = 300.0
 
 @attrs.frozen
 class Flow:
-    """One run. Seconds count from the first send to the last event at the last subscriber."""
+    """Seconds count from the first send to the last event at the last subscriber."""
 
     events: int
     subscribers: int
     seconds: float
     cpu: float
-    """Processor seconds of the broker, all threads."""
+    """Processor seconds of the broker."""
     resident: int
-    """Peak bytes in memory during the run, sampled ten times a second."""
+    """Peak bytes, sampled ten times a second."""
     anonymous: int
     acknowledged: int
     """Events of this run that the broker acknowledged."""
@@ -67,14 +65,11 @@ class Spread:
 
     @classmethod
     def of(cls, flows: Sequence[Flow], figure: Callable[[Flow], float]) -> Spread:
-        """Return the spread of one figure over these runs."""
         figures = [figure(flow) for flow in flows]
         return cls(statistics.median(figures), min(figures), max(figures))
 
 
 class FlowRunner:
-    """Makes runs with a publisher and subscribers of one broker, one after another."""
-
     def __init__(
         self,
         pid: int,
@@ -83,8 +78,8 @@ class FlowRunner:
         subscribers: int,
         further: Sequence[Actor] = (),
     ) -> None:
-        """`subscriber` is one process with all of the `subscribers` in it. The actors of `further`
-        stay connected, but get no messages in a run."""
+        """`subscriber` is one process for all. The actors of `further` stay connected, but get no
+        messages."""
         self._pid = pid
         self._extra_pids = tuple(actor.pid for actor in further)
         self._publisher = publisher
@@ -93,7 +88,6 @@ class FlowRunner:
         self._peak = Memory(0, 0)
 
     def run(self, events: int) -> Flow:
-        """Make the next run, with the number of events in the actors' tasks."""
         ready = self._publisher.wait_for("ready", TIMEOUT)
         self._subscriber.wait_for("ready", TIMEOUT)
         self._peak = memory(self._pid)

@@ -1,5 +1,3 @@
-"""Wait until other processes do not use the machine."""
-
 from __future__ import annotations
 
 import os
@@ -9,14 +7,13 @@ from typing import Final
 
 from benchmarks.harness.usage import busy_seconds
 
-#: Cores that others may use on an idle machine.
+#: Used by others on an idle machine.
 MAX_OTHER_CORES: Final = 0.1
 _GLANCE: Final = 1.0
 
 
 def wait_until_idle(patience: float, say: Callable[[str], None]) -> float:
-    """Wait until the machine is idle, or for `patience` seconds; return the cores in use at the
-    end."""
+    """Return the cores in use at the end."""
     deadline = time.monotonic() + patience
     while True:
         busy, own, began = busy_seconds(), sum(os.times()[:2]), time.monotonic()

@@ -23,15 +23,12 @@ _KEY: Final = b"not a secret: for benchmarks alone"
 
 @attrs.frozen
 class LineOptions:
-    """Settings shared by all nodes of a line."""
-
     compress: bool = False
     trusted: bool = True
     """True if the nodes authenticate with the network's key."""
     network_toml: str = ""
-    """Additional keys of `[network]`, in TOML."""
+    """Additional keys of `[network]`."""
     tables_toml: str = ""
-    """Additional tables, in TOML."""
 
 
 def start_line(
@@ -39,13 +36,13 @@ def start_line(
 ) -> list[NodeProcess]:
     """Start nodes `a`, `b`, ... and wait until each knows a path to all others.
 
-    A single node has no network. `further` is additional TOML for all of them.
+    A single node has no network. `further` is additional TOML.
     """
     key = folder / "key"
     key.write_bytes(_KEY)
     ports = [free_port() for _ in range(count)]
     nodes: list[NodeProcess] = []
-    # Start the last one first, so that each node finds its gateway.
+    # Each node must find its gateway.
     for index in reversed(range(count)):
         own = folder / _name(index)
         own.mkdir()

@@ -1,5 +1,3 @@
-"""Description of the benchmark's machine."""
-
 from __future__ import annotations
 
 import os
@@ -14,7 +12,6 @@ import twisted
 
 
 def describe_machine(folder: Path) -> dict[str, Any]:
-    """Return processor, memory, system, versions, and the file system of `folder`."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "processor": _field("/proc/cpuinfo", "model name"),
@@ -30,7 +27,7 @@ def describe_machine(folder: Path) -> dict[str, Any]:
 
 
 def file_system(folder: Path) -> str:
-    """Return the type of the file system of `folder`; on `tmpfs` nothing is durable."""
+    """Return the type of file system; on `tmpfs` nothing is durable."""
     resolved = folder.resolve()
     found, kind = Path("/"), "unknown"
     for line in Path("/proc/mounts").read_text().splitlines():

@@ -1,5 +1,3 @@
-"""mosquitto as a child process, from its Debian package."""
-
 from __future__ import annotations
 
 import os
@@ -20,10 +18,7 @@ _GLANCE: Final = 0.01
 
 
 def executable() -> str:
-    """Return the path of mosquitto, after installing the package if possible.
-
-    Raises `Unavailable`.
-    """
+    """Return the path, after installing the package if possible. Raises `Unavailable`."""
     found = _find()
     if found is None:
         install("mosquitto")
@@ -39,7 +34,7 @@ def version(program: str) -> str:
 
 
 class MosquittoProcess:
-    """Accepts anyone on a free loopback port, without persistence or logging."""
+    """Accepts anyone, without persistence or logging."""
 
     def __init__(self, children: Children, program: str, folder: Path) -> None:
         self.port = free_port()

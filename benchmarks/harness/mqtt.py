@@ -1,4 +1,4 @@
-"""Minimal MQTT 3.1.1 at QoS 0 and 1, for a publisher and readers."""
+"""Minimal MQTT 3.1.1 at QoS 0 and 1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _TIMEOUT: Final = 10.0
 
 
 def connect(port: int, client_id: str) -> socket.socket:
-    """Return a blocking socket with an accepted clean session."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Protocol level 4, clean session, keep-alive off.
@@ -30,25 +29,22 @@ def subscribe(sock: socket.socket, qos: int = 0) -> None:
 
 
 def publish(message: bytes) -> bytes:
-    """Return the bytes of a PUBLISH; a subscriber at QoS 0 gets the same bytes."""
+    """A subscriber at QoS 0 gets the same bytes."""
     body = _text(TOPIC) + message
     return b"\x30" + _length(len(body)) + body
 
 
 def publish_at_least_once(message: bytes, number: int) -> bytes:
-    """Return the bytes of a PUBLISH at QoS 1; `number` is not 0 and has 16 bits."""
+    """`number` is not 0 and has 16 bits."""
     body = _text(TOPIC) + struct.pack(">H", number) + message
     return b"\x32" + _length(len(body)) + body
 
 
 def acknowledge(number: int) -> bytes:
-    """Return the bytes of a PUBACK."""
     return b"\x40\x02" + struct.pack(">H", number)
 
 
 class PacketReader:
-    """Splits received bytes into packets."""
-
     def __init__(self) -> None:
         self._rest = b""
 
@@ -74,7 +70,7 @@ class PacketReader:
 
 
 def message_of(body: bytes) -> tuple[int, bytes]:
-    """Return the number and the message of a PUBLISH body at QoS 1."""
+    """Return number and message at QoS 1."""
     (topic,) = struct.unpack_from(">H", body)
     (number,) = struct.unpack_from(">H", body, 2 + topic)
     return number, body[4 + topic :]

@@ -1,6 +1,6 @@
-"""Minimal NATS with JetStream, for a publisher and readers: bytes in and out.
+"""Minimal NATS with JetStream.
 
-The protocol has lines that end with CRLF; MSG and HMSG are followed by a body and another CRLF.
+Lines end with CRLF; MSG and HMSG are followed by a body and another CRLF.
 https://docs.nats.io/reference/reference-protocols/nats-protocol and `nats_api_reference`.
 """
 
@@ -17,12 +17,12 @@ from benchmarks.harness.failure import BenchmarkFailed
 _TIMEOUT: Final = 60.0
 _READ: Final = 1 << 16
 _OPTIONS: Final = {"verbose": False, "pedantic": False, "headers": True, "lang": "python"}
-#: Flow control requests between a consumer's messages have headers and no body.
+#: Between a consumer's messages, with headers and no body.
 _FLOW_CONTROL: Final = b" FlowControl Request"
 #: HMSG subject sid reply bytes-of-headers bytes-together
 _QUESTION: Final = re.compile(rb"HMSG \S+ \S+ (\S+) \d+ \d+\r\nNATS/1\.0 100 FlowControl Request")
-#: End of the reply subject of a consumer's message: deliveries of it, its place in the stream, its
-#: place in the consumer, time, number of waiting messages.
+#: The reply subject ends with: deliveries of the message, its places in stream and consumer, time,
+#: number of waiting messages.
 _ACK: Final = re.compile(rb"MSG \S+ \S+ \$JS\.ACK\.\S+?\.(\d+)\.\d+\.\d+ \d+\r\n")
 
 
@@ -39,22 +39,21 @@ def connect(port: int) -> socket.socket:
 
 
 def publish(subject: str, body: bytes, reply: str = "") -> bytes:
-    """Return the bytes of a PUB; with `reply` the stream acknowledges to that subject."""
+    """With `reply` the stream acknowledges to that subject."""
     return f"PUB {subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n"
 
 
 def subscribe(subject: str, number: int = 1) -> bytes:
-    """Return the bytes of a SUB."""
     return f"SUB {subject} {number}\r\n".encode()
 
 
 def api_request(what: str, how: Mapping[str, Any], inbox: str) -> bytes:
-    """Return the bytes of a JetStream API request, such as `STREAM.CREATE.events`."""
+    """`what` is such as `STREAM.CREATE.events`."""
     return publish(f"$JS.API.{what}", json.dumps(how).encode() if how else b"", inbox)
 
 
 def call_api(sock: socket.socket, what: str, how: Mapping[str, Any], inbox: str) -> dict[str, Any]:
-    """Send a JetStream API request on a socket without subscriptions; return the answer.
+    """The socket has no subscriptions.
 
     Raises `BenchmarkFailed` for an error.
     """
@@ -65,17 +64,15 @@ def call_api(sock: socket.socket, what: str, how: Mapping[str, Any], inbox: str)
 
 
 def check_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a JetStream answer; `BenchmarkFailed` for an error."""
+    """Raises `BenchmarkFailed` for an error."""
     if "error" in answer:
         raise BenchmarkFailed(f"JetStream refused: {answer['error']}")
     return answer
 
 
 def consumer_request(stream: str, subject: str, inbox: str) -> tuple[str, dict[str, Any]]:
-    """Return the request for a push consumer of all messages of one subject.
-
-    Without acknowledgements, with flow control by the server's requests.
-    """
+    """A push consumer of all messages of one subject, without acknowledgements, with flow
+    control."""
     config = {
         "deliver_subject": inbox,
         "deliver_policy": "all",
@@ -89,7 +86,7 @@ def consumer_request(stream: str, subject: str, inbox: str) -> tuple[str, dict[s
 
 
 class MessageCounter:
-    """Counts the messages of one consumer by their endings, in pieces of any size."""
+    """Counts one consumer's messages by their endings, in pieces of any size."""
 
     def __init__(self, ending: bytes) -> None:
         """`ending` ends each body, and occurs nowhere else."""
@@ -97,10 +94,10 @@ class MessageCounter:
         self._rest = b""
         self.messages = 0
         self.last = 0
-        """The server's number of the consumer's last message."""
+        """The server's number of the last message."""
 
     def feed(self, data: bytes) -> bytes:
-        """Count messages in the data; return the answers to send. Raises `BenchmarkFailed`."""
+        """Return the answers to send. Raises `BenchmarkFailed`."""
         whole = self._rest + data
         self.messages += whole.count(self._ending)
         cut = whole.rfind(self._ending)
@@ -125,7 +122,7 @@ class MessageCounter:
 
 
 def _receive_body(sock: socket.socket) -> bytes:
-    """Return the body of the next MSG; nothing else arrives with it."""
+    """Nothing else arrives with the body."""
     output = b""
     while True:
         output += _receive(sock)

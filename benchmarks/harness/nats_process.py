@@ -1,5 +1,3 @@
-"""NATS with JetStream as a child process, from its Debian package."""
-
 from __future__ import annotations
 
 import os
@@ -20,10 +18,7 @@ _GLANCE: Final = 0.01
 
 
 def executable() -> str:
-    """Return the path of nats-server, after installing the package if possible.
-
-    Raises `Unavailable`.
-    """
+    """Return the path, after installing the package if possible. Raises `Unavailable`."""
     found = _find()
     if found is None:
         install("nats-server")
@@ -45,7 +40,7 @@ def can_sync_always(program: str) -> bool:
 
 
 class NatsProcess:
-    """Accepts anyone on a free loopback port; its file store is in `folder`."""
+    """Accepts anyone; its file store is in `folder`."""
 
     def __init__(
         self, children: Children, program: str, folder: Path, *, sync: bool = False
@@ -58,7 +53,7 @@ class NatsProcess:
         settings.write_text(
             f'host: "127.0.0.1"\nport: {self.port}\n'
             f'jetstream {{ store_dir: "{folder}/store", max_file_store: 64GB{always} }}\n'
-            # Do not disconnect a reader that shares few cores with a hundred others.
+            # A reader shares few cores with a hundred others.
             'write_deadline: "60s"\n'
         )
         self._log = folder / "nats.log"

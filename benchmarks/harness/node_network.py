@@ -1,5 +1,3 @@
-"""A simulated network of three levels, with interests and publications."""
-
 from __future__ import annotations
 
 import itertools
@@ -16,12 +14,11 @@ from broker.testing.core_node import CoreNode
 
 #: Node n of a cluster is linked to n + 1 and n + 3; in a ring of clusters or units to n + 1.
 _STEPS: Final = (1, 3)
-#: Range of numbers requested in a unit, and offset of the next unit's range.
+#: Numbers requested in a unit, and offset of the next unit's.
 _OF_A_UNIT: Final = 60
 _UNITS_APART: Final = 30
-#: Range of numbers requested in a cluster.
 _OF_A_CLUSTER: Final = 40
-#: Links of about 5 ms one way.
+#: About 5 ms one way.
 _SLOWEST: Final = 0.01
 
 
@@ -74,7 +71,7 @@ class NodeNetwork:
             yield _name(unit, cluster, 0), _name((unit + 1) % width, cluster, width - 1)
 
     def subscribe(self, each: int) -> None:
-        """Add so many subscriptions at each node, to numbers popular in its neighbourhood."""
+        """Add subscriptions to numbers popular in a node's neighbourhood."""
         for unit, cluster, node in self.names:
             first = unit * _UNITS_APART + (cluster * 7) % (_OF_A_UNIT - _OF_A_CLUSTER)
             name = _name(unit, cluster, node)
@@ -103,7 +100,7 @@ class NodeNetwork:
         self._published[node.log.origin, mark] = (number, self.nodes.now)
 
     def count_missing(self) -> int:
-        """Return the number of deliveries that are missing at running nodes."""
+        """Count missing deliveries at running nodes."""
         has: Counter[tuple[str, Mark]] = Counter()
         for node in self.running_nodes():
             numbers = {interest.numbers[0] for interest in node.interests.values()}
@@ -113,7 +110,7 @@ class NodeNetwork:
         return self.count_expected() - sum(has[event] for event in self._published)
 
     def count_expected(self) -> int:
-        """Return the number of expected deliveries, without the publishing nodes."""
+        """Count deliveries except at the publishing nodes."""
         publishers = {node.log.origin: node.name for node in self.nodes.nodes.values()}
         running = {node.name for node in self.running_nodes()}
         return sum(
@@ -125,7 +122,7 @@ class NodeNetwork:
         self._published.clear()
 
     def count_crossings(self) -> Crossings:
-        """Count frames with events from now on."""
+        """Count from now on."""
         crossings = Crossings()
         times: Counter[tuple[str, str, str, Mark]] = Counter()
 

@@ -1,5 +1,3 @@
-"""A node as a child process, run by `twistd xmlbroker`."""
-
 from __future__ import annotations
 
 import contextlib
@@ -26,8 +24,7 @@ _GLANCE: Final = 0.002
 class NodeProcess:
     """A node on a free loopback port, listening when the constructor returns.
 
-    `configuration` is TOML besides `[node]` and `[listen]`. Data and log are in `folder`, which
-    must be empty.
+    `configuration` is TOML besides `[node]` and `[listen]`. `folder` must be empty.
     """
 
     def __init__(
@@ -40,7 +37,7 @@ class NodeProcess:
         command: Sequence[str] = ("-c", _START),
         environment: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """`command` are Python's arguments that run twistd with those that follow."""
+        """`command` are Python's arguments before twistd's."""
         self.folder = folder
         self.port = free_port()
         self.endpoint = f"tcp:127.0.0.1:{self.port}"
@@ -65,7 +62,7 @@ class NodeProcess:
                 stderr=subprocess.STDOUT,
             )
         self._await_listening(began + _STARTUP)
-        #: Seconds from exec until a connection was accepted.
+        #: From exec until a connection was accepted.
         self.startup = time.monotonic() - began
 
     @property
@@ -78,7 +75,7 @@ class NodeProcess:
             raise BenchmarkFailed(f"the node has ended: {self._last_log_line()}")
 
     def stop(self) -> None:
-        """Stop it in good order. Raises `BenchmarkFailed` for a failed exit."""
+        """Raises `BenchmarkFailed` for a failed exit."""
         status = self._children.stop(self._process)
         # twistd exits by the signal that stopped it, after closing.
         if status not in (0, -signal.SIGTERM):
@@ -97,6 +94,5 @@ class NodeProcess:
 
 
 def is_listening(port: int) -> bool:
-    """True if a process accepts connections there."""
     with contextlib.closing(socket.socket()) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -9,7 +9,7 @@ from broker.client.asyncio_face import connect
 
 
 def read_status(endpoint: str) -> dict[str, Any]:
-    """Return the answer to `status`; see `broker.node.status`."""
+    """See `broker.node.status`."""
 
     async def ask() -> dict[str, Any]:
         async with connect(endpoint) as client:

@@ -1,7 +1,4 @@
-"""A client session without the client library: handshake, p2p core and raw messages.
-
-So a benchmark measures the node, and not a user's program.
-"""
+"""A client session without the client library, to measure the node alone."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ from broker.wire.stack import session_layers
 class RawSession:
     """One session with a node; it ends when its connection breaks.
 
-    `received` is called with each raw message of the node, consumed when the call returns.
-    `writable` is called when more can be sent.
+    `received` is called with each raw message, consumed when the call returns, `writable` when more
+    can be sent.
     """
 
     def __init__(
@@ -41,7 +38,7 @@ class RawSession:
     ) -> None:
         loop = asyncio.get_running_loop()
         self.connected: asyncio.Future[None] = loop.create_future()
-        """Fires when the node has accepted the session."""
+        """The node has accepted the session."""
         self.lost: asyncio.Future[None] = loop.create_future()
         """Fails when the session has ended."""
         self._settings = settings
@@ -65,7 +62,6 @@ class RawSession:
 
     @property
     def can_send(self) -> bool:
-        """True if the stack accepts more now."""
         return self._driver.is_writable
 
     def send(self, data: bytes) -> None:

@@ -1,5 +1,3 @@
-"""Results of a benchmark: tables, JSON and a plot."""
-
 from __future__ import annotations
 
 import json
@@ -12,13 +10,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-#: Columns of output that is not a terminal.
+#: Of output that is not a terminal.
 WIDTH: Final = 160
 
 
 @attrs.frozen
 class Sheet:
-    """One table of text; the first column has names."""
+    """The first column has names."""
 
     title: str
     columns: Sequence[str]
@@ -27,7 +25,7 @@ class Sheet:
 
 @attrs.frozen
 class Floor:
-    """A bound for a figure, on a machine like the reference one."""
+    """Bound for a figure on a machine like the reference one."""
 
     what: str
     value: float
@@ -48,7 +46,7 @@ class Report:
     floors: Sequence[Floor]
     notes: list[str]
     figures: dict[str, Any]
-    """All measurements, as JSON."""
+    """For JSON."""
     draw: Callable[[Any], None]
     """Draws on an empty matplotlib figure."""
 
@@ -105,7 +103,7 @@ def write_report(
 
 
 def format_number(value: float) -> str:
-    """Format a figure: three digits if it is small, else with thousands separators."""
+    """Three digits if it is small, else thousands separators."""
     if value and abs(value) < 100:
         return f"{value:.3g}"
     return f"{value:,.0f}"

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM and SIGHUP end a benchmark through every `finally`, but not at any point.
 
-An exception raised by a signal while a process starts would lose the process. Inside `subprocess`
-it can leave a lock held for ever.
+An exception while a process starts would lose the process. Inside `subprocess` it can leave a lock
+held for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @attrs.define
 class _SignalState:
     depth: int = 0
-    """Nesting depth of `deferred_signals` blocks."""
+    """Of `deferred_signals` blocks."""
     pending: int | None = None
     """Signal that arrived inside a block."""
 
@@ -30,7 +30,7 @@ _state = _SignalState()
 
 
 def end_on_signals() -> None:
-    """From now on these signals raise `KeyboardInterrupt` or `SystemExit`."""
+    """These signals raise `KeyboardInterrupt` or `SystemExit`."""
     for number in _SIGNALS:
         signal.signal(number, _handle_signal)
 

@@ -1,4 +1,4 @@
-"""Present speed of the machine: other guests of the same host come and go."""
+"""Present speed of the machine, which varies with other guests of its host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS: Final = 5
 
 
 def measure_parse() -> float:
-    """Return the microseconds for parsing one flight event with lxml, the best of some rounds."""
+    """Return microseconds for one flight event with lxml, the best of some rounds."""
     documents = _documents()
     best = float("inf")
     for _ in range(_ROUNDS):

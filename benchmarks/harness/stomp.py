@@ -1,5 +1,3 @@
-"""Minimal STOMP 1.1, for a publisher and readers."""
-
 from __future__ import annotations
 
 import socket
@@ -9,22 +7,21 @@ from typing import Final
 from benchmarks.harness.failure import BenchmarkFailed
 
 TOPIC: Final = "/topic/flights"
-#: End of a frame; no text here contains it.
+#: No text here contains it.
 END: Final = b"\x00"
 _TIMEOUT: Final = 30.0
 _READ: Final = 1 << 16
-#: Messages that the broker sends ahead to a subscription, as many as to its own clients.
+#: As many as to the broker's own clients.
 _AHEAD: Final = "1000"
 
 
 def frame(command: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
-    """Return the bytes of one frame. Without content-length the broker treats the body as text."""
+    """Without content-length the broker treats the body as text."""
     lines = [command, *(f"{_escaped(name)}:{_escaped(value)}" for name, value in headers.items())]
     return "\n".join(lines).encode() + b"\n\n" + body + END
 
 
 def connect(port: int) -> socket.socket:
-    """Return a blocking socket with an accepted session."""
     sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(frame("CONNECT", {"accept-version": "1.1", "host": "localhost"}))
@@ -33,7 +30,6 @@ def connect(port: int) -> socket.socket:
 
 
 def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
-    """Subscribe to the topic, and wait for the broker's receipt."""
     headers = {
         "id": str(number),
         "destination": TOPIC,
@@ -48,14 +44,14 @@ def subscribe(sock: socket.socket, number: int, selector: str = "") -> None:
 
 
 def xpath_selector(query: str) -> str:
-    """Return ActiveMQ's selector for an XPath expression. Raises `BenchmarkFailed`."""
+    """Raises `BenchmarkFailed`."""
     if "'" in query:
         raise BenchmarkFailed(f"a selector can not quote {query}")
     return f"XPATH '{query}'"
 
 
 def publish(message: bytes, receipt: str = "") -> bytes:
-    """Return the bytes of a SEND to the topic, not persistent, with an optional receipt."""
+    """The message is not persistent."""
     headers = {"destination": TOPIC, "persistent": "false"}
     if receipt:
         headers["receipt"] = receipt

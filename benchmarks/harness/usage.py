@@ -11,31 +11,31 @@ from typing import Final
 import attrs
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-#: Clock type of a process's total time in Linux's clock ids (`CPUCLOCK_SCHED`).
+#: In Linux's clock ids (`CPUCLOCK_SCHED`).
 _SCHEDULED: Final = 2
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 @attrs.frozen
 class Memory:
-    """Resident bytes of a process."""
+    """Of one process."""
 
     resident: int
-    """All pages in memory, mapped pages of the event log included."""
+    """Mapped pages of the event log included."""
     anonymous: int
-    """Memory allocated by the process itself, without files."""
+    """Without files."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process, in nanosecond resolution."""
-    # `/proc` counts in ticks of 10 ms, too coarse for a short run.
+    """Return the time of all threads, in nanosecond resolution."""
+    # Ticks of 10 ms are too coarse.
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def busy_seconds() -> float:
-    """Return the processor time of all processes of the machine, ended children included.
+    """Return the time of all processes, ended children included.
 
-    A sum over processes: the machine's own figure in `/proc/stat` misses short ones.
+    The machine's own figure in `/proc/stat` misses short processes.
     """
     total = 0
     for process in Path("/proc").glob("[0-9]*"):
@@ -46,8 +46,8 @@ def busy_seconds() -> float:
 
 
 def _times(process: Path) -> list[int]:
-    """Return user and system time of a process and of its ended children, in ticks."""
-    # The program's name may contain spaces and brackets; the fields after the last bracket do not.
+    """User and system time of a process and of its ended children, in ticks."""
+    # The program's name may contain spaces and brackets.
     fields = (process / "stat").read_text().rpartition(")")[2].split()
     return [int(field) for field in fields[11:15]]
 

@@ -1,5 +1,3 @@
-"""Measurements of one broker: all its runs, on one process."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,23 +10,21 @@ from benchmarks.harness.flow import Flow, Spread, as_json
 
 @attrs.frozen
 class ExtraQueries:
-    """Extra subscriptions that match few events, over all runs and the warm-up."""
+    """They match few events, over all runs and the warm-up."""
 
     queries: int
     published: int
     """Events that they might have matched."""
     delivered: int
     dropped: int = 0
-    """Events reported as dropped."""
+    """Reported as dropped."""
 
 
 @attrs.frozen
 class Work:
-    """All runs of one measurement."""
-
     name: str
     subscribers: int
-    """Subscribers of everything."""
+    """Of everything."""
     flows: Sequence[Flow]
     parses: Sequence[float]
     """Microseconds that lxml took to parse one event, after each run."""
@@ -45,12 +41,12 @@ class Work:
         return f"{self.name} 1->{self.subscribers}{besides}"
 
     def spread(self, name: str) -> Spread:
-        """Return the spread of a figure of `Flow`, by its name."""
+        """`name` is a figure of `Flow`."""
         return Spread.of(self.flows, lambda flow: float(getattr(flow, name)))
 
     @property
     def dropped(self) -> int:
-        """Events that did not reach every subscriber, over all runs."""
+        """Dropped events over all runs."""
         return sum(flow.dropped for flow in self.flows)
 
     def as_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from benchmarks.latency import percentile
 from benchmarks.routing.engine import Engine
 from broker.matching.query.query import parse_query
 
-#: Matches of each event without changes, to measure its usual time.
+#: Without changes, to measure an event's usual time.
 _USUAL = 5
 
 
@@ -40,7 +40,7 @@ class Changes:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return median, p99 and maximum of each figure, in milliseconds."""
+        """Return the figures in milliseconds."""
         return {
             "workload": self.workload,
             "queries": self.queries,
@@ -66,10 +66,9 @@ def measure_changes(
     namespaces: Mapping[str, str],
     documents: Sequence[bytes],
 ) -> Changes:
-    """Add `further` queries to an engine with `queries`, one at a time; then remove each.
+    """Add `further` queries one at a time; then remove each.
 
-    The measure is processor time, since the machine may be shared. An engine may defer work to the
-    next match. So an event is matched after each change, and its additional time counts.
+    An engine may defer work to the next match, so its additional time counts.
     """
     longer = _extra_match_times(engine, documents)
     read, added, added_with_match, numbers = [], [], [], []
@@ -94,9 +93,9 @@ def measure_changes(
 
 
 def _extra_match_times(engine: Engine, documents: Sequence[bytes]) -> Iterator[float]:
-    """Match the events in turn for ever; yield the additional seconds of each match.
+    """Yield the additional seconds of each match, for ever.
 
-    The usual time of an event is the median of some matches without changes.
+    An event's usual time is the median of matches without changes.
     """
     rounds = [[_seconds(engine, document) for document in documents] for _ in range(_USUAL)]
     usual = [statistics.median(times) for times in zip(*rounds, strict=True)]

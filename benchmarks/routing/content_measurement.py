@@ -1,5 +1,3 @@
-"""Measure one engine on all workloads."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,14 +16,14 @@ from benchmarks.workloads.flights import TABLE_1
 from benchmarks.workloads.mix import HARDER, STANDARD
 from benchmarks.workloads.voevent_packets import NoData
 
-#: Events of a round for the reference engine.
+#: For the reference engine.
 _ORACLES_PART = 200
-#: Events matched after single changes, in turn.
+#: Matched in turn, one after each change.
 _AFTER_CHANGES = 200
 
 
 def measure_content(context: BenchmarkContext, plan: Plan) -> Findings:
-    """Measure by a plan; workloads without data are omitted."""
+    """Workloads without data are omitted."""
     return _Measurement(context, plan).findings
 
 
@@ -64,7 +62,6 @@ class _Measurement:
             tasks.append(Task("the four queries of Table 1", engine.match, len(TABLE_1)))
         for count in plan.queries:
             self._lab.report_progress(f"{workload.name}: reading {count:,} queries")
-            # The rest is added and removed later.
             texts = workload.queries(count + plan.changes, STANDARD)
             engine, numbers = self._make_engine(workload, texts[:count])
             tasks.append(Task(query_label(count), engine.match, count))
@@ -82,7 +79,7 @@ class _Measurement:
         )
         for each, theirs, queries in engines:
             self._check_agreement(workload, each, theirs, queries, query_label(len(queries)))
-        # The loop's last engine and texts have the most queries.
+        # The last engine and texts have the most queries.
         self._lab.report_progress(f"{workload.name}: adding and removing queries")
         findings.changes.append(
             measure_changes(
@@ -103,7 +100,7 @@ class _Measurement:
         return Task(label, oracle.match, queries, most=_ORACLES_PART)
 
     def _measure_nitf(self, workload: Workload) -> None:
-        """Measure the common workload of published XML filter measurements."""
+        """Common in published XML filter measurements."""
         self.findings.sizes[workload.name] = workload.size
         for count in self._plan.queries:
             if count <= self._plan.compared:
@@ -112,7 +109,6 @@ class _Measurement:
                 self.findings.costs += self._measure_single(workload, texts, query_label(count))
 
     def _measure_single(self, workload: Workload, texts: Sequence[str], label: str) -> list[Cost]:
-        """Return the costs of the bare parse and of the engine with these queries."""
         engine, numbers = self._make_engine(workload, texts)
         slices = split_rounds(workload.documents, self._plan.rounds)
         task = Task(label, engine.match, len(texts))
@@ -139,7 +135,7 @@ class _Measurement:
         )
 
     def _measure_memory(self) -> dict[str, Any]:
-        """Measure memory and longest match of an engine with most queries, in its own process."""
+        """Measure in a process of its own, with most queries."""
         self._lab.report_progress("VOEvents: memory of the queries")
         plan = self._plan
         task = {"engine": plan.engine, "queries": plan.queries[-1], "packets": plan.packets}

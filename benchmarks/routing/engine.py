@@ -23,15 +23,15 @@ from broker.matching.contract import Accepted
 from broker.matching.query.query import parse_query
 from broker.sessions.time_slices import SLICE_SECONDS
 
-#: Module and class of each engine; only the measured one is imported.
+#: Only the measured engine is imported.
 ENGINES: Final = {
     "switch": ("broker.matching.switch", "Switch"),
     "reference": ("broker.matching.reference_matcher", "ReferenceMatcher"),
 }
-#: The engine of the floors, and the one that is correct by definition.
+#: The second one is correct by definition.
 ENGINE: Final = "switch"
 ORACLE: Final = "reference"
-#: Documents in one call, as in a node; a match has a time limit there too.
+#: As in a node; a match has a time limit there too.
 BATCH: Final = 500
 
 _SHIPPED: Final = (
@@ -39,15 +39,13 @@ _SHIPPED: Final = (
     DtdReference("VOEvent", "1.1"),
     DtdReference("VOEvent", "2.0"),
 )
-#: As many as a node accepts from one client.
+#: As many as a node accepts.
 _QUERIES_OF_A_CLIENT: Final = 1_000
 _EVERYWHERE: Final = StreamPattern.parse(">")
 
 
 @attrs.frozen
 class Matched:
-    """Result of matching some documents."""
-
     matches: int
     evaluations: int
     """Compiled XPath expressions that ran because no index decided."""
@@ -71,7 +69,7 @@ def load_dtds() -> DtdCache:
 
 
 class Engine:
-    """One engine with subscriptions to every stream, from as many clients as needed."""
+    """One engine with subscriptions to every stream."""
 
     def __init__(self, name: str, dtds: DtdCache) -> None:
         module, factory = ENGINES[name]
@@ -80,11 +78,11 @@ class Engine:
         self._added = 0
 
     def subscribe(self, queries: Iterable[str], namespaces: Mapping[str, str]) -> list[int]:
-        """Add queries; return the numbers of their subscriptions, in order."""
+        """Return the numbers in order."""
         return [self.add(text, namespaces) for text in queries]
 
     def add(self, text: str, namespaces: Mapping[str, str]) -> int:
-        """Read, check and add a query; return its subscription's number."""
+        """Return the subscription's number."""
         client = f"client-{self._added // _QUERIES_OF_A_CLIENT}"
         self._added += 1
         number: int = self._matcher.subscribe(_EVERYWHERE, parse_query(text, namespaces), client)
@@ -94,7 +92,7 @@ class Engine:
         self._matcher.unsubscribe(number)
 
     def match(self, documents: Sequence[bytes]) -> Matched:
-        """Match in batches, and count the results.
+        """Match in batches.
 
         Raises `BenchmarkFailed` if an event is not accepted, or a query was suspended.
         """
@@ -105,13 +103,13 @@ class Engine:
         after = self.statistics()
         run = int(after["evaluations"] - before["evaluations"])
         if "parsed" not in after:
-            # An engine without this count parses every document.
+            # This engine parses every document.
             return Matched(matches, run, len(documents))
         parsed = int(after["parsed"] - before["parsed"])
         return Matched(matches, run, parsed, int(after["unready_shapes"]))
 
     def match_each(self, documents: Sequence[bytes]) -> Iterator[tuple[int, ...]]:
-        """Yield the numbers of the subscriptions that each event matches."""
+        """Yield the subscriptions that each event matches."""
         start = 0
         while start < len(documents):
             verdicts = self._matcher.match(

@@ -17,7 +17,7 @@ class Plan:
 
     engine: str
     queries: Sequence[int]
-    """Numbers of queries of the standard mix; the last one also gets changes."""
+    """Of the standard mix; the last one also gets changes."""
     compared: int
     """One of these numbers: queries that are also run one by one, queries of the harder mix, and
     most queries on NITF."""
@@ -39,7 +39,7 @@ class Plan:
 
 @attrs.frozen
 class OneByOneCost:
-    """Cost of the same queries by an engine and one by one, in the same rounds."""
+    """The same queries by an engine and one by one, in the same rounds."""
 
     engine: Cost
     alone: Cost
@@ -58,18 +58,17 @@ class Findings:
     agreed: dict[str, int] = attrs.field(factory=dict)
     """Matches of the sample found by both engine and lxml, by comparison."""
     memory_report: dict[str, Any] | None = None
-    """Memory report of the process with most queries; see `actors.hold_queries`."""
+    """Of the process with most queries; see `actors.hold_queries`."""
     sizes: dict[str, float] = attrs.field(factory=dict)
-    """Average bytes of a document of each workload."""
+    """Average bytes of a document, by workload."""
     missing: list[str] = attrs.field(factory=list)
     """Reasons for omitted workloads."""
 
     def cost(self, workload: str, queries: int) -> Cost | None:
-        """Return the engine's cost with so many queries of the standard mix."""
+        """Return the cost of queries of the standard mix."""
         label = query_label(queries)
         return next((c for c in self.costs if (c.workload, c.label) == (workload, label)), None)
 
 
 def query_label(queries: int) -> str:
-    """Return the label of the engine with so many queries of the standard mix."""
     return f"{queries:,} queries"

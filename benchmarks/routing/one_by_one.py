@@ -1,7 +1,4 @@
-"""Every query, compiled, on every event, as in brokers without content routing.
-
-Engines are compared with it, and must give the same matches.
-"""
+"""Every query, compiled, on every event, as in brokers without content routing."""
 
 from __future__ import annotations
 
@@ -17,13 +14,11 @@ from benchmarks.routing.engine import Engine, Matched
 from broker.dtd.cache import DtdCache
 from broker.dtd.reference import DtdReference
 
-#: Queries compiled at a time, since all of them would take too much memory.
+#: All would take too much memory.
 _AT_A_TIME: Final = 5_000
 
 
 class OneByOne:
-    """Compiled queries, in the given order."""
-
     def __init__(
         self, queries: Sequence[str], namespaces: Mapping[str, str], dtds: DtdCache
     ) -> None:
@@ -34,12 +29,11 @@ class OneByOne:
         self._dtds = dtds
 
     def match(self, documents: Sequence[bytes]) -> Matched:
-        """Parse, supply defaults and evaluate, like an engine's `match`."""
         matches = sum(len(matching) for matching in self.match_each(documents))
         return Matched(matches, len(documents) * len(self._compiled), len(documents))
 
     def match_each(self, documents: Sequence[bytes]) -> Iterator[list[int]]:
-        """Yield the indices of the queries that each event matches."""
+        """Yield matching queries by index."""
         for document in documents:
             payload = self._payload(document)
             yield [index for index, xpath in enumerate(self._compiled) if xpath(payload)]
@@ -62,10 +56,9 @@ def check_agreement(
     documents: Sequence[bytes],
     dtds: DtdCache,
 ) -> int:
-    """Compare an engine with all queries one by one; return the number of common matches.
+    """Return the number of common matches.
 
-    `numbers` are the subscriptions of `queries`. Raises `BenchmarkFailed` with the first
-    difference.
+    Raises `BenchmarkFailed` with the first difference.
     """
     expected: list[set[int]] = [set() for _ in documents]
     waiting = iter(zip(numbers, queries, strict=True))

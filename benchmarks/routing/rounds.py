@@ -1,4 +1,4 @@
-"""Tasks measured in turn, in rounds of new documents, so that disturbances hit all of them."""
+"""Tasks measured in turn, so that disturbances hit all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Task:
 
 @attrs.frozen
 class Cost:
-    """Cost of a task, with one figure for each round."""
+    """Cost with one figure for each round."""
 
     workload: str
     label: str
@@ -56,7 +56,7 @@ class Cost:
 
     @property
     def mean_ratio(self) -> float:
-        """Mean ratio to the bare parse, including rounds with new shapes."""
+        """Rounds with new shapes included."""
         return statistics.mean(self.ratios)
 
     def as_json(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Cost:
         }
 
 
-#: Warm-up runs of a slice.
+#: Of a slice.
 _MAX_WARM_UPS = 12
 
 #: Baseline of all comparisons.
@@ -81,10 +81,10 @@ def measure(
     slices: Sequence[Sequence[bytes]],
     say: Callable[[str], None],
 ) -> list[Cost]:
-    """Return the costs of the bare parse and of each task; the first slice only warms up.
+    """Return the costs of the bare parse and of each task.
 
-    Warm-up repeats until queries are bound to all shapes, or to all but the rarest; another
-    benchmark measures that time.
+    The first slice warms up until queries are bound to all shapes, or to all but the rarest;
+    another benchmark measures that time.
     """
     everything = (BARE, *tasks)
     seconds: Mapping[str, list[float]] = {task.label: [] for task in everything}
@@ -98,7 +98,7 @@ def measure(
             if not number:
                 _warm_up(task, part)
                 continue
-            # As in a node: long-lived objects are not traversed again and again.
+            # As in a node.
             configure_garbage_collector()
             began = time.process_time()
             matched = task.run(part)

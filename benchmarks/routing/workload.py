@@ -1,5 +1,3 @@
-"""Workloads for engines: documents, and queries for them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +15,12 @@ from benchmarks.workloads.voevent_packets import NAMESPACES, Sample, load_packet
 from benchmarks.workloads.voevents import voevent_queries
 from broker.event.event_id import EventIdGenerator
 
-#: Packets of the archive for small runs.
+#: For small runs.
 _FEW_PACKETS: Final = 1_500
 
 
 @attrs.frozen
 class Workload:
-    """Distinct documents, and a generator of distinct queries."""
-
     name: str
     documents: Sequence[bytes]
     queries: Callable[[int, Mix], list[str]]
@@ -32,7 +28,7 @@ class Workload:
 
     @property
     def size(self) -> float:
-        """Average bytes of a document."""
+        """Mean bytes of a document."""
         return sum(map(len, self.documents)) / len(self.documents)
 
 
@@ -45,7 +41,7 @@ def flights(count: int) -> Workload:
 
 
 def voevents(count: int | None = None) -> Workload:
-    """Return real VOEvents, or all of them. Raises `NoData`."""
+    """Return so many real VOEvents, or all. Raises `NoData`."""
     # Literals of queries come from all packets, except in small runs.
     found = load_packets(_FEW_PACKETS if count is not None and count < _FEW_PACKETS else None)
     sample = Sample(found)
@@ -58,7 +54,7 @@ def voevents(count: int | None = None) -> Workload:
 
 
 def nitf(count: int) -> Workload:
-    """Return NITF documents; there is only one mix of queries. Raises `NoData`."""
+    """There is only one mix of queries. Raises `NoData`."""
     grammar = nitf_grammar()
     return Workload(
         "NITF",

@@ -1,8 +1,4 @@
-"""An archive of flight events, and queries that divide them evenly.
-
-For each number of queries, each event matches exactly one of them. So all events are delivered
-once, whatever the number of queries.
-"""
+"""An archive of flight events, and queries of which each event matches exactly one."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from broker.event.event_id import EventIdGenerator
 from broker.log.logged_event import LoggedEvent, encode_header
 
 ORIGIN: Final = "f1" * 8
-#: Events of a file: 10,000 a second for the five seconds between flushes.
+#: 10,000 events a second for the five seconds between flushes.
 FLUSH: Final = 50_000
 #: 2026-11-20T07:00 UTC in ms; ten events arrive in each ms.
 _MORNING: Final = 1_795_158_000_000
@@ -37,7 +33,7 @@ BANDS: Final = {1: (1, 1), 10: (5, 2), 100: (10, 10), 1_000: (50, 20)}
 
 
 def band_queries(count: int) -> list[str]:
-    """Return the queries of one entry of `BANDS`."""
+    """`count` is a key of `BANDS`."""
     high, fast = BANDS[count]
     return [
         f"/flight/flightleg[altitude >= {low} and altitude < {top} "
@@ -48,7 +44,7 @@ def band_queries(count: int) -> list[str]:
 
 
 def band_counts(count: int, events: int) -> list[int]:
-    """Return the number of events that each of `band_queries(count)` matches."""
+    """Return the number of events of each of `band_queries(count)`."""
     high, fast = BANDS[count]
     of_altitude, of_speed = _band_of(ALTITUDES, high), _band_of(SPEEDS, fast)
     found = [0] * count
@@ -69,7 +65,7 @@ def _bands(values: range, count: int) -> Iterator[tuple[int, int]]:
 
 
 def write_flights(uri: str, count: int, say: Callable[[int], object]) -> Archive:
-    """Archive events of one stream and origin; `say` gets the number so far."""
+    """`say` gets the number so far."""
     archive = Archive.open(uri)
     writer = ArchiveWriter(archive, ORIGIN, lambda: _MORNING)
     catalogue = Catalogue.load(shipped_folder())

@@ -1,5 +1,3 @@
-"""Flight records of several forms: one or two legs, with and without a position."""
-
 from __future__ import annotations
 
 import time
@@ -16,8 +14,7 @@ _NO_POSITION: Final = 9
 
 
 def flight_events(event_ids: EventIdGenerator, count: int, first: int = 0) -> Iterator[bytes]:
-    """Yield distinct events of about 1 kB, in four forms: with one leg or a second planned one,
-    with and without a position."""
+    """Distinct events of about 1 kB in four forms: one or two legs, with and without a position."""
     now = time.time_ns() // 1_000_000
     for number in range(first, first + count):
         yield write_event(event_ids.next_id(now), STREAM, FLIGHT, flight_record(number))

@@ -23,15 +23,15 @@ from benchmarks.harness.flights import (
 from benchmarks.workloads.mix import STANDARD, Draw, Mix, distinct_queries
 from benchmarks.workloads.windows import Scale
 
-#: The papers' Table 1 (DCP D81) for this DTD: everything, an altitude, an airline, and positions
-#: north of the Tropic of Cancer (23 degrees 26 minutes).
+#: The papers' Table 1 (DCP D81): everything, an altitude, an airline, and positions north of the
+#: Tropic of Cancer (23 degrees 26 minutes).
 TABLE_1: Final = (
     "true()",
     "/flight/flightleg/altitude > 300",
     'starts-with(string(/flight/id), "TWA")',
     "substring(string(/flight/flightleg/coordinate/lat), 1, 4) > 2326",
 )
-#: Share of the boxes that are places on the map, with bounds on parts of values.
+#: Their bounds are on parts of values.
 _ON_THE_MAP: Final = 0.2
 
 _ALTITUDES: Final = Scale(ALTITUDES)
@@ -41,16 +41,12 @@ _LONGITUDES: Final = Scale(100 * degrees + minute for degrees in LONGITUDES for 
 
 
 def flight_queries(count: int, mix: Mix = STANDARD, seed: int = 1) -> list[tuple[str, str]]:
-    """Return distinct queries, each with its kind (see `Mix`)."""
+    """Each has its kind (see `Mix`)."""
     return distinct_queries(count, mix, _kinds(mix.window), seed)
 
 
 def rare_queries(count: int, seed: int = 1) -> list[str]:
-    """Return distinct queries of which 1,000 together match about one event in fifty.
-
-    Single aircraft, some only at high altitude, ranges of flight numbers, and boxes of height and
-    speed.
-    """
+    """Return distinct queries of which 1,000 together match about one event in fifty."""
     chance = random.Random(f"rare {seed}")
     draws: tuple[Draw, ...] = (_aircraft, _aircraft_high, _prefix(3e-5), _height_and_speed(1e-5))
     seen: dict[str, None] = {}
@@ -75,7 +71,7 @@ def _kinds(window: float) -> dict[str, Draw]:
 
 
 def _equality(chance: random.Random) -> str:
-    # The fleet is smaller than the largest workload, so some queries add an altitude.
+    # The fleet is smaller than the largest workload.
     if chance.random() < 0.5:
         return _aircraft(chance)
     name = flight_id(chance.randrange(FLEET))
@@ -92,13 +88,12 @@ def _aircraft_high(chance: random.Random) -> str:
 
 
 def _prefix(window: float) -> Draw:
-    # Flight numbers have four digits, the first one not 0.
+    # Four digits, the first one not 0.
     shares = [1 / len(AIRLINES), *(1 / len(AIRLINES) / 9 / 10**more for more in range(3))]
     digits = min(range(4), key=lambda count: abs(shares[count] / window - 1))
 
     def draw(chance: random.Random) -> str:
         length = digits
-        # Use longer prefixes when all of this length are taken.
         while length < 3 and chance.random() < 0.3:
             length += 1
         number = str(chance.randrange(1000, 10_000))[:length]

@@ -1,5 +1,3 @@
-"""Kinds of queries of a workload, their shares, and their selectivity."""
-
 from __future__ import annotations
 
 import random
@@ -10,7 +8,7 @@ import attrs
 
 from benchmarks.harness.failure import BenchmarkFailed
 
-#: Draws a query of one kind; repetitions are possible.
+#: Repetitions are possible.
 Draw: TypeAlias = Callable[[random.Random], str]
 
 #: Draws without a new query, after which a kind is exhausted.
@@ -21,9 +19,7 @@ _PATIENCE: Final = 2_000
 class Mix:
     """Shares of the kinds of queries, with a sum of one.
 
-    `window` is the approximate share of events that a query with bounds or a prefix matches; each
-    kind comes as close as its values allow. So the matches of an event grow with the number of
-    queries.
+    `window` is the approximate share of events that a query with bounds or a prefix matches.
     """
 
     name: str
@@ -40,13 +36,13 @@ class Mix:
     window: float
 
     def counts(self, queries: int) -> dict[str, int]:
-        """Return the number of queries of each kind; the rounding rest are equalities."""
+        """Return counts by kind; the rounding rest are equalities."""
         kinds = ("prefix", "span", "box", "correlated", "undecidable")
         found = {kind: round(queries * getattr(self, kind)) for kind in kinds}
         return {"equality": queries - sum(found.values()), **found}
 
 
-#: Typical subscribers: narrow queries, one in a hundred of them beyond an index.
+#: Narrow queries, one in a hundred of them beyond an index.
 STANDARD: Final = Mix(
     "standard",
     equality=0.30,
@@ -57,7 +53,7 @@ STANDARD: Final = Mix(
     undecidable=0.01,
     window=2e-4,
 )
-#: Wide queries: one matches one in a hundred events, and one in ten is beyond an index.
+#: A query matches one in a hundred events; one in ten is beyond an index.
 HARDER: Final = Mix(
     "harder",
     equality=0.10,
@@ -73,7 +69,7 @@ HARDER: Final = Mix(
 def distinct_queries(
     count: int, mix: Mix, kinds: Mapping[str, Draw], seed: int
 ) -> list[tuple[str, str]]:
-    """Return distinct queries as (kind, text), in random order, the same for a seed.
+    """Return (kind, text) in random order, the same for a seed.
 
     Raises `BenchmarkFailed` when a kind is exhausted.
     """

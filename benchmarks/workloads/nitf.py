@@ -1,8 +1,7 @@
 """Queries on NITF, as in published measurements of XML filters (YFilter).
 
-Random walks down the DTD of at most 6 levels, all distinct. Each step is `//` with probability 0.2
-and its name `*` with probability 0.2. One in five also has a predicate on an attribute or text of a
-step. Paths without values match many documents; the benchmark counts how many.
+Distinct random walks down the DTD of at most 6 levels, with `//`, `*` and predicates on an
+attribute or text. Paths without values match many documents.
 """
 
 from __future__ import annotations
@@ -18,17 +17,15 @@ LEVELS: Final = 6
 WILDCARD: Final = 0.2
 DESCENDANT: Final = 0.2
 PREDICATE: Final = 0.2
-#: Draws without a new query, after which the queries are exhausted.
 _PATIENCE: Final = 10_000
 
 
 def nitf_queries(grammar: Grammar, count: int, seed: int = 1) -> list[str]:
-    """Return distinct queries, the same for a seed. Raises `BenchmarkFailed` if there are fewer."""
+    """Return the same queries for a seed. Raises `BenchmarkFailed` if there are fewer."""
     chance = random.Random(f"nitf {seed}")
     found: dict[str, None] = {}
     while len(found) < count:
-        # Decided before it is known whether the walk is new. Otherwise paths without a predicate,
-        # which are fewer, would become rare.
+        # Otherwise paths without a predicate, which are fewer, would become rare.
         with_predicate = chance.random() < PREDICATE
         for _ in range(_PATIENCE):
             text = _walk(grammar, chance, with_predicate)

@@ -15,11 +15,11 @@ STREAM: Final = "news"
 #: Upper bound of attribute values and of numbers in text.
 VALUES: Final = 100
 
-#: Below this level, or beyond so many elements, only required content is written.
+#: Beyond these, only required content is written.
 _LEVELS: Final = 9
 _ELEMENTS: Final = 60
 _OPTIONAL: Final = 0.6
-#: Most repetitions of `*` and `+`.
+#: Of `*` and `+`.
 _REPEATS: Final = 3
 _ATTRIBUTE: Final = 0.25
 _WORDS: Final = ("tides", "in", "norfolk", "are", "running", "normal", "today", "city", "court")
@@ -28,7 +28,7 @@ _WORDS: Final = ("tides", "in", "norfolk", "are", "running", "normal", "today", 
 def nitf_events(
     grammar: Grammar, event_ids: EventIdGenerator, count: int, seed: int = 1
 ) -> Iterator[bytes]:
-    """Yield events with a document each; ids are given in order."""
+    """Ids are given in order."""
     now = time.time_ns() // 1_000_000
     for number in range(count):
         document = nitf_document(grammar, random.Random(f"nitf {seed} {number}"))
@@ -36,7 +36,6 @@ def nitf_events(
 
 
 def nitf_document(grammar: Grammar, chance: random.Random) -> bytes:
-    """Return one document, the element `nitf`."""
     return _Writer(grammar, chance).document()
 
 

@@ -1,4 +1,4 @@
-"""NITF, the news industry's format; published measurements of XML filters use its DTD."""
+"""NITF, the news industry's format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AS_PAYLOAD: Final = (
 
 @attrs.frozen
 class Attribute:
-    """One declared attribute; `kind` is lxml's name (cdata, nmtoken, id, enumeration...)."""
+    """`kind` is lxml's name (cdata, nmtoken, id, enumeration...)."""
 
     name: str
     kind: str
@@ -36,12 +36,12 @@ class Attribute:
 
 @attrs.frozen
 class Element:
-    """One declared element; `content` is lxml's tree of its model, None if it is empty."""
+    """`content` is lxml's tree of its model, None if it is empty."""
 
     name: str
     content: Any
     children: tuple[str, ...]
-    """Names of possible children, sorted."""
+    """Sorted."""
     attributes: tuple[Attribute, ...]
 
 
@@ -58,7 +58,7 @@ def nitf_dtd() -> tuple[DtdReference, bytes]:
 
 
 def nitf_grammar() -> Grammar:
-    """Return the DTD's declarations. Raises `NoData`."""
+    """Raises `NoData`."""
     parsed: Any = etree.DTD(BytesIO(_file().read_bytes()))
     elements = {each.name: _element(each) for each in parsed.iterelements()}
     heights = dict.fromkeys(elements, math.inf)

@@ -1,5 +1,3 @@
-"""Real packets of a network of VOEvent brokers, as events of the shipped DTDs."""
-
 from __future__ import annotations
 
 import random
@@ -31,9 +29,9 @@ class NoData(Exception):
 
 
 def load_packets(count: int | None = None) -> list[bytes]:
-    """Return so many packets, or all, in random order. Raises `NoData`.
+    """Return packets in random order. Raises `NoData`.
 
-    The archive has them publisher by publisher, unlike the order of arrival.
+    The archive has them publisher by publisher.
     """
     archive = SHARED_DATA / "voevent" / _ARCHIVE
     if not archive.is_file():
@@ -44,7 +42,7 @@ def load_packets(count: int | None = None) -> list[bytes]:
 
 
 def voevent_events(event_ids: EventIdGenerator, packets: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield events with the packets as payloads; ids are given in order."""
+    """Ids are given in order."""
     now = time.time_ns() // 1_000_000
     types: dict[str, EventType] = {}
     for packet in packets:
@@ -56,14 +54,14 @@ def voevent_events(event_ids: EventIdGenerator, packets: Sequence[bytes]) -> Ite
 
 
 class Sample:
-    """Values in packets for the literals of queries: parameters, places, identifiers."""
+    """Values for the literals of queries."""
 
     def __init__(self, packets: Sequence[bytes]) -> None:
-        """Uses version 2.0 only: a query names the elements of one version."""
+        """Only version 2.0: a query names the elements of one version."""
         self.packets = 0
         self.identifiers: list[str] = []
         self.parameters: dict[str, list[str]] = {}
-        """Values by name, one for each occurrence."""
+        """By name, one for each occurrence."""
         self.places: list[tuple[float, float]] = []
         """Right ascension and declination, in degrees."""
         for packet in packets:

@@ -1,8 +1,8 @@
 """Queries on VOEvents with literals from real packets, so that some of them match.
 
-A window is a run of the distinct values of one parameter, all runs equally likely. So the number of
-matches follows the mix for any distribution of values. With the mix `STANDARD` about 1.7 of 10,000
-queries match a packet, and with `HARDER` about 1%.
+A window is a run of the distinct values of one parameter. So the number of matches follows the mix
+for any distribution of values. With the mix `STANDARD` about 1.7 of 10,000 queries match a packet,
+and with `HARDER` about 1%.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ROOT: Final = '/voe:VOEvent[@role="observation"]'
 def voevent_queries(
     sample: Sample, count: int, mix: Mix = STANDARD, seed: int = 1
 ) -> list[tuple[str, str]]:
-    """Return distinct queries, each with its kind (see `Mix`), for the prefix `voe`."""
+    """Return queries for the prefix `voe` with their kinds (see `Mix`)."""
     return distinct_queries(count, mix, _kinds(_Literals.of(sample), mix.window), seed)
 
 
@@ -34,7 +34,7 @@ def voevent_queries(
 class _Literals:
     identifiers: list[str]
     prefixes: Counter[str]
-    """Prefixes of identifiers longer than the publisher's part, with their counts."""
+    """With counts, of identifiers longer than the publisher's part."""
     values: list[tuple[str, str]]
     """Distinct pairs of parameter and value, of parameters with many values."""
     scales: list[tuple[str, Scale, float]]
@@ -136,7 +136,7 @@ def _correlated(literals: _Literals, window: float) -> Draw:
 
 
 def _parameter(literals: _Literals, window: float) -> Draw:
-    # Parameters with more values give more distinct windows, so they are drawn more often.
+    # These give more distinct windows.
     weights = [len(scale) for _, scale, _ in literals.scales]
 
     def draw(chance: random.Random) -> str:

@@ -6,19 +6,19 @@ import math
 import random
 from collections.abc import Iterable
 
-#: Additional digits of a bound, so that many windows are distinct.
+#: Of a bound, so that many windows are distinct.
 _FINER = 2
 
 
 class Scale:
     """The distinct numbers of one value of the events.
 
-    A window is a run of neighbouring values, all runs equally likely. So each value lies in the
-    same share of windows, except near both ends.
+    A window is a run of neighbouring values. Each value lies in the same share of windows, except
+    near both ends.
     """
 
     def __init__(self, values: Iterable[float]) -> None:
-        """At least two values; duplicates are ignored."""
+        """There are at least two values; duplicates are ignored."""
         self._values = sorted(set(values))
 
     def __len__(self) -> int:

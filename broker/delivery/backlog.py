@@ -1,5 +1,3 @@
-"""Queue of live events for the transient subscriptions of a session that is full."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -13,20 +11,17 @@ from broker.delivery.feed import Feed
 from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 
-#: Most events that one delivery takes from the queue.
 _MAX_DELIVERY_EVENTS = 256
 
 
 @attrs.define(slots=True, eq=False)
 class QueuedEvent:
-    """A queued event and its subscriptions."""
-
     event: LoggedEvent
     feeds: list[Feed]
 
 
 class Backlog:
-    """The queue of one session. If it is full, the oldest events are dropped, counted, and
+    """Bounded queue of live events for a full session. The oldest events are dropped and
     reported."""
 
     def __init__(self, limits: QueueLimits) -> None:
@@ -34,15 +29,13 @@ class Backlog:
         self._queue: deque[QueuedEvent] = deque()
         self.bytes = 0
         self.has_unreported_drops = False
-        """True if a subscriber has not been told of dropped events."""
 
     def __len__(self) -> int:
         return len(self._queue)
 
     @property
     def has_pending(self) -> bool:
-        """True if events are queued or drops are unreported. Later events must be queued behind
-        them."""
+        """True if later events must be queued."""
         return bool(self._queue) or self.has_unreported_drops
 
     def count_for(self, feed: Feed) -> int:
@@ -57,7 +50,7 @@ class Backlog:
             self._drop_oldest()
 
     def take_delivery(self) -> list[QueuedEvent]:
-        """Remove and return the oldest events, as many as make one delivery."""
+        """Remove and return the oldest events that fit into one delivery."""
         ahead = [queued.event for queued in islice(self._queue, _MAX_DELIVERY_EVENTS)]
         _, end = next(split_by_size(self._limits.delivery, ahead))
         self.bytes -= sum([event.size for event in ahead[:end]])
@@ -75,7 +68,7 @@ class Backlog:
         self.bytes = sum([queued.event.size for queued in remaining])
 
     def take_events_for(self, feed: Feed) -> list[LoggedEvent]:
-        """Remove and return a subscription's events; it reads them from the log instead."""
+        """Remove and return the events of a subscription, which will read them from the log."""
         taken = [queued.event for queued in self._queue if feed in queued.feeds]
         if taken:
             for queued in self._queue:

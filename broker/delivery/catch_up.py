@@ -31,20 +31,17 @@ from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
-#: A subscription reads pages of at most so many events, and so many full deliveries.
 PAGE_EVENTS = 256
 PAGE_DELIVERIES = 2
 
 _BEFORE_ALL: Mark = (0, 0)
 
-#: Returns which of the first documents match a subscription of the matcher, as many as fit into a
-#: time slice. Variants of their DTDs may be passed.
+#: Returns which of the first documents match, as many as fit into a time slice. Variants of their
+#: DTDs may be passed.
 Select: TypeAlias = Callable[..., Coroutine[Any, Any, list[bool]]]
 
 
 class CatchUp:
-    """The subscriptions of one session that are behind the log's end."""
-
     def __init__(
         self,
         feeds: Mapping[int, Feed],
@@ -59,9 +56,9 @@ class CatchUp:
         on_wait: Callable[[], object] = lambda: None,
         late_validator: LateValidator | None = None,
     ) -> None:
-        """`feeds` are the session's current subscriptions. `recover_trimmed` is called when
-        retention has removed unread events; it returns True if a recovery feeds the subscription
-        now. `on_wait` is called when a subscription waits for the next commit."""
+        """`recover_trimmed` is called when retention has removed unread events; it returns True
+        if a recovery feeds the subscription now. `on_wait`: a subscription waits for the next
+        commit."""
         self._feeds = feeds
         self._sender = sender
         self._writer = sender.writer
@@ -77,7 +74,7 @@ class CatchUp:
         self._is_reading = False
 
     def start_feed(self, feed: Feed) -> None:
-        """Feed a subscription from its cursor, and report events that retention removed before."""
+        """Report events that retention removed before the cursor, and feed from there."""
         feed.fed_from = dict(feed.reported_marks)
         since = self._log.begins_after
         if find_retention_gaps(feed.number, feed.reported_marks, since) and (
@@ -89,7 +86,7 @@ class CatchUp:
         self.continue_feed(feed)
 
     def continue_feed(self, feed: Feed) -> None:
-        """Feed a subscription up to the log's end, or until the session is full."""
+        """Feed up to the log's end, or until the session is full."""
         if not feed.is_reading:
             feed.is_reading = True
             self._pending_feeds.append(feed)
@@ -98,8 +95,8 @@ class CatchUp:
             Deferred.fromCoroutine(self._read_pages())
 
     async def _read_pages(self) -> None:
-        """Read one page for each subscription in turn, until the log's end or until the session
-        is full. If all read at once, most would find the session full, and read the page again."""
+        """Read one page for each subscription in turn. Otherwise most would find the session full,
+        and read the page again."""
         page_bytes = PAGE_DELIVERIES * self._delivery_bytes
         while self._pending_feeds:
             feed = self._pending_feeds[0]
@@ -122,8 +119,8 @@ class CatchUp:
         self._is_reading = False
 
     def _skip_damage(self, feed: Feed, damage: Damage) -> bool:
-        """Report irreparable damage as gaps, continue behind it, and return True. Otherwise
-        continue after the repair, and return False."""
+        """Report irreparable damage as gaps and return True. Otherwise continue after the
+        repair."""
         if not self._log.repairs.is_given_up(damage):
             repair = self._log.repairs.begin_repair(damage)
             repair.addCallbacks(
@@ -146,7 +143,7 @@ class CatchUp:
             self.continue_feed(feed)
 
     def _can_read(self, feed: Feed) -> bool:
-        """Return whether there are events to read. At the log's end, make the feed live."""
+        """Return whether events can be read; at the log's end, make the feed live."""
         if feed.awaits_dtd or not (self._is_catching_up(feed) and self._writer.writable):
             return False
         bounds = self._log.bounds
@@ -156,13 +153,13 @@ class CatchUp:
         if self._log.newest_durable >= feed.newest_at_start and not self.is_ahead_of_log(feed):
             feed.go_live(feed.cursor)
         else:
-            # Events were being committed when it subscribed. The next commit brings them.
+            # Events were being committed when it subscribed.
             feed.awaits_commit = True
             self._on_wait()
         return False
 
     def is_ahead_of_log(self, feed: Feed) -> bool:
-        """Return whether the client received events elsewhere that the log does not have yet."""
+        """Return whether the client received events elsewhere that the log lacks."""
         coverage = self._log.coverage
         return any(mark > coverage[origin] for origin, mark in feed.skip_marks.items())
 
@@ -175,7 +172,6 @@ class CatchUp:
             return
         first = events[0].serial if events else self._log.bounds.first
         if first > feed.cursor:
-            # Retention has removed unread events.
             if self._recover_trimmed(feed):
                 return
             feed.outcomes.gone += first - feed.cursor
@@ -194,7 +190,7 @@ class CatchUp:
                     return
 
     async def _feed_run(self, feed: Feed, run: EventRun, liveness: Liveness) -> bool:
-        """Send a run's matching events. Return False if the feed must stop within the run."""
+        """Return False if the feed must stop within the run."""
         validator = self._late_validator
         try:
             if (
@@ -224,8 +220,8 @@ class CatchUp:
         validator: LateValidator,
         needed: TypeMissing,
     ) -> bool:
-        """Feed the events before one whose DTD is unknown. If that one may match, wait for the
-        DTD."""
+        """Feed the events before one whose DTD is unknown; wait for the DTD if that one may
+        match."""
         if not self._is_catching_up(feed):
             return False
         index = validator.find_first_of_type(run, needed)
@@ -249,7 +245,6 @@ class CatchUp:
         return not rest or await self._feed_run(feed, attrs.evolve(run, events=rest), liveness)
 
     def _resume_after_dtd(self, feed: Feed, event: LoggedEvent, found: bool) -> None:
-        """Continue after the DTD of the next event was found, or its timeout has expired."""
         feed.awaits_dtd = False
         if not self._is_catching_up(feed) or feed.cursor > event.serial:
             return
@@ -258,7 +253,7 @@ class CatchUp:
         self.continue_feed(feed)
 
     def _report_rejected(self, feed: Feed, event: LoggedEvent, code: str) -> None:
-        """Skip a rejected event. Report a gap if the subscription may match it."""
+        """Skip a rejected event, with a gap if the subscription may match it."""
         if event.level > self._clearance or not matches_stream(feed, event):
             self._skip_event(feed, event)
             return
@@ -280,10 +275,7 @@ class CatchUp:
     def _send_selected(
         self, feed: Feed, part: list[LoggedEvent], selected: list[bool], liveness: Liveness
     ) -> bool:
-        """Send the selected events. Return False if the session was full before the end.
-
-        Other subscriptions may have filled the session while this page was read.
-        """
+        """Return False if the session was full; other subscriptions may have filled it."""
         rank = self._clearance
         cleared = [i for i, yes in enumerate(selected) if yes and part[i].level <= rank]
         looked_at, sent = len(part), 0
@@ -314,7 +306,6 @@ class CatchUp:
         return left
 
     def has_loss(self, feed: Feed) -> bool:
-        """Return whether lost own events (`broker.log.history`) are unreported."""
         return bool(self._find_losses(feed))
 
     def report_losses(self, feed: Feed) -> None:
@@ -322,7 +313,7 @@ class CatchUp:
             self._report_loss(feed, loss)
 
     def _events_before_loss(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
-        """Return the events before the next loss. Report a loss that comes before all of them."""
+        """Return the events before the next loss; report a loss before all of them."""
         own = self._log.origin
         for loss in self._find_losses(feed):
             before = _events_up_to(events, own, loss.after)
@@ -345,7 +336,7 @@ class CatchUp:
         feed.reported_marks[own] = loss.last
         began = feed.fed_from.get(own, _BEFORE_ALL)
         if self._log.find_fork(began) is None:
-            # It lies on this branch, possibly behind the start of the other branch.
+            # The loss may lie behind the start of the other branch.
             began = min(began, loss.branch)
         for first, last in loss.gaps(began):
             count = last[1] - first[1] + 1
@@ -380,7 +371,7 @@ def _make_damage_gap(number: int, span: Span, reason: str) -> Gap:
 def find_retention_gaps(
     number: int, marks: Mapping[str, Mark], since: Mapping[str, Mark]
 ) -> list[Gap]:
-    """Return gaps between the client's marks and `since`, behind which the log begins."""
+    """Return gaps between the client's marks and the log's start, `since`."""
     return [
         Gap(
             number=number,

@@ -15,50 +15,44 @@ from broker.log.chunk import split_by_size
 from broker.log.logged_event import LoggedEvent
 from broker.wire.event_batch import EncodedEvents, encode_events
 
-#: Size of a delivery, unless a single event is larger.
 DELIVERY_BYTES = 256 * 1024
 
-#: (number of consecutive events, the subscriptions that all of them match).
+#: (number of events, subscriptions that match all of them).
 RecipientRun: TypeAlias = tuple[int, list[Feed]]
 
 
 @attrs.frozen
 class QueueLimits:
-    """Bounds of a transient subscriber's queue; beyond them the oldest events are dropped."""
+    """Beyond these bounds the oldest events of a transient subscriber are dropped."""
 
     events: int = 10_000
     bytes: int = 64 << 20
     delivery: int = DELIVERY_BYTES
-    """Bytes of one delivery; less than the default if frames or the session's window are small."""
+    """Less than the default if frames or the session's window are small."""
 
 
 @attrs.frozen(slots=True, eq=False)
 class CommitShare:
-    """A session's part of a commit, in order.
-
-    Sessions may share the list of events: it must not be changed.
-    """
+    """A session's part of a commit. Sessions may share `events`: it must not change."""
 
     events: list[LoggedEvent]
     runs: deque[RecipientRun]
-    """The counts add up to the number of events."""
+    """Counts add up to the number of events."""
 
 
 @attrs.define(slots=True, eq=False)
 class Portion:
-    """Events of a share that make one delivery."""
-
     events: list[LoggedEvent]
     level: int
-    """Highest rank of the events' security levels."""
+    """Highest rank of a security level."""
     encoded: EncodedEvents | None = None
 
 
 class SharedEncodings:
-    """Encodings that the sessions of one commit share: each set of events is encoded once."""
+    """Encodings shared by the sessions of one commit."""
 
     def __init__(self) -> None:
-        # The list is stored too, so that its id stays unique.
+        # The stored list keeps its id unique.
         self._portions: dict[tuple[int, int], tuple[list[LoggedEvent], list[Portion]]] = {}
         self._selections: dict[tuple[int, ...], EncodedEvents] = {}
 
@@ -93,7 +87,6 @@ def encode_runs(feeds: Iterable[list[Feed]]) -> list[RecipientRun]:
 
 
 def take_runs(runs: deque[RecipientRun], events: int) -> list[RecipientRun]:
-    """Remove and return the runs of the first `events` events."""
     taken = []
     while events:
         count, feeds = runs[0]
@@ -110,7 +103,7 @@ def take_runs(runs: deque[RecipientRun], events: int) -> list[RecipientRun]:
 def split_at_cut(
     events: list[LoggedEvent], cut: int
 ) -> Iterator[tuple[Liveness, list[LoggedEvent]]]:
-    """Split events at the serial `cut`: recovery events up to it, live events behind it."""
+    """Split at the serial `cut`: recovery events up to it, live events behind it."""
     missed = [event for event in events if event.serial <= cut]
     if missed:
         yield Liveness.RECOVERY, missed

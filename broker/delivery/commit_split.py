@@ -1,7 +1,7 @@
-"""Split of a commit among sessions with matching subscriptions (DCP D21).
+"""Split of a commit among sessions (DCP D21).
 
-The cost depends on the number of distinct sets of matches, not on the number of events. Events with
-the same matches are handled together, and sessions with the same events share one list.
+The cost depends on the number of distinct sets of matches, not of events. Sessions with the same
+events share one list.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from broker.delivery.commit_share import CommitShare
 from broker.delivery.feed import Feed
 from broker.log.logged_event import LoggedEvent
 
-#: The owner of a feed; for the output component, a session's delivery.
 _Owner = TypeVar("_Owner", bound=Hashable)
-#: (index of a set of matches, one owner's feeds in it).
+#: (index of a set of matches, one owner's feeds).
 _Part: TypeAlias = tuple[int, list[Feed]]
 #: (events, the index of each event's part).
 _Merged: TypeAlias = tuple[list[LoggedEvent], list[int]]
@@ -28,8 +27,7 @@ def split_commit(
     matches: Sequence[tuple[int, ...]],
     subscribers: Mapping[int, tuple[_Owner, Feed]],
 ) -> dict[_Owner, CommitShare]:
-    """Return the share of each owner with matching feeds. Matches of ended subscriptions are
-    ignored."""
+    """Matches of ended subscriptions are ignored."""
     if not matches:
         return {}
     if matches.count(matches[0]) == len(matches):
@@ -71,7 +69,7 @@ def split_commit(
 
 
 def _group_by_matches(matches: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], Sequence[int]]:
-    """Return the indices of the events with each set of matches, in order of first occurrence."""
+    """Return the indices of the events, by set of matches."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for place, numbers in enumerate(matches):
         if numbers:

@@ -16,7 +16,7 @@ _number = attrgetter("number")
 
 
 class SessionWriter(Protocol):
-    """The session as its deliveries are written to it."""
+    """A session's output."""
 
     @property
     def writable(self) -> bool: ...
@@ -25,8 +25,6 @@ class SessionWriter(Protocol):
 
 
 class DeliverySender:
-    """Sends and counts deliveries; each has the place of the event before it."""
-
     def __init__(self, outlet: SessionWriter) -> None:
         self.writer = outlet
         self._previous: tuple[str, int, int] | None = None
@@ -38,7 +36,6 @@ class DeliverySender:
         runs: Sequence[RecipientRun],
         liveness: Liveness,
     ) -> None:
-        """Send one delivery; `runs` are the recipients of its events."""
         done = 0
         numbered = []
         for count, feeds in runs:
@@ -47,8 +44,8 @@ class DeliverySender:
             for feed in feeds:
                 feed.outcomes.delivered += count
                 if feed.is_active:
-                    # Before that, events may be missing. The client does not take the place as a
-                    # position; a later Progress moves it.
+                    # Before that, the client does not take the place as a position; a later
+                    # Progress moves it.
                     feed.reported_marks[newest.origin] = (newest.epoch, newest.offset)
             numbered.append((count, list(map(_number, feeds))))
         self.writer.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))

@@ -17,22 +17,18 @@ from broker.matching.query.query import Query
 
 
 class FeedState(enum.Enum):
-    """Source of a subscription's events."""
-
     UNCONFIRMED = "unconfirmed"
     """Not accepted yet; nothing is sent."""
     LIVE = "live"
-    """Fed by commits. A transient subscription's excess waits in the session's queue."""
+    """Fed by commits; the excess of a transient subscription waits in the session's queue."""
     RECOVERING = "recovering"
-    """Fed by a recovery with missed events that the log does not have."""
+    """Fed by a recovery with events that the log does not have."""
     CATCHING_UP = "catching-up"
-    """Fed from the log at its own cursor, up to the end."""
+    """Fed from the log at its own cursor."""
 
 
 @attrs.define
 class DroppedRange:
-    """Events of one origin that a queue has dropped."""
-
     first: Mark
     last: Mark
     count: int
@@ -40,7 +36,7 @@ class DroppedRange:
 
 @attrs.frozen
 class UnavailableRange:
-    """A range of an origin, behind `after` up to `last`, that this node's log will not receive."""
+    """A range behind `after` up to `last` that this node's log will not receive."""
 
     origin: str
     after: Mark
@@ -50,79 +46,71 @@ class UnavailableRange:
 
 @attrs.define(eq=False)
 class Feed:
-    """A subscription of one session.
-
-    `number` is the client's, `matcher_number` the matcher's. During catch-up, `cursor` is the next
-    serial to read, and commits are ignored.
-    """
+    """`number` is the client's, `matcher_number` the matcher's. During catch-up, `cursor` is the
+    next serial to read, and commits are ignored."""
 
     number: int
     matcher_number: int
     is_durable: bool
     cut: int
-    """Serial: events up to it are recovery events, later ones are live."""
+    """Serial of the last recovery event; later ones are live."""
     cursor: int
     query: Query | None = None
-    """For notices of changed types; None: no notices."""
+    """For notices of changed types."""
     pattern: StreamPattern | None = None
-    """The streams, for explanations."""
+    """For explanations."""
     elsewhere_at_start: int = 0
-    """The log's count of places elsewhere at the subscription."""
     newest_at_start: Mark = (0, 0)
-    """(epoch, serial) of the newest event at the subscription. The matcher covers all later
-    events."""
+    """(epoch, serial) at the subscription; the matcher covers later events."""
     start_marks: Mapping[str, Mark] = attrs.field(factory=dict)
-    """Events up to these marks were received before, or are older than the start."""
+    """Earlier events were received before, or are older than the start."""
     reported_marks: dict[str, Mark] = attrs.field(factory=dict)
-    """The position that the client has, or slightly less."""
+    """The client's position, or slightly less."""
     skip_marks: dict[str, Mark] = attrs.field(factory=dict)
-    """During catch-up: marks up to which the client has these origins already."""
+    """During catch-up: events up to these marks are not sent again."""
     is_accepted: bool = False
-    """True if the client was told that it is accepted."""
+    """True if the client knows that it is accepted."""
     is_active: bool = True
     """True if no matching event of other origins is missed, up to the log's coverage."""
     active_from: dict[str, Mark] = attrs.field(factory=dict)
-    """Marks from which it is active."""
     is_continuous: bool = False
     """True if the subscription resumes at the client's position and this node stayed subscribed.
     Then events before `active_from` arrive too."""
     start_recovery: Callable[[Mapping[str, MarkRange], str, bool], ActiveRecovery | None] | None = (
         None
     )
-    """Starts a recovery of ranges that the log does not get. Arguments: the ranges, the reason
-    of a gap for events that are not found, and True if only an archive can have them. None
-    without sources, or for a subscription with an end."""
+    """Starts a recovery. Arguments: the ranges, the reason of a gap for events not found, and True
+    if only an archive can have them. None without sources, or for a subscription with an end."""
     wants_stream_times: bool = False
-    """True if the client requested stream times."""
     state: FeedState = FeedState.UNCONFIRMED
     is_paused: bool = False
     """Nothing is sent until it is resumed; the cursor stays."""
     is_reading: bool = False
     awaits_dtd: bool = False
-    """During catch-up: the next event may match, and waits for its DTD."""
+    """During catch-up: the next event may match."""
     awaits_commit: bool = False
     """At the log's end, but the cut is not committed."""
     uncounted_from: int = 0
     """While live: first serial that is not counted."""
     unreported_marks: dict[str, Mark] = attrs.field(factory=dict)
-    """During catch-up: marks read from the log that the client does not know."""
+    """During catch-up: marks read that the client does not know."""
     reported_version: int = 0
-    """While live: version of the log's coverage that the client knows."""
+    """While live: coverage version that the client knows."""
     dropped_ranges: dict[str, DroppedRange] = attrs.field(factory=dict)
-    """Events that the queue dropped since the last report, by origin."""
+    """Since the last report, by origin."""
     unavailable_ranges: dict[str, UnavailableRange] = attrs.field(factory=dict)
-    """Before feeding or during a recovery: unavailable ranges by origin, reported afterwards."""
+    """By origin; reported when feeding begins or the recovery ends."""
     fed_from: Mapping[str, Mark] = attrs.field(factory=dict)
-    """Position of the client when feeding began."""
+    """The client's position when feeding began."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
-        """Return whether the client was on the lost branch, behind all of its lost events."""
+        """Return whether the client was on the lost branch, behind all its lost events."""
         at = self.fed_from.get(origin, (0, 0))
         return loss.branch < at <= (loss.after[0], 0) and at >= loss.upto
 
     def go_live(self, next_serial: int) -> None:
-        """Switch to live at the log's end: commits bring everything from `next_serial` on."""
+        """Switch to live: commits bring everything from `next_serial` on."""
         self.state = FeedState.LIVE
         self.awaits_commit = False
         self.uncounted_from = self.cursor = next_serial
@@ -131,7 +119,6 @@ class Feed:
         self.skip_marks.clear()
 
     def fall_behind(self, serial: int) -> None:
-        """Read from `serial` on, which could not be sent."""
         self.count_filtered(serial)
         self.state = FeedState.CATCHING_UP
         self.cursor = serial
@@ -145,7 +132,6 @@ class Feed:
         dropped.count += 1
 
     def add_unavailable(self, unavailable: UnavailableRange) -> None:
-        """Store an unavailable range until the feed can report it."""
         known = self.unavailable_ranges.get(unavailable.origin, unavailable)
         self.unavailable_ranges[unavailable.origin] = attrs.evolve(
             unavailable,
@@ -154,7 +140,7 @@ class Feed:
         )
 
     def count_filtered(self, end: int) -> None:
-        """Count live events before `end`: events that are not counted otherwise were filtered."""
+        """Count live events before `end`: those not counted otherwise were filtered."""
         if self.state is not FeedState.LIVE:
             return
         passed = max(0, end - self.uncounted_from)
@@ -163,7 +149,7 @@ class Feed:
         self.outcomes.filtered += passed
 
     def roll_back(self, serial: int) -> None:
-        """Take back the serials of a failed commit; `serial` will be assigned again."""
+        """Take back the serials of a failed commit, which will be assigned again."""
         self.uncounted_from = min(self.uncounted_from, serial)
         self.cursor = min(self.cursor, serial)
         self.cut = min(self.cut, serial - 1)

@@ -1,7 +1,7 @@
 """Gap handling for one session: recover missing events from other nodes, or report a gap.
 
-Events are missing after retention at this node or the origin, or if they lie before this node's
-start with an origin.
+Events are missing after retention at this node or the origin, or before this node's start with an
+origin.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ _BEFORE_ALL: Mark = (0, 0)
 
 
 class GapRecovery:
-    """Starts recoveries, and reports gaps where none is possible."""
-
     def __init__(
         self,
         feeds: Mapping[int, Feed],
@@ -30,8 +28,7 @@ class GapRecovery:
         backlog: Backlog,
         feed_from_recovery: Callable[[Feed, ActiveRecovery, Mapping[str, Mark]], object],
     ) -> None:
-        """`feeds` are the session's current subscriptions, `backlog` their queue.
-        `feed_from_recovery` feeds one from a recovery, then from the log behind the given marks."""
+        """`feed_from_recovery` feeds from a recovery, then from the log behind the given marks."""
         self._feeds = feeds
         self._writer = writer
         self._log = log
@@ -39,16 +36,15 @@ class GapRecovery:
         self._feed_from_recovery = feed_from_recovery
 
     def recover_trimmed(self, feed: Feed) -> bool:
-        """Recover events that retention removed before a subscription read them. All events up
-        to now are recovered, so that retention does not overtake it again at once. Returns False
-        if no recovery is possible."""
+        """Recover all events up to now, or return False. A shorter range could be overtaken by
+        retention at once."""
         return self._start_recovery(feed, self._log.end_position(), "retention", archived=True)
 
     def _start_recovery(
         self, feed: Feed, upto: Mapping[str, Mark], reason: str, *, archived: bool
     ) -> bool:
-        """Start a recovery up to these marks; return False if none is possible. Events that it
-        does not find become a gap with this reason. `archived`: only an archive can have them."""
+        """Return False if no recovery is possible. Events not found become a gap with `reason`.
+        `archived`: only an archive can have them."""
         if feed.start_recovery is None:
             return False
         # A continuous subscription gets all of an origin that its client does not know.
@@ -65,21 +61,19 @@ class GapRecovery:
             return False
         feed.count_filtered(self._log.bounds.last + 1)
         feed.unreported_marks.clear()
-        # Queued events were not sent. The recovery sends them again.
+        # The recovery sends queued events too.
         self._backlog.drop_events_for(feed)
         log_starts = {**starts, **{origin: upto[origin] for origin in ranges}}
         self._feed_from_recovery(feed, recovery, log_starts)
         return True
 
     def report_unavailable(self, feed: Feed) -> None:
-        """Recover or report ranges that became unavailable before the subscription was fed."""
         unavailable, feed.unavailable_ranges = feed.unavailable_ranges, {}
         for each in unavailable.values():
             self._recover_or_store(feed, each)
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Recover the range behind `after` up to `last` for each subscription that misses it, or
-        report a gap."""
+        """Recover the range behind `after` up to `last` where it is missing, or report a gap."""
         for feed in self._feeds.values():
             self._recover_or_store(feed, UnavailableRange(origin, after, last, reason))
 

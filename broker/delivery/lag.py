@@ -1,7 +1,6 @@
-"""Lag of durable subscriptions: how much of the node's log they have yet to process.
+"""Lag of durable subscriptions: the part of the node's log that they have yet to process.
 
-Only marks, serials and one arrival time are read, no events. So the figures are upper bounds: they
-include events that the subscription will filter.
+The figures are upper bounds, without reading events.
 """
 
 from __future__ import annotations
@@ -19,27 +18,25 @@ _BEFORE_ALL: Mark = (0, 0)
 
 @attrs.frozen
 class Lag:
-    """Lag of one subscription."""
-
     events: int = 0
     """Events of the log behind the position, matching or not."""
     bytes: int = 0
-    """Estimated by the mean size of the log's events."""
+    """From the mean event size."""
     seconds: float = 0.0
-    """Age of the oldest of them."""
+    """Age of the oldest."""
     before_log: int = 0
-    """Places behind the position that the log does not have: retention removed them, or they
-    precede the subscription's move to this node. They are recovered, or become a gap."""
+    """Places behind the position that the log does not have: trimmed, or before the subscription's
+    move here. They are recovered, or become a gap."""
 
 
-#: For a subscription that moved: the other node knows its lag.
+#: For a subscription that moved to another node.
 UNKNOWN_LAG: Final[Mapping[str, None]] = {field.name: None for field in attrs.fields(Lag)}
 
 
 class LagSnapshot:
-    """Computes lags at one moment. Positions with the same mark of an origin share a look-up.
+    """Computes lags at one moment; equal marks share a look-up.
 
-    `complete` has the marks behind which the log has all matching events of other origins.
+    Behind the marks of `complete` the log has all matching events of other origins.
     """
 
     def __init__(self, log: EventLog, wall_clock: Callable[[], int]) -> None:
@@ -58,7 +55,7 @@ class LagSnapshot:
         )
         if not behind or first > bounds.last:
             return Lag(before_log=before)
-        # Upper bounds: they include places that the log does not have, and events of other origins.
+        # They include places that the log does not have, and events of other origins.
         events = min(sum(count for _, _, count in behind), bounds.last - first + 1)
         held = bounds.last - bounds.first + 1
         arrived = self._log.arrival_at(first)
@@ -74,7 +71,7 @@ class LagSnapshot:
         subscriptions: Iterable[tuple[str, str, Mapping[str, Mark], Mapping[str, Mark]]],
         limit: int,
     ) -> list[tuple[str, str, Lag]]:
-        """Return (client, name, lag) of the subscriptions with the largest lags, largest first.
+        """Return (client, name, lag) of the largest lags, largest first.
 
         A subscription is (client, name, position, complete).
         """
@@ -86,15 +83,13 @@ class LagSnapshot:
         ]
 
     def _count_places(self, position: Mapping[str, Mark], complete: Mapping[str, Mark]) -> int:
-        """Return an upper bound of events and places before the log, without reading the log."""
         before, behind = self._split_places(position, complete)
         return before + sum(count for _, _, count in behind)
 
     def _split_places(
         self, position: Mapping[str, Mark], complete: Mapping[str, Mark]
     ) -> tuple[int, list[tuple[str, Mark, int]]]:
-        """Return the number of places before the log, and (origin, mark, places) behind marks in
-        the log."""
+        """Return the places before the log, and (origin, mark, places) behind marks in it."""
         if position == self._coverage:
             return 0, []
         before, found = 0, []
@@ -106,7 +101,7 @@ class LagSnapshot:
             if origin in complete and origin != self._log.origin:
                 begins = max(begins, complete[origin])
             if origin in position:
-                # Without a mark of the origin, it is unknown where the subscription began.
+                # Without a mark, it is unknown where the subscription began.
                 begins = max(begins, since)
             before += max(0, begins[1] - mark[1])
             begins = max(begins, since)

@@ -15,15 +15,13 @@ from broker.wire.codec import WireTimes
 
 
 class Output:
-    """Maps subscriptions to sessions, and delivers to each session its share of a commit."""
+    """Delivers to each session its share of a commit."""
 
     def __init__(self) -> None:
         self._feeds: dict[int, tuple[SessionDelivery, Feed]] = {}
         self._session_deliveries: dict[SessionDelivery, None] = {}
         self._waiting_for_commit: dict[SessionDelivery, None] = {}
-        """Sessions with a subscription that waits for the next commit."""
         self.ended_outcomes = DeliveryOutcomes()
-        """Outcomes of subscriptions that have ended."""
 
     @property
     def session_deliveries(self) -> Iterable[SessionDelivery]:
@@ -56,8 +54,7 @@ class Output:
         return self._feeds.get(matcher_number)
 
     def deliver_commit(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Deliver durable events to each session with matching subscriptions; each session sends
-        once."""
+        """Each session sends once."""
         if events:
             shared = SharedEncodings()
             for delivery, share in split_commit(events, matches, self._feeds).items():
@@ -74,8 +71,7 @@ class Output:
             delivery.reread_from_log(serial, streams)
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Recover a range that this node's log will not receive, behind `after` up to `last`, or
-        report it as a gap to the subscriptions that miss it."""
+        """Recover the range behind `after` up to `last`, or report a gap."""
         for delivery in list(self._session_deliveries):
             delivery.recover_or_report(origin, after, last, reason)
 
@@ -84,7 +80,7 @@ class Output:
             delivery.report_losses()
 
     def roll_back(self, serial: int) -> None:
-        """Take back the serials of a failed commit; `serial` will be assigned again."""
+        """Take back the serials of a failed commit, which will be assigned again."""
         for delivery in self._session_deliveries:
             delivery.roll_back(serial)
 

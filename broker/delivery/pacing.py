@@ -7,7 +7,7 @@ import attrs
 
 @attrs.define
 class Pacing:
-    """Due times in seconds; `now` is monotonic (N5, Q3)."""
+    """Due times; `now` is monotonic, in seconds (N5, Q3)."""
 
     pace: float = 0.0
     """Multiple of the pace of arrival; 0: no pacing."""
@@ -22,7 +22,7 @@ class Pacing:
         return not self.pace and not self.rate
 
     def seconds_until_due(self, arrival: int, now: float) -> float:
-        """Return the seconds until an event is due that arrived at `arrival` (ms since 1970)."""
+        """`arrival` is the event's, in ms since 1970."""
         if self._started is None:
             self._started, self._first_arrival, self._next_due = now, arrival, now
         due = now

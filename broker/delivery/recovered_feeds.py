@@ -1,6 +1,3 @@
-"""Recovered feeds: subscriptions that get missed events from a recovery before the log feeds
-them."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +21,12 @@ from broker.transport.sleep import sleep
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Gap
 
-#: Seconds after which a paced feed checks whether its subscription still exists.
+#: Seconds after which a paced feed checks whether its subscription exists.
 MAX_SLEEP = 1.0
 
 
 class RecoveredFeeds:
-    """The recoveries of one session; each proceeds as fast as the session takes its events."""
+    """Recoveries of one session, each as fast as the session takes its events."""
 
     def __init__(
         self,
@@ -42,8 +39,8 @@ class RecoveredFeeds:
         on_recovered: Callable[[Feed, Mapping[str, Mark]], None],
         on_failed: Callable[[Feed, Failure], None],
     ) -> None:
-        """`feeds` are the session's current subscriptions. `report_lost` sends a gap.
-        `on_recovered` is called with the marks behind which the log continues."""
+        """`report_lost` sends a gap. `on_recovered` gets the marks behind which the log
+        continues."""
         self._feeds = feeds
         self._sender = sender
         self._writer = sender.writer
@@ -62,8 +59,8 @@ class RecoveredFeeds:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        """Feed a subscription from a recovery. Then the log continues behind `log_starts`; with
-        `on_end` the subscription ends instead."""
+        """Feed from a recovery. Then the log continues behind `log_starts`, or with `on_end` the
+        subscription ends."""
         feed.state = FeedState.RECOVERING
         running = Deferred.fromCoroutine(
             self._run_recovery(feed, recovery, log_starts, pacing, on_end)
@@ -71,7 +68,6 @@ class RecoveredFeeds:
         running.addErrback(lambda failure: self._fail_feed(feed, recovery, failure))
 
     def wake_waiting(self) -> None:
-        """Wake feeds that wait for the session, after it has room or has ended."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             each.callback(None)
@@ -106,8 +102,7 @@ class RecoveredFeeds:
             self._report_lost(feed, each)
 
     async def _send_events(self, feed: Feed, events: Sequence[LoggedEvent], pacing: Pacing) -> bool:
-        """Send events at the pace and as the session takes them. Return False if the
-        subscription ended."""
+        """Return False if the subscription ended."""
         if not pacing.is_unlimited:
             return await self._send_paced(feed, events, pacing)
         for start, end in split_by_size(self._delivery_bytes, events):
@@ -133,7 +128,7 @@ class RecoveredFeeds:
         for code, group in groupby(events, key=lambda event: placeholder_code(event.document)):
             run = list(group)
             if code is None:
-                # Counted now, because the source does not report how many events it has evaluated.
+                # The source does not report how many events it has evaluated.
                 feed.outcomes.seen += len(run)
                 self._sender.send_delivery(
                     encode_events(run), run, [(len(run), [feed])], Liveness.RECOVERY
@@ -146,7 +141,7 @@ class RecoveredFeeds:
                     self._writer.send_message(Gap(feed.number, event.origin, mark, mark, 1, code))
 
     async def _wait_for_room(self, feed: Feed) -> bool:
-        """Wait until the session has room; return False if the subscription ended."""
+        """Return False if the subscription ended."""
         while self._is_recovering(feed) and (feed.is_paused or not self._writer.writable):
             waits: Deferred[None] = Deferred()
             self._waiting.append(waits)

@@ -1,7 +1,7 @@
 """Contract between delivery and `broker.recovery` (P11, X6, X8).
 
-Events that a client missed and this node's log does not have are recovered before the log feeds the
-subscription: from the client's previous node, from the origins, or from the archive.
+Missed events come from the client's previous node, the origins, or the archive. Then the log feeds
+the subscription.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
 
-#: Behind the first mark, up to the second; None: up to the end.
+#: Behind the first mark, up to the second or the end.
 MarkRange: TypeAlias = tuple[Mark, Mark | None]
 
 
@@ -27,19 +27,18 @@ class HandoverRequest:
 
     client_id: str
     name: str
-    """Name of the durable subscription."""
     incarnation: int
     token: bytes = attrs.field(repr=False)
     previous_address: str = ""
-    """Address of the previous node, as the client remembers it; it may be wrong."""
+    """The client's claim; it may be wrong."""
     has_position: bool = False
     """True if the client stored a position, and can continue without the previous node."""
     is_stored_here: bool = False
-    """True if this node has a position. The client may have used another node since."""
+    """True if this node has a position; the client may have used another node since."""
     is_open: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
-    """Returns True while the session and the subscription exist."""
+    """True while the session and the subscription exist."""
     is_connected: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
-    """Returns True while the client is connected. If not, it may be at another node."""
+    """False if the client may be at another node."""
 
 
 @attrs.frozen
@@ -47,10 +46,9 @@ class HandoverResult:
     """State of a durable subscription, taken over from elsewhere."""
 
     position: Position | None
-    """Lower bound of the client's position; None: unknown, as nodes that may know it did not
-    answer."""
+    """Lower bound of the client's position; None if nodes that may know it did not answer."""
     address: str = ""
-    """Address of the previous node; its log has the missed events. Empty: none."""
+    """The previous node, whose log has the missed events. Empty: none."""
     warning: str = ""
     """For the user."""
 
@@ -62,42 +60,38 @@ class RecoveryRequest:
     pattern: StreamPattern
     query: Query
     clearance: int
-    """Rank of the client's clearance."""
+    """Rank."""
     ranges: Mapping[str, MarkRange]
-    """By origin."""
     known_ends: Mapping[str, Mark] = attrs.field(factory=dict)
     """Lower bounds of the ends of ranges without an end."""
     all_origins: bool = False
-    """True if origins that are not in `ranges` are requested too, in full."""
+    """True if origins outside `ranges` are requested too, in full."""
     is_open_ended: bool = False
-    """True if the ends of ranges are only those known here. Later events may be recovered
-    too: the log continues behind them."""
+    """True if later events may be recovered too: the log continues behind them."""
     from_ms: int = 0
     until_ms: int = 0
-    """Bounds of the arrival time at the origin, ms since 1970; the upper one is exclusive; 0:
-    none."""
+    """Bounds of the arrival time at the origin, ms since 1970, the upper exclusive; 0: none."""
     last: int = 0
     """Only so many of the newest events; 0: all."""
     number: int = 0
-    """The client's number of the subscription."""
+    """The client's."""
     client_id: str = ""
     durable_name: str = ""
-    """Name of a durable subscription."""
     previous_address: str = ""
-    """Address of a node with all missed events in its log."""
+    """A node with all missed events in its log."""
     position: Mapping[str, Mark] = attrs.field(factory=dict)
     """Marks up to which the client has each origin. A range begins earlier if the mark lies on a
     branch that the origin has lost."""
     lost_branches: Mapping[str, Sequence[tuple[Mark, Mark]]] = attrs.field(factory=dict)
-    """Places by origin that its log has lost. This node's log may have them; it omits their
-    events if the origin logged them again."""
+    """Lost places by origin. This node's log may have them; it omits their events if the origin
+    logged them again."""
     gap_reason: str = "lost"
-    """Reason of the gap for events that are not found."""
+    """For events that are not found."""
 
 
 @attrs.frozen
 class LostRange:
-    """A range of an origin that can not be recovered: behind `after`, up to `upto`."""
+    """A range behind `after` up to `upto` that can not be recovered."""
 
     origin: str
     after: Mark
@@ -107,15 +101,15 @@ class LostRange:
 
 
 class ActiveRecovery(Protocol):
-    """An active recovery. It yields events in the order of each origin's marks, and of each
-    publisher's sequence numbers."""
+    """An active recovery, in the order of each origin's marks and each publisher's sequence
+    numbers."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         """Return the next events; none at the end. Fails with a `BrokerError` if it can not
         continue."""
 
     def preceding_losses(self) -> Sequence[LostRange]:
-        """Return losses before the events that `next_events` returned last; each once."""
+        """Return the losses before the events returned last, each once."""
 
     def open_range_ends(self) -> Mapping[str, Mark]:
         """At the end: return how far ranges without an end were read."""
@@ -135,7 +129,7 @@ class RecoveryService(Protocol):
         """True if there is an archive, which begins before the log."""
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Return whether so many places should come from the archive instead of the log."""
+        """Return whether so many places should come from the archive, not the log."""
 
     def is_archive_only(self, origin: str) -> bool:
         """Return whether no node has this origin's events, so that only the archive knows its
@@ -148,4 +142,4 @@ class RecoveryService(Protocol):
         """Take a durable subscription over from its node; None if no node has it."""
 
     def release_previous_node(self, client_id: str, name: str, address: str) -> None:
-        """Tell the previous node that the client has processed all recovered events."""
+        """Tell the previous node that all recovered events are processed."""

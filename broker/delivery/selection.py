@@ -1,5 +1,3 @@
-"""Selection of logged events for a subscription, with fetching of missing DTDs."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -13,12 +11,12 @@ from broker.event.envelope import Liveness
 from broker.matching.contract import NO_VARIANTS, DtdNeeded, IMatcher, Variants
 from broker.sessions.time_slices import SLICE_SECONDS
 
-#: Types that are cached as having no DTD.
+#: Types cached as having no DTD.
 _MAX_CACHED_TYPES = 1_000
 
 
 class Selection:
-    """Queries the matcher about logged events, and fetches DTDs that are not loaded.
+    """Matches logged events, and fetches missing DTDs.
 
     With `accept_undescribed`, events count without a DTD if no source has it.
     """
@@ -44,8 +42,7 @@ class Selection:
     ) -> list[bool]:
         """Return which of the first documents match, as many as fit into a time slice.
 
-        Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select` does, and `DtdNeeded`
-        if a DTD is not loaded.
+        Raises `UnknownSubscription` and `InvalidEvent` as `IMatcher.select`, and `DtdNeeded`.
         """
         while True:
             try:
@@ -68,11 +65,11 @@ class Selection:
         return selected
 
     async def _fetch_dtd(self, needed: DtdNeeded) -> bool:
-        """Fetch a DTD; return whether the selection can be repeated."""
+        """Return whether the selection can be repeated."""
         missing = needed.missing
         looked_up = self._dtds.lookup(missing.reference, FetchHint(missing.system_id))
         if not self._accept_undescribed:
-            # Do not wait: the reader of the log waits for the DTD.
+            # The reader of the log waits for the DTD.
             here: list[object] = []
             looked_up.addCallbacks(here.append, lambda _: None)
             return bool(here)

@@ -1,9 +1,9 @@
 """Delivery to one client session (DCP D21, DESIGN 4, 5).
 
-Each batch is sent with one write. Commits are sent directly while the session has room. If it is
-full, a durable subscription reads the log later, at its own cursor. Events of a transient one wait
-in a bounded queue; the oldest are dropped, counted and reported. So a slow subscriber costs bounded
-memory and delays no other.
+Commits are sent directly while the session has room. In a full session, a durable subscription
+reads the log later, at its own cursor. Events of a transient one wait in a bounded queue; the
+oldest are dropped, counted and reported. So a slow subscriber costs bounded memory and delays no
+other.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class SessionDelivery:
         clock: IClock,
         late_validator: LateValidator | None = None,
     ) -> None:
-        """`clearance` is a rank. `select` returns which documents match. `on_failed` is called
-        if a subscription can not be fed."""
+        """`clearance` is a rank. `on_failed`: a subscription can not be fed."""
         self._writer = writer
         self._clearance = clearance
         self._limits = limits
@@ -89,7 +88,7 @@ class SessionDelivery:
         )
         self.is_closed = False
         self.on_wait: Callable[[SessionDelivery], object] = lambda _: None
-        """Called when a subscription waits for the next commit; call `resume_after_commit` then."""
+        """A subscription waits for the next commit; call `resume_after_commit` then."""
 
     # ------------------------------------------------------------------ subscriptions
 
@@ -99,18 +98,18 @@ class SessionDelivery:
 
     @property
     def queued(self) -> tuple[int, int]:
-        """Events and bytes in the queue of transient subscriptions."""
+        """Events and bytes in the transient queue."""
         return len(self._backlog), self._backlog.bytes
 
     def count_queued_for(self, feed: Feed) -> int:
         return self._backlog.count_for(feed)
 
     def add_feed(self, feed: Feed) -> None:
-        """Add a subscription; nothing is sent for it before `start_feed`."""
+        """Add a subscription; nothing is sent before `start_feed`."""
         self._feeds[feed.number] = feed
 
     def start_feed(self, number: int) -> None:
-        """Feed a subscription from its cursor; the client knows that it is accepted."""
+        """Feed a subscription that the client knows as accepted."""
         feed = self._feeds[number]
         feed.state = FeedState.CATCHING_UP
         self._gap_recovery.report_unavailable(feed)
@@ -120,15 +119,15 @@ class SessionDelivery:
         newest = feed.cursor > last and self._log.bounds.last <= last
         behind = self._catch_up.is_ahead_of_log(feed) or self._catch_up.has_loss(feed)
         if newest and not feed.is_paused and not behind:
-            # It needs no event from the log, so it is live at once. The matcher did not know it for
-            # events of a pending commit.
+            # It needs no event from the log. The matcher did not know it for events of a pending
+            # commit.
             feed.go_live(feed.cursor)
         else:
             self._catch_up.start_feed(feed)
 
     def report_losses(self) -> None:
-        """Report lost own events (`broker.log.history`) to live subscriptions; others report
-        them when they get there."""
+        """Report lost own events (`broker.log.history`) to live subscriptions; others report them
+        later."""
         for feed in self._feeds.values():
             if feed.state is FeedState.LIVE:
                 self._catch_up.report_losses(feed)
@@ -141,8 +140,8 @@ class SessionDelivery:
         pacing: Pacing,
         on_end: Callable[[], object] | None,
     ) -> None:
-        """Feed a subscription from a recovery, then from the log behind `log_starts`; with
-        `on_end` it ends instead."""
+        """Feed from a recovery, then from the log behind `log_starts`; with `on_end` end
+        instead."""
         self._recovered_feeds.start_feed(feed, recovery, log_starts, pacing, on_end)
 
     def set_paused(self, number: int, paused: bool) -> None:
@@ -167,7 +166,7 @@ class SessionDelivery:
         feed.skip_marks = dict(log_starts)
         feed.cursor = first_serial_after(self._log, log_starts)
         feed.state = FeedState.CATCHING_UP
-        # The recovery covered all events up to there, so the client's position moves.
+        # The recovery covered all events up to there.
         reported = feed.reported_marks
         moved = tuple((o, *mark) for o, mark in log_starts.items() if reported.get(o) != mark)
         feed.reported_marks.update(log_starts)
@@ -199,7 +198,6 @@ class SessionDelivery:
     # ------------------------------------------------------------------ live
 
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
-        """Deliver the session's share of a commit, in order. Sessions share `shared`."""
         events, runs = share.events, share.runs
         if self._backlog.has_pending:
             self._enqueue(events, runs)
@@ -245,7 +243,7 @@ class SessionDelivery:
             )
 
     def _select_live(self, feeds: Sequence[Feed], count: int) -> list[Feed]:
-        """Return the live feeds, and count `count` events of each as not filtered."""
+        """Return the live feeds; take back `count` of each one's filtered events."""
         live = []
         for feed in feeds:
             if feed.state is FeedState.LIVE:
@@ -254,7 +252,7 @@ class SessionDelivery:
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[RecipientRun]) -> None:
-        """Queue events for transient subscriptions, and let durable ones fall behind."""
+        """Queue events for transient subscriptions; durable ones fall behind."""
         if self.is_closed:
             return
         start = 0
@@ -278,7 +276,6 @@ class SessionDelivery:
             if feed.state is FeedState.LIVE and any(
                 not stream or pattern is None or pattern.matches(stream) for stream in streams
             ):
-                # Queued events are read again, in order.
                 waiting = self._backlog.take_events_for(feed)
                 feed.fall_behind(serial)
                 if waiting:
@@ -289,7 +286,7 @@ class SessionDelivery:
     # ------------------------------------------------------------------ room in the session
 
     def send_waiting(self) -> None:
-        """Send queued events, and continue other feeds, as far as the session has room."""
+        """Send as far as the session has room."""
         if self.is_closed:
             return
         if self._backlog.has_unreported_drops and self._writer.writable:
@@ -316,8 +313,7 @@ class SessionDelivery:
     # ------------------------------------------------------------------ from the log
 
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
-        """Recover or report the range behind `after` up to `last`, which the log will not
-        receive."""
+        """Recover the range behind `after` up to `last`, or report a gap."""
         self._gap_recovery.recover_or_report(origin, after, last, reason)
 
     def resume_after_commit(self) -> None:
@@ -329,7 +325,6 @@ class SessionDelivery:
     # ------------------------------------------------------------------ positions and counts
 
     def roll_back(self, serial: int) -> None:
-        """Take back the serials of a failed commit; `serial` will be assigned again."""
         for feed in self._feeds.values():
             feed.roll_back(serial)
 
@@ -342,7 +337,7 @@ class SessionDelivery:
     def send_progress(self, times: WireTimes = ()) -> None:
         """Send positions that moved without a delivery, so that a rare query keeps no old position.
 
-        `times` are the stream times of all origins, for subscriptions that requested them.
+        `times` are the stream times of all origins.
         """
         if self._backlog.has_pending or not self._writer.writable:
             return
@@ -354,7 +349,7 @@ class SessionDelivery:
         if rows:
             self._writer.send_message(Progress(tuple(rows)))
         if times:
-            # One message for each subscription: the size of a message is bounded.
+            # The size of a message is bounded.
             for feed in self._feeds.values():
                 if _gets_stream_times(feed):
                     self._writer.send_message(Progress((), ((feed.number, times),)))
@@ -380,7 +375,7 @@ class SessionDelivery:
 
 
 def _gets_stream_times(feed: Feed) -> bool:
-    """Return whether stream times are due: all committed matching events have been sent."""
+    """Return whether all committed matching events have been sent."""
     return feed.wants_stream_times and feed.is_active and feed.state is FeedState.LIVE
 
 

@@ -1,8 +1,7 @@
 """Splice: where recovered events meet the log (X6, X8, DESIGN 5).
 
-The log has all own events that a subscription matches, back to retention. It has events of other
-origins since the subscription became active here. The range from the client's position to there is
-recovered; then the log feeds the subscription.
+The log has own matching events back to retention, and others since the subscription became active
+here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _BEFORE_ALL: Mark = (0, 0)
 
 @attrs.frozen
 class Splice:
-    """Ranges to recover, and marks behind which the log continues."""
+    """Ranges to recover, and the marks behind which the log continues."""
 
     ranges: Mapping[str, MarkRange]
     log_starts: Mapping[str, Mark]
@@ -28,11 +27,11 @@ class Splice:
 def splice_at_cut(
     position: Mapping[str, Mark], cut: Mapping[str, Mark], own: str, since: Mapping[str, Mark]
 ) -> Splice:
-    """Return the splice for a client from another node: everything up to the cut is recovered.
+    """Recover everything up to the cut, for a client from another node.
 
-    This includes own events if other origins are recovered. Else an event sent here could arrive
-    behind a later one that its publisher sent elsewhere. A range of an unknown origin is open,
-    because the origin may be dead.
+    This includes own events if other origins are recovered. Otherwise an event sent here could
+    arrive behind a later one that its publisher sent elsewhere. The range of an unknown origin is
+    open, because it may be dead.
     """
     ranges: dict[str, MarkRange] = {}
     for origin, mark in cut.items():
@@ -50,8 +49,8 @@ def splice_at_cut(
 def splice_at_retention(
     position: Mapping[str, Mark], complete: Mapping[str, Mark], since: Mapping[str, Mark]
 ) -> Splice:
-    """Return the splice for a subscription that stayed active here, behind `complete`. Events
-    before that, or before the log's start (`since`), are recovered."""
+    """Recover events before `complete`, where the subscription became active here, and before the
+    log's start, `since`."""
     ranges: dict[str, MarkRange] = {}
     for origin in {*complete, *(origin for origin in since if origin in position)}:
         had = position.get(origin, _BEFORE_ALL)
@@ -69,8 +68,7 @@ def splice_whole_past(cut: Mapping[str, Mark]) -> Splice:
 def open_ranges(
     splice: Splice, position: Mapping[str, Mark], dead_origins: Collection[str]
 ) -> Splice:
-    """Open the ranges of dead origins: their last place is unknown, so all found events are
-    recovered."""
+    """Open the ranges of dead origins, whose last place is unknown."""
     opened: dict[str, MarkRange] = {o: (position.get(o, _BEFORE_ALL), None) for o in dead_origins}
     return Splice({**splice.ranges, **opened}, splice.log_starts)
 
@@ -78,9 +76,9 @@ def open_ranges(
 def limit_ranges(
     ranges: Mapping[str, MarkRange], until: Mapping[str, Mark], had: Mapping[str, Mark]
 ) -> dict[str, MarkRange]:
-    """Limit ranges to a position; origins that it does not name are dropped.
+    """Limit ranges to a position, and drop origins that it does not name.
 
-    Origins that only the position names get a range from `had` to the position.
+    Origins that only the position names get a range from `had`.
     """
     ends: dict[str, MarkRange] = {}
     for origin, last in until.items():

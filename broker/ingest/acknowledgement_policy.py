@@ -1,5 +1,4 @@
-"""Acknowledgement policy: answer a publisher after the local commit, or after replication
-(DESIGN 4)."""
+"""Acknowledgement after the local commit, or after replication (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -8,19 +7,16 @@ from typing import Protocol
 
 
 class AcknowledgementPolicy(Protocol):
-    """Decides which events need a replica before their acknowledgement."""
+    """Selects events that need a replica before their acknowledgement."""
 
     def requires_replica(self, streams: Iterable[str]) -> bool:
         """Return whether events of one of these streams must be durable at another node too."""
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """Call when all events that are durable here are durable at the other node; in call
-        order."""
+        """Call when all events durable here are durable at the other node; in call order."""
 
 
 class LocalAcknowledgement:
-    """Acknowledges after the local commit."""
-
     def requires_replica(self, streams: Iterable[str]) -> bool:
         return False
 

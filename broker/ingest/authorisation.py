@@ -12,7 +12,7 @@ from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
 
-#: Cached permissions for streams, per publisher.
+#: Streams per publisher.
 _MAX_CACHED_STREAMS = 1_000
 
 
@@ -23,10 +23,10 @@ def authorise_part(
     deduplication: Deduplication,
     now_ms: int,
 ) -> AuthorisedPart:
-    """Sort a part's events into refused, duplicate and new ones.
+    """Sort a part's events, and record the new sequence numbers.
 
-    Sequence numbers of new events are recorded. Usually they continue the last part, in one stream.
-    Then each event costs one comparison, and one record covers them all.
+    Usually they continue the last part, in one stream. Then each event costs one comparison, and
+    one record covers them all.
     """
     authorised = AuthorisedPart(part)
     documents = part.submission.batch.documents

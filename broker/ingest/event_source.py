@@ -14,20 +14,15 @@ from broker.matching.contract import TypeMissing, Verdict
 
 @attrs.define(eq=False)
 class EventSource:
-    """Events of one source. They keep their order: all wait for the DTD that the first one lacks.
-
-    A source that waits for a DTD delays no other source.
-    """
+    """Events of one source, in order: all wait for the DTD that the first one lacks."""
 
     on_resumed: Callable[[], None]
-    """Called when the source no longer waits. The owner then matches its events in a time slice."""
+    """The owner then matches the waiting events in a time slice."""
     is_paused: bool = attrs.field(default=False, kw_only=True)
-    """Waiting for a DTD."""
     missing_types: dict[DtdReference, BrokerError] = attrs.field(factory=dict, kw_only=True)
     """Failed look-ups of types of the waiting events."""
 
     def fetch_hint(self, system_id: str) -> FetchHint:
-        """Return the hint for the DTD with this pointer of an event of the source."""
         raise NotImplementedError
 
     def pause(self) -> None:
@@ -48,6 +43,6 @@ class EventSource:
 def find_retry_error(
     missing_types: Mapping[DtdReference, BrokerError], verdicts: Iterable[Verdict]
 ) -> OurError | None:
-    """Return a temporary error among the look-ups for these events: they may come again later."""
+    """Return a temporary error of a look-up for these events."""
     missing = (missing_types[each.reference] for each in verdicts if isinstance(each, TypeMissing))
     return next((error for error in missing if isinstance(error, OurError)), None)

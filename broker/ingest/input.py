@@ -1,10 +1,8 @@
 """The input component: from a publisher's batches to the log (DCP D19, DESIGN 4, 2-3).
 
-Each document is matched once. Its event is refused with a reason, dropped as a duplicate, or given
-a place. A large batch is split into parts over several time slices. A part is matched and gets its
-places in one turn of the reactor. So a subscription made between two parts gets exactly the events
-of later parts. A batch is answered once, after the commit of its last part; no event is delivered
-before its commit.
+A large batch is split over time slices. A part is matched and gets its places in one turn of the
+reactor. So a subscription made between two parts gets exactly the events of later parts. A batch is
+answered once, after the commit of its last part; no event is delivered before its commit.
 
 A publisher's events keep their order. Batches behind one that waits for a DTD wait too. After a
 failed commit no batch is accepted until the failed one is sent again from its start.
@@ -43,10 +41,10 @@ from broker.matching.contract import (
 )
 from broker.wire.messages import NotPublished
 
-#: Called with events that became durable, and the matching subscriptions of each.
+#: Called with durable events, and the matching subscriptions of each.
 OnCommitted: TypeAlias = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 
-#: Types that are cached as announced.
+#: Types cached as announced.
 _MAX_CACHED_TYPES = 10_000
 _NO_TYPES: frozenset[DtdReference] = frozenset()
 
@@ -69,7 +67,7 @@ class Input:
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
     ) -> None:
         """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
-        with each type at its first accepted event. No event is accepted while its DTD is in
+        at each type's first accepted event. No event is accepted while its DTD is in
         `unsaved_dtds`."""
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
@@ -88,11 +86,7 @@ class Input:
     def ingest_waiting(
         self, publisher: Publisher, max_documents: int, seconds: float = inf
     ) -> None:
-        """Match, authorise and append the next waiting documents, up to `max_documents` or
-        `seconds`.
-
-        The publisher must be `is_ready`. Each batch is answered once, now or later.
-        """
+        """Ingest up to `max_documents`, for up to `seconds`. The publisher must be `is_ready`."""
         parts = publisher.next_parts(max_documents)
         if publisher.resend_from is not None:
             parts = [p for p in parts if not self._is_out_of_order(publisher, p.submission)]
@@ -127,9 +121,9 @@ class Input:
             self._append_parts(publisher, self._authorise_parts(publisher, parts, verdicts))
 
     def discard_waiting(self, publisher: Publisher) -> None:
-        """Discard waiting batches of a session that has ended; the client sends them again.
+        """Discard batches of an ended session; the client sends them again.
 
-        If they were ingested later, they could follow batches of the client's next session.
+        Later they could follow batches of the client's next session.
         """
         publisher.waiting.clear()
 
@@ -192,8 +186,7 @@ class Input:
     def _request_resend(
         self, publisher: Publisher, submission: Submission, error: BrokerError
     ) -> None:
-        """Ask the publisher to send the whole batch again. Durable events of it are then
-        duplicates."""
+        """Request the whole batch again. Its durable events are then duplicates."""
         if submission.is_answered:
             return
         submission.is_answered = True
@@ -263,8 +256,8 @@ class Input:
     def _record_durable(
         self, publisher: Publisher, authorised: AuthorisedPart, first: LoggedEvent | None
     ) -> None:
-        """Record that a part is durable. Answer its batch after its last part, in the order of
-        the batches, and after replication if a stream requires it."""
+        """Answer the batch after its last part, in order, and after replication if a stream
+        requires it."""
         outcomes = self.outcomes
         outcomes.received += authorised.part.count
         outcomes.accepted += len(authorised.entries)

@@ -1,7 +1,6 @@
 """Validation of logged events that were rejected on their way, or arrived before their DTD.
 
-The log holds a placeholder for a rejected event, and an unvalidated one unchanged. A reader of the
-log gets a gap for the first, and validates the second once its DTD is known.
+A placeholder in the log stands for a rejected event, and becomes a gap.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from broker.matching.contract import (
 )
 from broker.matching.query.query import Query
 
-#: Gap code for an event without a DTD at any node.
+#: No node has the DTD.
 UNKNOWN_TYPE: Final = "unknown-type"
-#: A query that may select attributes. A DTD supplies defaults for attributes only.
+#: A query that may select attributes: a DTD supplies defaults for these only.
 _ATTRIBUTE_SYNTAX: Final = re.compile(r"@|\battribute\s*::|\bid\s*\(|\blang\s*\(|\bnamespace\s*::")
 
 
@@ -51,12 +50,12 @@ class SubscriptionQuery(Protocol):
 
 @attrs.frozen
 class EventRun:
-    """Consecutive logged events that one matcher call covers."""
+    """Consecutive events for one matcher call."""
 
     events: list[LoggedEvent]
     variants: Variants = NO_VARIANTS
     needs_validation: bool = False
-    """True for a single event that is a placeholder or unvalidated."""
+    """True for a single placeholder or unvalidated event."""
 
 
 class LateValidator:
@@ -100,7 +99,7 @@ class LateValidator:
     def rejection_code(self, run: EventRun) -> str | None:
         """Return the error code of a run's rejected event; None if it is valid.
 
-        Raises `DtdNeeded` while its DTD is unknown.
+        Raises `DtdNeeded` while the DTD is unknown.
         """
         document = run.events[0].document
         code = placeholder_code(document)
@@ -122,7 +121,7 @@ class LateValidator:
     ) -> bool:
         """Return whether a subscription may match a run's first event, without its DTD.
 
-        A DTD adds attributes, but no elements. A query without attributes is decided without it.
+        A DTD adds attributes, but no elements. So a query without attributes needs none.
         """
         event = run.events[0]
         if not matches_stream(subscription, event):
@@ -151,15 +150,14 @@ class LateValidator:
         return 0
 
     def call_when_settled(self, needed: TypeMissing, on_settled: Callable[[bool], object]) -> None:
-        """Call `on_settled` when the DTD is found, or after the timeout."""
+        """Call when the DTD is found, or the timeout has expired."""
         self.pending_dtds.call_when_settled(
             needed.reference, FetchHint(needed.system_id), on_settled
         )
 
 
 def matches_stream(subscription: SubscriptionQuery, event: LoggedEvent) -> bool:
-    """Return whether a subscription's pattern matches an event's stream, or the stream is
-    unknown."""
+    """Return whether the pattern matches the event's stream, or the stream is unknown."""
     stream, *_ = decode_stream_and_type(event)
     return not stream or subscription.pattern is None or subscription.pattern.matches(stream)
 
@@ -170,5 +168,4 @@ def decode_stream_and_type(event: LoggedEvent) -> tuple[str, str, str]:
 
 
 def make_single_run(events: Sequence[LoggedEvent]) -> Iterator[EventRun]:
-    """Yield all events as one run, without late validation."""
     yield EventRun(list(events))

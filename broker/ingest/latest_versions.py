@@ -1,6 +1,6 @@
 """LatestVersionNum: an event names a newer version of its type (Mspaces M29).
 
-The newer version is looked up. So subscribers get the changes (M16) before its first event.
+Its look-up gives subscribers the changes (M16) early.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ class LatestVersions:
         self._dtds = dtds
         self._looked_up: set[DtdReference] = set()
         self.named_count = 0
-        """Newer versions that events have named."""
 
     def look_up_named(self, document: bytes, header: Header) -> None:
-        """Look up the newer version that a valid event names, if any. The event is parsed,
-        because a comment could contain the same text."""
+        """Parse the event, because a comment could contain the same text."""
         try:
             version = read_latest_version(document)
             reference = DtdReference(header.type_name, header.version)

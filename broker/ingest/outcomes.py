@@ -10,28 +10,24 @@ import attrs
 
 @attrs.define
 class PublishOutcomes:
-    """Outcomes of published events; `received` is the sum of the others."""
+    """`received` is the sum of the others."""
 
     received: int = 0
     accepted: int = 0
     duplicate: int = 0
     not_taken: int = 0
-    """Not accepted because the log could not be written; the publisher sends them again."""
+    """The log could not be written; the publisher sends them again."""
     refused: Counter[str] = attrs.field(factory=Counter)
     """By error code."""
 
 
 @attrs.define
 class DeliveryOutcomes:
-    """Outcomes of events that a subscription's query was evaluated on.
-
-    `seen` is the sum of the others and of the queued events.
-    """
+    """`seen` is the sum of the others and of the queued events."""
 
     seen: int = 0
     delivered: int = 0
     filtered: int = 0
-    """The pattern or the query did not match."""
     denied: int = 0
     """It matched, but the client is not cleared for its security level (X12)."""
     dropped: int = 0
@@ -39,19 +35,18 @@ class DeliveryOutcomes:
     gone: int = 0
     """Places that retention removed before they were read; not in `seen`."""
     elsewhere: int = 0
-    """Places of other origins that this node's log does not have; not in `seen`. Their events
-    were filtered, denied between nodes or rejected before, or have another place."""
+    """Places of other origins that this node's log does not have; not in `seen`. Their events were
+    filtered, denied between nodes or rejected before, or have another place."""
 
     def add(self, other: DeliveryOutcomes) -> None:
-        """Add the counts of a subscription that has ended."""
         for field in attrs.fields(DeliveryOutcomes):
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 def count_denied_as_filtered(row: dict[str, Any]) -> None:
-    """Count a subscription's denied events as filtered, for its own account.
+    """Count denied events as filtered, in the subscription's own account.
 
-    A query may test a value. The number of denied matches would reveal that value.
+    The number of denied matches would reveal a tested value.
     """
     if "denied" in row:
         row["filtered"] = row.get("filtered", 0) + row["denied"]

@@ -15,13 +15,13 @@ from broker.dtd.reference import DtdReference
 from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock
 
-#: DTDs that are looked up; beyond that the oldest request is given up.
+#: Beyond that, the oldest request is given up.
 MAX_TYPES: Final = 1000
-#: Seconds until a look-up is repeated; doubled up to the maximum.
+#: Seconds; doubled up to the maximum.
 MIN_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 30.0
 
-#: Called with True if the DTD was found, and False after the timeout.
+#: True: found. False: timeout.
 OnSettled: TypeAlias = Callable[[bool], object]
 
 
@@ -44,7 +44,6 @@ class PendingDtds:
         self._pending: OrderedDict[DtdReference, _PendingDtd] = OrderedDict()
         self._stopped = False
         self.given_up = 0
-        """Expired timeouts."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -74,7 +73,7 @@ class PendingDtds:
     def call_when_settled(
         self, reference: DtdReference, hint: FetchHint, on_settled: OnSettled
     ) -> None:
-        """Call `on_settled`, possibly at once, when the DTD is found or the timeout has expired."""
+        """Call possibly at once, when the DTD is found or the timeout has expired."""
         self.request(reference, hint)
         pending = self._pending.get(reference)
         if pending is None:

@@ -1,4 +1,4 @@
-"""A session's publications, as the input component sees them."""
+"""A session's publications."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Publisher(EventSource):
     waiting: deque[Submission] = attrs.field(factory=deque)
     """The first one may be partly ingested."""
     resend_from: int | None = None
-    """The batch that must be sent again before a later one is accepted."""
+    """This batch must be sent again before a later one is accepted."""
     allowed_streams: dict[tuple[str, SecurityLevel], int] = attrs.field(factory=dict)
-    """Permitted streams and security levels, with the rank of the level."""
+    """Rank by permitted stream and security level."""
 
     @property
     def is_ready(self) -> bool:
@@ -43,13 +43,12 @@ class Publisher(EventSource):
 
     def add_batch(self, batch: Batch) -> None:
         if not self.waiting:
-            # Look-ups that failed for earlier batches may succeed now.
+            # Look-ups that failed earlier may succeed now.
             self.missing_types.clear()
         self.waiting.append(Submission(batch))
 
     def next_parts(self, max_documents: int) -> list[Part]:
-        """Return the next parts, with at most `max_documents` documents together; one part at least
-        if any batch waits.
+        """Return at least one waiting part, and more up to `max_documents` together.
 
         A batch without documents counts as one.
         """
@@ -63,7 +62,6 @@ class Publisher(EventSource):
         return parts
 
     def remove_submission(self, submission: Submission) -> None:
-        """Remove a batch that is ingested or returned. It is the first one, because batches are
-        processed in order."""
+        """Remove the first batch: batches are processed in order."""
         if self.waiting and self.waiting[0] is submission:
             self.waiting.popleft()

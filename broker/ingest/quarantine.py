@@ -16,7 +16,7 @@ from broker.errors import BrokerError
 
 
 class Quarantine:
-    """The folder. `write` runs a call on another thread, in order."""
+    """`write` runs a call on another thread, in order."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Quarantine:
         self._next_number = self._files[-1][0] + 1 if self._files else 1
 
     def add_document(self, document: bytes, error: BrokerError, sender: str) -> None:
-        """Store a refused document, unless it exceeds the folder's limit."""
+        """Store a document, unless it exceeds the folder's limit."""
         if len(document) > self._max_bytes or self._max_files < 1:
             return
         number, self._next_number = self._next_number, self._next_number + 1
@@ -68,7 +68,7 @@ class Quarantine:
             (self._folder / f"{number}.xml").write_bytes(document)
             (self._folder / f"{number}.json").write_text(details)
         except OSError:
-            # The disk is full. The publisher has its answer; an incomplete pair is deleted.
+            # The disk is full: delete the incomplete pair.
             removed = [*removed, number]
         for old in removed:
             for ending in ("xml", "json"):

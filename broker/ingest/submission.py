@@ -15,19 +15,15 @@ from broker.wire.messages import Published
 
 @attrs.define(eq=False)
 class Submission:
-    """Progress of one batch: documents appended, documents durable, and the answer.
-
-    Parts are appended and become durable in order.
-    """
+    """Progress of a batch. Parts are appended and become durable in order."""
 
     batch: Batch
     appended: int = 0
-    """Documents, from the first on, that were matched, authorised and appended."""
+    """Documents, from the first on."""
     is_answered: bool = False
     requires_replica: bool = False
     """True if it must be durable at another node before the answer."""
     is_durable: bool = False
-    """True if the whole batch is durable."""
     _durable_count: int = 0
     _first_mark: Mark | None = None
     _next_mark: Mark | None = None
@@ -49,7 +45,7 @@ class Submission:
             self._refused.append((index, error.to_wire()))
 
     def record_durable(self, authorised: AuthorisedPart, first: LoggedEvent | None) -> None:
-        """Record that a part is durable; `first` is its first new event, if any."""
+        """`first` is its first new event, if any."""
         self._durable_count += authorised.part.count
         self.is_durable = self._durable_count == len(self.batch.documents)
         if first is None:
@@ -76,7 +72,7 @@ class Submission:
 
 
 class Part:
-    """Consecutive documents of a batch that are matched and appended together."""
+    """Documents that are matched and appended together."""
 
     __slots__ = ("count", "documents", "start", "stop", "submission")
 
@@ -86,13 +82,13 @@ class Part:
         self.stop = stop
         self.count = stop - start
         documents = submission.batch.documents
-        #: Usually the whole batch, which is not copied.
+        #: Not copied if it is the whole batch.
         self.documents = documents if self.count == len(documents) else documents[start:stop]
 
 
 def limit_parts(parts: Iterable[Part], documents: int) -> list[Part]:
-    """Return the leading parts that cover so many documents. The last one may be cut; parts
-    without documents are included."""
+    """Return the parts of the first documents; the last part may be cut. Parts without documents
+    are included."""
     first: list[Part] = []
     for part in parts:
         if part.count > documents:
@@ -116,10 +112,10 @@ class AuthorisedPart:
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
     """Matching subscriptions of each new event."""
     streams: set[str] = attrs.field(factory=set)
-    """Streams of the new events."""
+    """Of the new events."""
 
     @property
     def first_new_index(self) -> int:
-        """Index of the first new event; there must be one."""
+        """There must be one."""
         others = {*self.duplicates, *(index for index, _ in self.refused)}
         return next(i for i in range(self.part.start, self.part.stop) if i not in others)

@@ -1,5 +1,3 @@
-"""Look-ups of the DTDs that a source's events need."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +14,7 @@ from broker.ingest.event_source import EventSource
 from broker.ingest.pending_dtds import PendingDtds
 from broker.matching.contract import TypeMissing, Verdict
 
-#: Seconds that a source waits for look-ups which continue in the background.
+#: Seconds for which a source waits; the look-up continues in the background.
 LOOKUP_WAIT: Final = 1.0
 
 
@@ -25,15 +23,15 @@ class TypeLookups:
 
     def __init__(self, dtds: IDtdCache, pending_dtds: PendingDtds | None = None) -> None:
         """With `pending_dtds`, a source waits for `LOOKUP_WAIT` at most and a failed look-up is
-        repeated in the background; without, a source waits until each look-up has ended."""
+        repeated in the background. Without, a source waits for the end of each look-up."""
         self._dtds = dtds
         self._pending_dtds = pending_dtds
 
     def start(self, source: EventSource, verdicts: Iterable[Verdict]) -> bool:
         """Look up the types that these verdicts lack, except those in `source.missing_types`.
 
-        Returns whether there were any. Then the source is paused until the look-ups have ended, and
-        `source.missing_types` has those that failed.
+        Returns whether there were any. Then the source is paused meanwhile, and
+        `source.missing_types` gets those that failed.
         """
         hints = {
             verdict.reference: source.fetch_hint(verdict.system_id)

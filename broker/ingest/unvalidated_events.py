@@ -1,8 +1,7 @@
-"""Events that were logged before their DTD was known, and must be validated before delivery.
+"""Events logged before their DTD was known, to be validated before delivery.
 
-Each origin has one range of places. Other events in the range are validated again. Ranges are
-written to disk before the events. If the file is lost, all events of other nodes count as
-unvalidated.
+All events in an origin's range are validated. Ranges are written before the events. If the file is
+lost, all events of other nodes count as unvalidated.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ class UnvalidatedEvents:
         self._sync = sync
         self._ranges: dict[str, tuple[Mark, Mark]] = {}
         self.count = 0
-        """Events logged unvalidated since the start."""
+        """Since the start."""
         self._has_unwritten_changes = False
         self.is_file_damaged = False
-        """True if the file was damaged; call `add_all` with the log's marks."""
+        """True: call `add_all` with the log's marks."""
         self._load()
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
     def add_range(self, origin: str, first: Mark, last: Mark, count: int) -> None:
-        """Add events that are about to be logged unvalidated."""
+        """Add events that are about to be logged."""
         self.count += count
         known = self._ranges.get(origin, (first, last))
         merged = (min(known[0], first), max(known[1], last))
@@ -49,7 +48,7 @@ class UnvalidatedEvents:
             self._save_later()
 
     def add_all(self, since: Mapping[str, Mark], upto: Mapping[str, Mark]) -> None:
-        """Count all events of these origins between these marks as unvalidated."""
+        """Count all events between these marks as unvalidated."""
         for origin, last in upto.items():
             self.add_range(origin, since.get(origin, (0, 0)), last, 0)
         self.is_file_damaged = False
@@ -59,7 +58,7 @@ class UnvalidatedEvents:
         return found is not None and found[0] <= mark <= found[1]
 
     def remove_trimmed(self, since: Mapping[str, Mark]) -> None:
-        """Remove ranges that the log has trimmed; it begins behind these marks."""
+        """Remove ranges before `since`, behind which the log begins."""
         trimmed = [o for o, (_, last) in self._ranges.items() if last <= since.get(o, (0, 0))]
         for origin in trimmed:
             del self._ranges[origin]

@@ -24,20 +24,15 @@ from broker.tracing.explanation_answers import ExplanationAnswers
 from broker.tracing.node_trace import TRACE_QUESTION, NodeTrace, NoRoutes
 from broker.wire.messages import Ask
 
-#: Parses a query with these namespaces.
 ParseQuery: TypeAlias = Callable[[str, Mapping[str, str]], Query]
 
 
 class ExplainedNode(InspectedNode, Protocol):
-    """Parts of a node that explanations need."""
-
     @property
     def dtds(self) -> IDtdCache: ...
 
 
 class AnsweringNode(ExplainedNode, Protocol):
-    """Parts of a node that answers need."""
-
     @property
     def explanation_answers(self) -> ExplanationAnswers: ...
     @property
@@ -50,7 +45,7 @@ def build_explanation_answers(
     advise: Callable[[Query, bool], tuple[str, ...]],
     reactor: Any,
 ) -> ExplanationAnswers:
-    """Build the answers to `explain`, and register those to other nodes about events."""
+    """Build the answers, and register those to other nodes."""
     delivery_fates = DeliveryFates(
         sessions=lambda: node.acceptor.sessions,
         durables=node.durables,

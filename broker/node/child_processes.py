@@ -1,4 +1,4 @@
-"""Child processes of a node: the archiver, and the replay process of the archive."""
+"""Child processes of a node with an archive: the archiver, and the replay process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ MIN_MAX_LAG = 15.0
 
 
 class ChildProcesses:
-    """Child processes of a node with an archive."""
-
     def __init__(self, settings: Settings, reactor: Any, uri: str) -> None:
         self.archiver = ArchiverClient(
             reactor,
@@ -68,7 +66,7 @@ class ChildProcesses:
         )
 
     def start(self, node: Node) -> None:
-        """Start the archiver for a running node. The replay process starts on demand."""
+        """Start the archiver; the replay process starts on demand."""
         self.archiver.dtd_text = node.types.find_text
         log = node.event_log
 
@@ -81,7 +79,7 @@ class ChildProcesses:
         self.archiver.start()
 
     def update(self, node: Node) -> None:
-        """Pass changes on to the processes; call it each second."""
+        """Call it each second."""
         self.archiver.set_dead_origins(node.dead_origins())
         log = node.event_log
         is_known = bool(self.archiver.reached or self.archiver.problem)
@@ -109,7 +107,7 @@ class ChildProcesses:
         }
 
     def stop(self) -> Deferred[None]:
-        """Stop the processes; the archiver archives the log first."""
+        """Stop after the archiver has archived the log."""
         both = gatherResults([self.archiver.stop(), self.replays.stop()], consumeErrors=True)
         return both.addCallback(lambda _: None)
 

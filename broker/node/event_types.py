@@ -33,15 +33,13 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.node.type_answers import Subscriber, TypeAnswers
 from broker.subscriptions.new_versions import NewVersions
 
-#: Folder in the node's data.
+#: In the node's data.
 DTD_FOLDER = "dtds"
 #: Ms for which a DTD is kept beyond the log's oldest event; uses are recorded about hourly.
 SLACK_MS = 24 * 3600 * 1000
 
 
 class EventTypes:
-    """A node's event types, and the events and look-ups that wait for DTDs."""
-
     def __init__(
         self,
         settings: Settings,
@@ -51,8 +49,8 @@ class EventTypes:
         wall_clock: Callable[[], int],
     ) -> None:
         """DTDs are searched on disk, among the shipped ones, in the configured folders, in
-        `sources`, and at the event's pointer. `write` runs calls on the thread that writes the
-        log. Raises `ConfigurationError` for a folder without a catalogue."""
+        `sources`, and at the event's pointer. `write` runs calls on the thread that writes the log.
+        Raises `ConfigurationError` for a folder without a catalogue."""
         type_settings = settings.types
         folder, sync = settings.node.data / DTD_FOLDER, settings.log.sync
         store = DtdStore(
@@ -85,7 +83,7 @@ class EventTypes:
     # ------------------------------------------------------------------ the network
 
     def join_network(self, origin: str) -> NetworkTypes:
-        """Build the exchange of types with other nodes; `origin` is that of the node's log."""
+        """`origin` is that of the node's log."""
         network = NetworkTypes(
             self.dtds, self._origin_texts, origin, self._reactor, self.known_types.get_dtd
         )
@@ -108,7 +106,7 @@ class EventTypes:
                 self.network.announce(reference, content_hash)
 
     def _announce_added(self, dtd: IDtd) -> None:
-        """Announce a new DTD, unless it came from the network, before its first event."""
+        """Announce a DTD before its first event, unless it came from the network."""
         entry = self.dtd_store.store.get(dtd.reference)
         if entry is not None and not is_of_network(entry.owner):
             self.announce(dtd.reference)
@@ -137,7 +135,7 @@ class EventTypes:
             self.unvalidated_events.add_all(log.begins_after, marks)
 
     def run_maintenance(self, matcher: IMatcher, log: EventLog) -> None:
-        """Record which types are in use, and remove state of trimmed events."""
+        """Record types in use, and remove state of trimmed events."""
         self.unvalidated_events.remove_trimmed(log.begins_after)
         self._record_uses(matcher)
         log.read(log.bounds.first, 1, 1).addCallbacks(self._set_needed_since, lambda _: None)
@@ -147,8 +145,7 @@ class EventTypes:
             (each.type, each.version): each.recognised + each.parsed
             for each in matcher.type_counters()
         }
-        # Rare types are counted together, without a name. If that count changed, all types count as
-        # used.
+        # Rare types are counted together. If that count changed, all types count as used.
         others = counts.get(("", "")) != self._type_counts.get(("", ""))
         for entry in self.dtd_store.store:
             name = (entry.reference.type, entry.reference.version)
@@ -162,7 +159,7 @@ class EventTypes:
         self.dtd_store.store.needed_since_ms = min(oldest, now - self._max_age_ms) - SLACK_MS
 
     def find_text(self, reference: DtdReference, origin: str = "") -> Deferred[bytes | None]:
-        """Return the text of a DTD that events of an origin use; None if unknown."""
+        """Return the text that an origin's events use; None if unknown."""
         reference = self.find_variants(origin).get(reference, reference)
         dtd: Deferred[Any] = self.dtds.lookup(reference, FetchHint(""))
         return dtd.addCallbacks(lambda found: found.text, lambda _: None)

@@ -1,5 +1,3 @@
-"""The matcher of a node, by its settings."""
-
 from __future__ import annotations
 
 import time
@@ -13,7 +11,6 @@ from broker.matching.query.limits import QueryLimits
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.switch import Switch
 
-#: Engines by their names in the settings.
 _ENGINES: Mapping[str, Callable[..., IMatcher]] = {
     "switch": Switch,
     "reference": ReferenceMatcher,

@@ -22,7 +22,6 @@ PREVIOUS_NAMES: Final = {
 
 
 def add_previous_names(metrics: Iterable[Metric]) -> Iterator[Metric]:
-    """Yield the metrics, each followed by its copy under the previous name if it had another."""
     for metric in metrics:
         yield metric
         previous = PREVIOUS_NAMES.get(metric.name)

@@ -1,6 +1,6 @@
 """Metrics for Prometheus, health and readiness over HTTP.
 
-Values are read from the node on request, so the hot path only increments its own integers.
+Values are read on request, so the hot path only increments integers.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class NodeCollector(Collector):
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield durable subscriptions by state, and a bounded number of the largest lags."""
+    """Yield states, and a bounded number of lags."""
     count = GaugeMetricFamily(
         "xmlbroker_durable_subscriptions", "Durable subscriptions.", labels=["state"]
     )
@@ -159,7 +159,6 @@ def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def type_metrics(types: Iterable[TypeCounters]) -> Iterator[Metric]:
-    """Yield counts and times of events by type."""
     by_type = ["type", "version"]
     events = CounterMetricFamily(
         "xmlbroker_type_events", "Events by how they were read.", labels=[*by_type, "path"]
@@ -200,7 +199,7 @@ class _MetricsPage(Resource):
         self._registry.register(NodeCollector(node))
 
     def render_GET(self, request: Request) -> bytes:
-        """Serve `/metrics`, `/health` (the process answers), `/ready` (it accepts events)."""
+        """`/health`: the process answers. `/ready`: it accepts events."""
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")
         if request.path == b"/metrics":
             return generate_latest(self._registry)
@@ -218,7 +217,7 @@ class _MetricsPage(Resource):
 
 
 class _QuietSite(Site):
-    """Does not log requests: a line every few seconds would hide other messages."""
+    """Logged requests would hide other messages."""
 
     noisy = False
 
@@ -227,5 +226,5 @@ class _QuietSite(Site):
 
 
 def build_metrics_site(node: InspectedNode) -> Site:
-    """Return an HTTP site with the node's metrics, for a trusted network."""
+    """Build a site for a trusted network."""
     return _QuietSite(_MetricsPage(node))

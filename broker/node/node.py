@@ -54,9 +54,9 @@ from broker.transport.driver import StackDriver
 from broker.transport.socket import ISocketChannel
 from broker.wire.stack import ENVELOPE_BYTES, session_layers
 
-#: Seconds between calls of `Node.tick`.
+#: In seconds.
 TICK_INTERVAL = 1.0
-#: Seconds between calls of `Node.run_maintenance`.
+#: In seconds.
 MAINTENANCE_INTERVAL = 3600.0
 
 
@@ -77,7 +77,7 @@ class Node:
         random: Random | None = None,
         archive: ArchiveAccess | None = None,
     ) -> None:
-        """Opens the event log under `settings.node.data`. Raises `LogUnavailable`, `LogCorrupt`.
+        """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`.
 
         A simulation passes a `Clock` as `reactor`, its own threads, time, log file with faults,
         dialler, and random source.
@@ -273,8 +273,7 @@ class Node:
 
     async def _select_events(self, *of: Any) -> list[bool]:
         selected = await self._selection.select(*of)
-        # Later events are not selected after a query was suspended: its subscription must end
-        # first.
+        # The subscription of a suspended query must end before later events are selected.
         self._end_suspended(self.matcher.take_suspended())
         return selected
 
@@ -288,7 +287,7 @@ class Node:
     # ------------------------------------------------------------------ running
 
     def start(self) -> None:
-        """Start the threads and the network. Connections may come from now on."""
+        """Start the threads and the network, before any connection."""
         self._threads.start()
         self.types.start(self.event_log)
         self.subscription_requests.announce_stored()
@@ -303,10 +302,7 @@ class Node:
         self.acceptor.accept_connection(channel)
 
     def tick(self) -> None:
-        """Send positions that moved without an event, and waiting notices; run periodic jobs.
-
-        Call it every `TICK_INTERVAL`.
-        """
+        """Call it every `TICK_INTERVAL`."""
         times = self.stream_times
         if self.output.needs_stream_times:
             times.request_times()
@@ -320,8 +316,7 @@ class Node:
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:
-        """Remove expired state, and check the log for damage; call it every
-        `MAINTENANCE_INTERVAL`."""
+        """Call it every `MAINTENANCE_INTERVAL`."""
         self.durables.delete_expired()
         self.types.run_maintenance(self.matcher, self.event_log)
         scrubbed = Deferred.fromCoroutine(self.event_log.scrub())
@@ -337,7 +332,7 @@ class Node:
         try:
             await self.event_log.drain()
             self.output.send_progress()
-            # End clients first, while events are still forwarded.
+            # Clients end first, while events are still forwarded.
             self.acceptor.close()
             if self.network is not None:
                 await self.network.stop()

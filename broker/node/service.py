@@ -28,15 +28,13 @@ from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.node.threads import ReactorThreads
 from broker.transport.socket.tcp import TcpChannelFactory
 
-#: Arguments of `gc.set_threshold`: new objects before a collection, and collections before older
-#: generations.
 GC_THRESHOLDS = (10_000, 10, 10)
 
 
 def use_monotonic_time(reactor: Any) -> None:
     """Run the reactor's timers on monotonic time (T17).
 
-    Twisted's `seconds` is the wall clock, and a step back of it delays every timer.
+    A step of Twisted's wall clock would delay every timer.
     """
     reactor.seconds = time.monotonic
 
@@ -44,9 +42,8 @@ def use_monotonic_time(reactor: Any) -> None:
 def configure_garbage_collector() -> None:
     """Collect garbage rarely, and exclude objects that are loaded now.
 
-    A commit holds some thousand objects while the disk writes. At the default threshold of 700 they
-    were traced repeatedly, together with all imported modules. That took up to a seventh of the
-    node's time. Objects without cycles need no collector.
+    At the default threshold, the objects of a pending commit were traced repeatedly, for up to a
+    seventh of the node's time. Objects without cycles need no collector.
     """
     gc.collect()
     gc.freeze()
@@ -56,8 +53,8 @@ def configure_garbage_collector() -> None:
 class StartupError(SystemExit, Exception):
     """Ends the process with status 1, without a traceback.
 
-    It is an `Exception`, so that twistd reports it to the process that started a daemon, and
-    removes its pid file. It is a `SystemExit`, so that nothing else is printed.
+    As an `Exception`, twistd reports it to the process that started a daemon, and removes its pid
+    file. As a `SystemExit`, it prints nothing else.
     """
 
     def __init__(self, reason: str) -> None:
@@ -66,8 +63,6 @@ class StartupError(SystemExit, Exception):
 
 
 class NodeService(Service):
-    """Starts and stops one node."""
-
     log = Logger()
 
     def __init__(self, settings: Settings, reactor: Any) -> None:
@@ -79,10 +74,10 @@ class NodeService(Service):
         self._network_listener: NetworkListener | None = None
         self.node: Node | None = None
         self.child_processes: ChildProcesses | None = None
-        """The archiver and the replay process; None without an archive."""
+        """None without an archive."""
 
     def startService(self) -> None:
-        """Open the log and listen. An error ends the process with one line and status 1."""
+        """An error ends the process with one line and status 1."""
         super().startService()
         use_monotonic_time(self._reactor)
         Deferred.fromCoroutine(self._start()).addErrback(self._fail_start)
@@ -114,7 +109,7 @@ class NodeService(Service):
                 self._settings.network, node.network, dialler, self._reactor
             )
             self._ports += await self._network_listener.start()
-        # Start threads only when nothing can fail any more: a process with threads does not end.
+        # A process with threads does not end, so they start when nothing can fail any more.
         node.start()
         if self.child_processes is not None:
             self.child_processes.start(node)
@@ -145,7 +140,7 @@ class NodeService(Service):
             self.child_processes.update(self.node)
 
     def _list_endpoints(self, own: int) -> Iterator[tuple[str, str]]:
-        """Yield the endpoints and their users; the first `own` ports are not of the network."""
+        """Yield endpoints and users; the first `own` ports are not of the network."""
         clients = len(self._settings.listen.endpoints)
         for number, port in enumerate(self._ports):
             use = "clients" if number < clients else "metrics"
@@ -166,14 +161,14 @@ class NodeService(Service):
         if node is not None:
             node.abandon()
         if self._reactor.running:
-            # An endpoint has failed late: end the process by a signal, which is no success either.
+            # An endpoint has failed late; a signal is no success either.
             signal.raise_signal(signal.SIGTERM)
 
     def _log_loop_failure(self, failure: Any) -> None:
         self.log.failure("a regular task of the node failed", failure)
 
     def stopService(self) -> Deferred[None]:
-        """Stop listening, commit accepted events, and close."""
+        """Accepted events are committed."""
         super().stopService()
         return Deferred.fromCoroutine(self._stop())
 

@@ -33,8 +33,6 @@ class HasSnapshot(Protocol):
 
 
 class InspectedNode(Protocol):
-    """Parts of a node that the status reads."""
-
     @property
     def settings(self) -> Settings: ...
     @property
@@ -118,7 +116,6 @@ def build_recovery_status(node: InspectedNode) -> dict[str, Any]:
 
 
 def build_publish_status(node: InspectedNode) -> dict[str, Any]:
-    """Return the outcomes of published events; `received` is the sum of the others."""
     return attrs.asdict(node.input.outcomes)
 
 

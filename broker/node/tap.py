@@ -14,8 +14,6 @@ from broker.node.service import NodeService, check_endpoints
 
 
 class Options(usage.Options):
-    """Command line of `twistd xmlbroker`."""
-
     synopsis = "[--config FILE]"
     longdesc = (
         "Runs a node of the xmlbroker network. Without options it listens on tcp port 8765 of "
@@ -29,7 +27,7 @@ class Options(usage.Options):
     settings: Settings
 
     def postOptions(self) -> None:
-        """Load the configuration. Errors become one line without a traceback."""
+        """Errors become one line without a traceback."""
         try:
             path = self["config"]
             self.settings = defaults() if path is None else load(Path(path))

@@ -1,7 +1,6 @@
 """Threads of a node: one writes the log, one reads it, a pool does files and secrets.
 
-Cores run on the reactor's thread. A call on another thread returns a Deferred; results arrive in
-order per thread.
+Cores run on the reactor's thread; results return there, in order per thread.
 """
 
 from __future__ import annotations
@@ -34,10 +33,9 @@ class Threads(Protocol):
 
 
 class WorkerThread:
-    """A thread that runs calls in order; each result returns to the reactor as a Deferred.
+    """A thread that runs calls in order; results return to the reactor.
 
-    A call costs a queue operation and one wake-up of the reactor, a third of the cost of a pool.
-    Calls made before `start` wait for it.
+    A call costs a third of one in a pool. Calls made before `start` wait for it.
     """
 
     def __init__(self, reactor: Any, name: str) -> None:
@@ -47,7 +45,6 @@ class WorkerThread:
         self._thread = Thread(target=self._run, name=name)
 
     def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
-        """Run a call after the ones before it."""
         result: Deferred[Any] = Deferred()
         self._calls.put((result, call, args))
         return result
@@ -70,14 +67,12 @@ class WorkerThread:
                 from_thread(result.errback, Failure())
             else:
                 from_thread(result.callback, value)
-            # Release the call's objects while the thread waits for the next one.
+            # Release the call's objects during the wait.
             del item, result, call, args
             value = None
 
 
 class ReactorThreads:
-    """Real threads; results return to the reactor."""
-
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self._writer = WorkerThread(reactor, "log-writer")

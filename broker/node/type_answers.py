@@ -37,9 +37,9 @@ from broker.wire.messages import Ask
 #: Distinct queries of one report, and of one time slice.
 MAX_QUERIES: Final = 5000
 QUERIES_PER_SLICE: Final = 16
-#: Affected subscriptions that a report names; others are counted.
+#: Affected subscriptions named in a report; others are counted.
 MAX_NAMED: Final = 200
-#: Paths in each list of a report.
+#: In each list of a report.
 MAX_PATHS: Final = 200
 
 
@@ -57,7 +57,7 @@ class RemoteQueries(Protocol):
     """Queries of other nodes and units."""
 
     def queries(self) -> Iterable[tuple[str, Query]]:
-        """Return (address, query) of each."""
+        """Yield (address, query)."""
 
 
 def find_subscribers(
@@ -79,12 +79,10 @@ def find_subscribers(
 
 @attrs.frozen
 class TypeAnswers:
-    """Answers of one node."""
-
     dtds: DtdCache
     known_types: KnownTypes
     find_subscribers: Callable[[], Iterator[Subscriber]]
-    """Yields subscriptions of sessions, durable ones, and those of other nodes."""
+    """Of sessions, durable ones, and those of other nodes."""
     clock: IClock
     unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS
 
@@ -97,7 +95,7 @@ class TypeAnswers:
         return dtd.addCallback(lambda found: found.text.decode())
 
     def answer_check(self, identity: Identity, ask: Ask) -> Any:
-        """Return a report of the changes from a known version to a text."""
+        """Report the changes from a known version to a text."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)
@@ -106,7 +104,7 @@ class TypeAnswers:
         )
 
     def answer_add(self, identity: Identity, ask: Ask) -> Any:
-        """Register a text before its first event; return the report."""
+        """Register a text before its first event."""
         reference = _asked_reference(ask)
         identity.check_register(reference.type)
         new = self.dtds.compile_text(reference, ask.document)

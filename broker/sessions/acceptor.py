@@ -1,5 +1,4 @@
-"""Acceptor of client connections: handshake, authentication, and creation or resumption of
-sessions.
+"""Acceptor of client connections: handshake, authentication, creation or resumption of sessions.
 
 A connection is refused with a reason if its handshake is malformed, late or over a limit. A client
 has one session. A higher incarnation supersedes a lower one. A lower incarnation, or an equal one
@@ -43,10 +42,10 @@ from broker.transport.view import LinkState
 from broker.wire import messages
 from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello, Refuse, Welcome
 
-#: Bounds the memory for a connection before its handshake.
+#: Bound of the memory before the handshake.
 MAX_HANDSHAKE_BYTES = 4096
 TOKEN_BYTES = 16
-#: Clients with a cached newest incarnation; the log has it for all clients.
+#: Cached newest incarnations; the log has all.
 _MAX_CACHED_CLIENTS = 10_000
 _NEWEST_STRUCT = struct.Struct(">Q16s")
 
@@ -70,8 +69,8 @@ class SessionLimits:
             handshake_timeout=settings.handshake_timeout,
             session_lease=settings.session_lease,
             max_event_bytes=settings.max_event_bytes,
-            # A frame must hold an event of the largest size and its envelope. Else its publisher
-            # would be disconnected and send it again, forever.
+            # A frame must hold the largest event and its envelope. Otherwise its publisher would be
+            # disconnected and send it again, forever.
             max_frame_bytes=max(
                 settings.max_frame_bytes, settings.max_event_bytes + envelope_bytes
             ),
@@ -95,7 +94,7 @@ class SessionAcceptor:
     ) -> None:
         self._node_name = node_name
         self.address: Callable[[], str] = lambda: node_name
-        """Return the node's address, which clients use to move to another node."""
+        """Clients use it to move to another node."""
         self._authenticator = authenticator
         self._event_log = event_log
         self._clock = clock
@@ -111,7 +110,7 @@ class SessionAcceptor:
             lambda text: self.log.info("{text}", text=text), clock.seconds
         )
         self.refused_connections: Counter[str] = Counter()
-        """Refused connections by error code."""
+        """By error code."""
         self.broken_connections: Counter[str] = Counter()
         """Session connections that violated the protocol or timed out, by error code."""
         self.ended_sessions: Counter[str] = Counter()
@@ -123,7 +122,7 @@ class SessionAcceptor:
         return self._sessions.values()
 
     def accept_connection(self, channel: ISocketChannel) -> None:
-        """Accept a connection. Its handshake must arrive within `handshake_timeout` seconds."""
+        """Accept a connection with a handshake within `handshake_timeout` seconds."""
         if self._closed:
             self.refuse_connection(channel, ShuttingDown("the node is being stopped"))
             return
@@ -148,7 +147,6 @@ class SessionAcceptor:
     # ------------------------------------------------------------------ the handshake
 
     def open_session(self, handshake: _Handshake, hello: Hello) -> Deferred[None]:
-        """Check a client's Hello, and attach its connection to a session."""
         version = max(set(PROTOCOL_VERSIONS) & set(hello.versions), default=None)
         if version is None:
             raise VersionMismatch(
@@ -165,10 +163,8 @@ class SessionAcceptor:
         return identity.addCallback(self._attach_connection, handshake, hello, version)
 
     def _wait_for_previous(self, identity: Identity, hello: Hello) -> Identity | Deferred[Identity]:
-        """Wait for one turn of the reactor if the Hello ends the session of an earlier process.
-
-        The socket of that process may still hold its last positions.
-        """
+        """Wait for one turn of the reactor if the Hello ends the session of an earlier process,
+        whose socket may hold its last positions."""
         previous = self._by_client.get(identity.client_id)
         if previous is None or previous.token == hello.token:
             return identity
@@ -307,8 +303,6 @@ class SessionAcceptor:
 
 @implementer(ISocketReceiver)
 class _Handshake:
-    """A connection before it belongs to a session."""
-
     def __init__(self, acceptor: SessionAcceptor, channel: ISocketChannel, clock: IClock) -> None:
         self._acceptor = acceptor
         self.channel = channel
@@ -356,7 +350,7 @@ class _Handshake:
                 self._acceptor.count_refused(self.channel, error)
 
     def writable_changed(self, writable: bool) -> None:
-        """Ignored: a handshake is too short to fill the send buffer."""
+        """A handshake is too short to fill the send buffer."""
 
     def _close(self) -> None:
         self.is_closed = True

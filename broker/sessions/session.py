@@ -54,13 +54,11 @@ Answerer: TypeAlias = Callable[[Identity, Ask], Any]
 
 @attrs.frozen
 class SessionServices:
-    """Objects that all sessions of a node share."""
-
     input: Input
     subscriptions: SubscriptionRequests
     answers: Mapping[str, Answerer]
     on_ended: Callable[[Session], None]
-    """Called once when a session has ended."""
+    """Called once."""
     clock: IClock
 
 
@@ -84,17 +82,17 @@ class Session:
         self.token = token
         self.driver = driver
         self.version = 1
-        """Protocol version of the current or last connection."""
+        """Of the current or last connection."""
         self.peer = ""
-        """Remote address of the current or last connection."""
+        """Address of the current or last connection."""
         self.has_ended = False
         self.end_reason: BrokerError | None = None
-        """Reason if the node ended the session."""
+        """Set if the node ended the session."""
         self.connection_error: BrokerError | None = None
-        """Error of the last connection; None if it is up, or was closed normally."""
+        """Of the last connection; None if it is up, or was closed normally."""
         self.state = LinkState.DISCONNECTED
         self.on_connection_changed: Callable[[Session], None] = lambda _: None
-        """Called after a change of `state`; the acceptor starts and stops the lease."""
+        """Called after a change of `state`, for the lease."""
         self._received: deque[bytes] = deque()
         self._slices = TimeSlices(services.clock, self._step, self._fail_step)
         self._was_connected = False
@@ -112,7 +110,7 @@ class Session:
 
     @property
     def writable(self) -> bool:
-        """True if the session takes another delivery. One delivery may exceed the limit."""
+        """True if the session takes another delivery, which may exceed the limit."""
         return (
             not self.has_ended and self.driver.is_writable and self._delivered_bytes < self._credit
         )
@@ -125,7 +123,7 @@ class Session:
         self._send(data)
 
     def _send(self, data: bytes, consumed: int = 0) -> None:
-        """Send an encoded message, which answers `consumed` messages.
+        """Send a message that answers `consumed` messages.
 
         A client that reads nothing loses its session.
         """
@@ -134,7 +132,7 @@ class Session:
         try:
             self.driver.send([data], consumed)
         except Overloaded as error:
-            # Deliveries stop at `writable`. Only answers that the client does not read still grow.
+            # Deliveries stop at `writable`, so unread answers have grown.
             self.end(error)
         except Closed:
             self.end(None)
@@ -142,13 +140,12 @@ class Session:
     # ------------------------------------------------------------------ from the stack
 
     def messages_received(self, batch: Sequence[bytes]) -> None:
-        """Queue messages of the client, and process them in order, in as many slices as it
-        takes."""
+        """Process messages in order, in as many slices as it takes."""
         self._received += batch
         self._slices.run()
 
     def _step(self) -> bool:
-        """Process the next message, or ingest the next documents. Return True if more is left."""
+        """Return True if more is left."""
         received, publisher = self._received, self._publisher
         try:
             is_batch = bool(received) and received[0][:1] == _PUBLISH_KIND
@@ -166,14 +163,14 @@ class Session:
         return bool(received) or publisher.is_ready
 
     def _queue_batches(self) -> None:
-        """Queue the next batches, up to as many documents as are matched at once.
+        """Queue as many documents as are matched at once.
 
-        Batches queue behind a batch that waits for a DTD; other messages do not.
+        Other messages do not wait for a DTD.
         """
         received, publisher = self._received, self._publisher
         room = MAX_DOCUMENTS
         if publisher.is_ready:
-            # Several batches wait only after a wait for a DTD. They come first.
+            # Several batches wait only after a wait for a DTD.
             room = room - publisher.waiting[0].remaining if len(publisher.waiting) == 1 else 0
         while room > 0 and received and received[0][:1] == _PUBLISH_KIND:
             batch = decode_batch(received.popleft())
@@ -181,7 +178,7 @@ class Session:
             room -= max(len(batch.documents), 1)
 
     def _fail_step(self, error: Exception) -> None:
-        # The driver would log this in its own turn; here nothing else does.
+        # The driver logs failures in its own turn only.
         self.log.failure(
             "a message of {client} failed", Failure(error), client=self.identity.client_id
         )
@@ -202,7 +199,7 @@ class Session:
             return
         if view.state is LinkState.CONNECTED:
             if self._was_connected and not view.resumed:
-                # The client's stack restarted under the same token, and lost undelivered messages.
+                # The stack restarted under the same token, and lost undelivered messages.
                 self.end(ProtocolError("the client's stack lost the state of the session"))
                 return
             self._was_connected = True
@@ -297,7 +294,7 @@ class Session:
     # ------------------------------------------------------------------ the end
 
     def _store_last_positions(self) -> None:
-        """Store positions of unprocessed messages. Else the client's next process would get
+        """Store positions of unprocessed messages. Otherwise the client's next process would get
         those events again."""
         for data in self._received:
             if data[:1] == _ACKNOWLEDGE_KIND:
@@ -319,7 +316,7 @@ class Session:
         self.send_message(Ended(number, NO_ERROR if error is None else error.to_wire()))
 
     def end(self, error: BrokerError | None) -> None:
-        """End the session, and send the reason if the connection takes it."""
+        """Send the reason if the connection takes it."""
         if self.has_ended:
             return
         self.end_reason = error

@@ -1,7 +1,6 @@
 """Time slices: long work runs in pieces, and other work of the reactor runs in between.
 
-The clock is read between pieces, so a piece must be short compared with a slice. The matcher limits
-a piece of documents by time.
+The clock is read between pieces, so a piece must be short compared with a slice.
 """
 
 from __future__ import annotations
@@ -10,19 +9,19 @@ from collections.abc import Callable
 
 from broker.transport.clock import IClock
 
-#: Seconds in which one session may start pieces.
+#: For one session to start pieces.
 SLICE_SECONDS = 0.02
-#: Seconds after which the matcher stops within a slice.
+#: The matcher stops within a slice.
 MAX_SLICE_SECONDS = 0.025
-#: Most documents for one call of the matcher; more would not cost less each.
+#: For one call of the matcher; more would not cost less each.
 MAX_DOCUMENTS = 2_048
 
 
 class TimeSlices:
     """Work that runs now, and continues in later slices if it takes long.
 
-    `step` runs the next piece, if any, and returns True if more is left. In the first slice its
-    exceptions go to the caller, in later slices to `on_failed`; the work then stops.
+    `step` returns True if more is left. Its exceptions go to the caller in the first slice, to
+    `on_failed` in later ones; the work then stops.
     """
 
     def __init__(
@@ -32,7 +31,7 @@ class TimeSlices:
         self._step = step
         self._on_failed = on_failed
         self._is_running = False
-        """True during a slice and until the next one. Work that arrives meanwhile is appended."""
+        """Until the next slice; work that arrives meanwhile is appended."""
         self._started = 0.0
 
     @property
@@ -40,13 +39,12 @@ class TimeSlices:
         return max(0.0, MAX_SLICE_SECONDS - (self._clock.seconds() - self._started))
 
     def run(self) -> None:
-        """Run the work, starting now."""
         if not self._is_running:
             self._is_running = True
             self._run_slice()
 
     def run_later(self) -> None:
-        """Run the work, starting in the next turn of the reactor."""
+        """Start in the next turn of the reactor."""
         if not self._is_running:
             self._is_running = True
             self._clock.callLater(0, self._run_later_slice)

@@ -1,4 +1,4 @@
-"""Answers to questions about durable subscriptions, and their changes (`xmlbroker durable`).
+"""Questions about durable subscriptions, and their changes (`xmlbroker durable`).
 
 A client reads and changes the subscriptions of its account, an administrator those of all.
 """
@@ -31,10 +31,9 @@ from broker.tracing.event_fate import OtherNodes
 from broker.wire.codec import Schema, pack
 from broker.wire.messages import Ask
 
-#: Rows of one answer; further ones are counted.
+#: In one answer; further ones are counted.
 MAX_ROWS: Final = 1000
 
-#: Question by which other nodes delete a subscription.
 DELETE_QUESTION: Final = "durable-delete"
 _DELETION: Final = Schema[tuple[str, str]](tuple[str, str], "deletion of a subscription")
 _BEFORE_ALL: Mark = (0, 0)
@@ -42,14 +41,14 @@ _DELETED: Final = b"had"
 
 
 class AnsweringNodes(OtherNodes, Protocol):
-    """Other nodes of the network: `broker.cluster.network_question.NetworkQuestions`."""
+    """`broker.cluster.network_question.NetworkQuestions`."""
 
     def register_answerer(self, what: str, answerer: Callable[[bytes], Any]) -> None:
         """Register the answerer of a kind of question."""
 
 
 class DurableAnswers:
-    """The answers of one node."""
+    """Answers of one node."""
 
     def __init__(
         self,
@@ -59,7 +58,6 @@ class DurableAnswers:
         sessions: Callable[[], Iterable[Session]],
         others: AnsweringNodes | None,
     ) -> None:
-        """`others` is None without a network."""
         self._durables = durables
         self._log = log
         self._sessions = sessions
@@ -81,10 +79,7 @@ class DurableAnswers:
         }
 
     def answer_positions(self, identity: Identity, _: Ask) -> Deferred[dict[str, Any]]:
-        """Return the positions of the client's durable subscriptions after all are committed.
-
-        There is no answer while the log is not writable.
-        """
+        """Answer after the positions are committed."""
         stored = {
             name: durable.position.to_wire()
             for name, durable in self._durables.of_client(identity.client_id).items()
@@ -95,7 +90,7 @@ class DurableAnswers:
     # ------------------------------------------------------------------ looking
 
     def answer_list(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """Return all subscriptions that the client may see, or those of one `client`."""
+        """List subscriptions of all clients that may be seen, or of one `client`."""
         client = ask.arguments.get("client", "")
         if client:
             _check_access(identity, client)
@@ -116,7 +111,7 @@ class DurableAnswers:
         }
 
     def answer_show(self, identity: Identity, ask: Ask) -> dict[str, Any]:
-        """Return one subscription, with its outcomes if a session uses it."""
+        """Return a subscription, with outcomes if a session uses it."""
         client, name, durable = self._find_durable(identity, ask)
         row = self._build_row(client, name, durable, self._durables.lag_snapshot())
         found = self._find_session(client, name)
@@ -168,7 +163,7 @@ class DurableAnswers:
     def answer_reset(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
         """Move the position `to` the log's `start`, its `end`, a time in ms, or a position.
 
-        The answer has the numbers of places that are skipped and repeated.
+        The answer has the numbers of skipped and repeated places.
         """
         client, name, durable = self._find_durable(identity, ask, here=True)
         if self._durables.is_in_use(client, name):
@@ -189,7 +184,7 @@ class DurableAnswers:
     def _parse_target(self, to: str) -> Mapping[str, Mark]:
         log = self._log
         if to == "start":
-            # Places that retention removed are skipped, and not recovered.
+            # Trimmed places are skipped, and not recovered.
             return {origin: log.begins_after.get(origin, _BEFORE_ALL) for origin in log.coverage}
         if to == "end":
             return log.coverage.marks
@@ -202,7 +197,7 @@ class DurableAnswers:
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
         if position.marks.get(log.origin, _BEFORE_ALL)[1] > log.own_end[1]:
-            # It is of an earlier epoch. No event has this place, or it was lost with its branch.
+            # Of an earlier epoch: no event has this place, or it was lost with its branch.
             raise BadPosition(f"{log.origin} ends at offset {log.own_end[1]}, before {position}")
         return position.marks
 
@@ -225,7 +220,7 @@ class DurableAnswers:
         }
 
     async def _delete_elsewhere(self, client: str, name: str) -> tuple[list[str], list[str]]:
-        """Return the addresses of other nodes that had it, and of nodes that did not answer."""
+        """Return the nodes that had it, and those that did not answer."""
         if self._others is None:
             return [], []
         found = await self._others.ask_all_nodes(DELETE_QUESTION, pack((client, name)))
@@ -242,8 +237,7 @@ class DurableAnswers:
         return (_DELETED if had else b"", 0)
 
     def delete_here(self, client: str, name: str) -> bool:
-        """Delete a subscription at this node, and end it in its session. Return whether it
-        existed."""
+        """Return whether the subscription existed."""
         if self._durables.get(client, name) is None:
             return False
         found = self._find_session(client, name)
@@ -305,5 +299,4 @@ def _check_access(identity: Identity, client: str) -> None:
 
 
 def _count_places(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> int:
-    """Return the number of places from `one` forward to `other`, over all origins."""
     return sum(max(0, mark[1] - one.get(o, _BEFORE_ALL)[1]) for o, mark in other.items())

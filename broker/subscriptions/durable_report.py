@@ -9,7 +9,7 @@ import attrs
 
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 
-#: Subscriptions with their lag: bounds metric labels, and look-ups in the log.
+#: Bounds metric labels, and look-ups in the log.
 MAX_NAMED: Final = 20
 STATES: Final = ("in-use", "away", "paused", "moved")
 

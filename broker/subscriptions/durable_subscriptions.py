@@ -15,7 +15,7 @@ from broker.log.event_log import EventLog
 
 @attrs.frozen
 class DurableSubscription:
-    """A stored durable subscription: its query and its position."""
+    """A stored query and its position."""
 
     pattern: str
     query: str
@@ -26,12 +26,12 @@ class DurableSubscription:
     active_from: Position | None = None
     """Behind these marks the node's log has all matching events; None: not active yet."""
     previous_address: str = ""
-    """Address of the previous node, which keeps the subscription until its client has processed
-    all events before `active_from`."""
+    """The previous node keeps the subscription until its client has processed all events before
+    `active_from`."""
     moved_to: str = ""
-    """Address of the node that took it over."""
+    """The node that took it over."""
     is_paused: bool = False
-    """While paused nothing is delivered, and no other node takes it over."""
+    """Nothing is delivered, and no other node takes it over."""
 
     def encode(self) -> bytes:
         active_from = None if self.active_from is None else self.active_from.to_wire()
@@ -61,7 +61,7 @@ class DurableSubscription:
 
     @property
     def has_caught_up(self) -> bool:
-        """True if the client has processed all events before `active_from`."""
+        """True if all events before `active_from` are processed."""
         if self.active_from is None:
             return False
         return all(
@@ -72,7 +72,7 @@ class DurableSubscription:
 
 
 class DurableSubscriptions:
-    """A node's durable subscriptions, in memory, and stored in the log."""
+    """Durable subscriptions in memory, and stored in the log."""
 
     def __init__(self, log: EventLog, wall_clock: Callable[[], int], expiry_ms: int) -> None:
         self._log = log
@@ -83,7 +83,6 @@ class DurableSubscriptions:
         self._counts = Counter(map(_client_of, self._stored))
         self._in_use: set[bytes] = set()
         self.on_removed: Callable[[str, str], object] = lambda client_id, name: None
-        """Called after a subscription was deleted."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -95,7 +94,6 @@ class DurableSubscriptions:
         return _key(client_id, name) in self._damaged
 
     def all(self) -> Iterator[tuple[str, str, DurableSubscription]]:
-        """Yield client, name and subscription of all."""
         for key, durable in self._stored.items():
             client, _, name = key.partition(b"\0")
             yield client.decode(), name.decode(), durable
@@ -112,7 +110,7 @@ class DurableSubscriptions:
         return _key(client_id, name) in self._in_use
 
     def state(self, client_id: str, name: str) -> str:
-        """Return the state of a stored one: `moved`, `paused`, `in-use` or `away`."""
+        """Return `moved`, `paused`, `in-use` or `away`."""
         durable = self._stored[_key(client_id, name)]
         if durable.moved_to:
             return "moved"
@@ -159,7 +157,7 @@ class DurableSubscriptions:
         self._log.put_durable(key, durable.encode(), stored)
 
     def acknowledge(self, client_id: str, name: str, position: Position) -> None:
-        """Move the position up to which the client has processed all events."""
+        """Move the position up to which all events are processed."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None:
@@ -167,15 +165,13 @@ class DurableSubscriptions:
             self._update(key, attrs.evolve(durable, position=updated, used_ms=self._wall_clock()))
 
     def set_active_from(self, client_id: str, name: str, position: Position) -> None:
-        """Set the marks behind which the node's log has all matching events."""
         key = _key(client_id, name)
         durable = self._stored.get(key)
         if durable is not None:
             self._update(key, attrs.evolve(durable, active_from=position))
 
     def find_releasable_node(self, client_id: str, name: str) -> str:
-        """Return the address of the previous node if it can release the subscription; else
-        empty."""
+        """Return the previous node if it can release the subscription; else empty."""
         durable = self._stored.get(_key(client_id, name))
         return "" if durable is None or not durable.has_caught_up else durable.previous_address
 
@@ -191,7 +187,7 @@ class DurableSubscriptions:
         self._update(key, durable)
 
     def reset_position(self, client_id: str, name: str, position: Position) -> None:
-        """Move the position of a subscription that is not in use, forward or back."""
+        """Move the position of a subscription that is not in use."""
         key = _key(client_id, name)
         assert key not in self._in_use
         durable = attrs.evolve(self._stored[key], position=position, used_ms=self._wall_clock())
@@ -208,7 +204,7 @@ class DurableSubscriptions:
         self._log.put_durable(key, updated.encode(), stored)
 
     def release(self, client_id: str, name: str) -> None:
-        """Record that no session uses it; its expiry begins."""
+        """Begin the expiry: no session uses the subscription."""
         key = _key(client_id, name)
         self._in_use.discard(key)
         durable = self._stored.get(key)
@@ -221,7 +217,7 @@ class DurableSubscriptions:
             self._delete_key(key)
 
     def delete_expired(self) -> int:
-        """Delete subscriptions that were unused for the expiry time; return how many."""
+        """Return the number of deleted subscriptions."""
         limit = self._wall_clock() - self._expiry_ms
         kept = self._stored.items()
         old = [key for key, d in kept if d.used_ms < limit and key not in self._in_use]

@@ -1,5 +1,3 @@
-"""Interest of a node's subscriptions in events of other nodes."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
@@ -34,21 +32,19 @@ class Interest(Protocol):
         origins that are in neither."""
 
     def mark_absent(self, key: Hashable) -> None:
-        """Keep the key's interest until `withdraw`, although no subscription of this node uses
-        it."""
+        """Keep the interest until `withdraw`, although no subscription of this node uses it."""
 
     def withdraw(self, key: Hashable) -> None:
         """Withdraw the key's interest, if it is announced."""
 
     def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """Set the position at which the key's interest resumes."""
+        """Set the position at which the interest resumes."""
 
 
 class StandaloneInterest:
-    """Interest of a node without a network, which has only its own events."""
+    """A node without a network has only its own events, which are always complete."""
 
     def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """Return True: own events are always complete."""
         return True
 
     def announce(
@@ -59,7 +55,6 @@ class StandaloneInterest:
         on_active: OnActive,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
-        """Report it as active at once."""
         on_active({})
 
     def mark_absent(self, key: Hashable) -> None:

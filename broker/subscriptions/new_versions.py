@@ -1,7 +1,6 @@
 """Newer versions of event types, with the times when the node first had them.
 
-A returning client gets notices of versions since its absence (M16). The times are stored on disk,
-because the node may restart meanwhile.
+A returning client gets notices of versions since its absence (M16).
 """
 
 from __future__ import annotations
@@ -18,13 +17,11 @@ from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 
-#: Versions in the file; beyond that the oldest is removed.
+#: In the file; beyond that the oldest is removed.
 MAX_VERSIONS: Final = 1000
 
 
 class NewVersions:
-    """The versions and their file."""
-
     _log = Logger()
 
     def __init__(
@@ -49,11 +46,10 @@ class NewVersions:
         self._write(self._save, json.dumps(content).encode())
 
     def versions_since(self, ms: int) -> list[DtdReference]:
-        """Return versions from this time (ms since 1970) on, oldest first."""
+        """Return versions since a time (ms since 1970), oldest first."""
         return [reference for reference, arrived_ms in self._arrivals.items() if arrived_ms >= ms]
 
     def versions_within(self, ms: int) -> list[DtdReference]:
-        """Return versions of the last `ms` milliseconds."""
         return self.versions_since(self._wall_clock() - ms)
 
     def _load(self) -> None:

@@ -1,4 +1,4 @@
-"""Profile of a session: the identity of its client, and its subscriptions."""
+"""Profile of a session: its client, and its subscriptions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.identity import Identity
 
 @attrs.define(eq=False)
 class Profile:
-    """A session's client, delivery, and the names of durable subscriptions by their numbers."""
+    """Durable names are by subscription number."""
 
     identity: Identity
     delivery: SessionDelivery

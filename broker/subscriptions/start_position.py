@@ -1,5 +1,3 @@
-"""Start position of a subscription in a node's log."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -17,11 +15,9 @@ STARTS = ("new", "all", "position", "time", "stored", "last")
 
 @attrs.frozen
 class StartPosition:
-    """Start of a subscription in the log."""
-
     serial: int
     position: Mapping[str, Mark]
-    """Position of the client at the start."""
+    """Of the client."""
     skip: dict[str, Mark] = attrs.field(factory=dict)
     """Marks of events behind the serial that the client already has."""
 
@@ -29,7 +25,7 @@ class StartPosition:
 def find_start(
     log: EventLog, request: Subscribe, position: Position | None, cut: Mapping[str, Mark]
 ) -> StartPosition:
-    """Return the start of a subscription; `position` is the client's, if known.
+    """`position` is the client's, if known.
 
     Raises `BadQuery` for an unknown start, `BadPosition` for a future one.
     """
@@ -42,7 +38,7 @@ def find_start(
     if position is None:
         return StartPosition(log.newest[1] + 1, cut)
     if request.time and request.start == "position":
-        # It began at a time, which still holds for origins without a mark.
+        # The time still holds for origins without a mark.
         before = log.position_before(log.first_at(request.time))
         position = Position({**before, **position.marks})
     check_position(log, position)
@@ -65,8 +61,7 @@ def first_serial_after(log: EventLog, marks: Mapping[str, Mark]) -> int:
 def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dict[str, Mark]:
     """Return the marks behind which a new active subscription misses no event.
 
-    Nodes that did not know it selected the earlier events of other origins. Own events are complete
-    behind `own`.
+    Nodes selected earlier events of other origins without it. Own events are complete behind `own`.
     """
     known = log.end_position()
     known[log.origin] = own
@@ -84,8 +79,8 @@ def check_position(log: EventLog, position: Position) -> None:
 
 
 def rewind_lost_branches(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
-    """Return the marks, with places on a lost branch moved back to its start. After a restart
-    from an older copy, an origin's new places may have lower offsets."""
+    """Move places on a lost branch back to its start: an origin's new places may have lower
+    offsets."""
     back = {
         origin: min([mark, *(branch for epoch, _, branch in path if mark[0] < epoch)])
         for origin, mark in marks.items()
@@ -103,8 +98,7 @@ def find_lost_branches(
 ) -> dict[str, tuple[tuple[Mark, Mark], ...]]:
     """Return the ranges of places behind `had` that each origin's later histories lack.
 
-    A history begins at a branch place. Later places of the history before it are lost to the
-    origin. There is none if its log was never started from an older copy.
+    A history begins at a branch place, behind which earlier histories are lost.
     """
     found = {}
     for origin in origins:

@@ -1,5 +1,3 @@
-"""Objects that the lifecycle of a subscription needs from its session and its node."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,21 +15,16 @@ from broker.wire.messages import Flowing, Subscribed
 
 @attrs.frozen
 class SubscriptionCallbacks:
-    """Functions of the session that the lifecycle calls."""
-
     send_message: Callable[[Subscribed | Flowing], object]
     start_feed: Callable[[], object]
-    """Called after the client was told that it is accepted."""
+    """Called after the client knows that it is accepted."""
     end_subscription: Callable[[BrokerError | None], object] = lambda _: None
     """Called if it ends without the client's request."""
     is_connected: Callable[[], bool] = lambda: True
-    """Returns True if the session has a connection."""
 
 
 @attrs.frozen
 class SubscriptionContext:
-    """Objects that all subscriptions of a node share."""
-
     log: EventLog
     durables: DurableSubscriptions
     interest: Interest

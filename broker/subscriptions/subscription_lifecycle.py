@@ -1,9 +1,9 @@
 """Subscription lifecycle: requested, announced, accepted, active, fed.
 
 A durable subscription is accepted after it is stored. A subscription is active when all relevant
-nodes know it. Missed events that the log does not have are recovered before the log feeds it. A
-durable one that was at another node moves in the order of P11: its interest is announced, the other
-node ends it, and missed events are requested there.
+nodes know it. Missed events are recovered before the log feeds it. A durable one from another node
+moves in the order of P11: its interest is announced, the other node ends it, and missed events are
+requested there.
 """
 
 from __future__ import annotations
@@ -47,15 +47,13 @@ from broker.subscriptions.start_position import (
 from broker.subscriptions.subscription_context import SubscriptionCallbacks, SubscriptionContext
 from broker.wire.messages import Flowing, Subscribe, Subscribed
 
-#: Starts that resume at the position of the client, or at the stored one.
+#: At the client's position, or the stored one.
 _RESUMING_STARTS = ("position", "stored")
-#: Starts in the past that ignore the client's position.
+#: They ignore the client's position.
 _PAST_STARTS = ("all", "time", "last")
 
 
 class SubscriptionLifecycle:
-    """Lifecycle of one subscription until it is fed."""
-
     log = Logger()
 
     def __init__(
@@ -70,7 +68,6 @@ class SubscriptionLifecycle:
         start: StartPosition,
         warnings: tuple[str, ...],
     ) -> None:
-        """`stored` is the stored state of a durable one, `start` its start in the log."""
         self._context = context
         self._profile = profile
         self._message = message
@@ -114,8 +111,10 @@ class SubscriptionLifecycle:
             self._store_durable()
 
     def _needs_handover(self) -> bool:
-        """Return whether another node must be asked for the position first. Without a position
-        the client may have progressed at another node while this one was down."""
+        """Return whether another node must be asked first.
+
+        Without a position the client may have progressed elsewhere while this node was down.
+        """
         message = self._message
         has_position = bool(message.position) or message.start == "position"
         resumes = bool(message.durable) and message.start in _RESUMING_STARTS
@@ -153,8 +152,7 @@ class SubscriptionLifecycle:
         taken_over.addCallbacks(self._finish_handover, self._fail_handover)
 
     def _fail_handover(self, failure: Failure) -> None:
-        """End the subscription after a failed handover. Another process may use it, or its
-        position is unknown; a new start would miss events without a gap."""
+        """End the subscription: a new start would miss events without a gap."""
         error = failure.value
         if not isinstance(error, BrokerError):
             self.log.failure("taking over a subscription failed", failure)
@@ -201,7 +199,7 @@ class SubscriptionLifecycle:
         position = Position(self._start.position)
         if message.start == "position":
             # The client resumes behind its last received event. If it dies now, events without an
-            # acknowledgement must be sent again.
+            # acknowledgement must come again.
             if self._stored_position is not None:
                 position = common_position(self._stored_position, position)
             if message.processed is not None:
@@ -247,12 +245,11 @@ class SubscriptionLifecycle:
     # ------------------------------------------------------------------ the splice
 
     def _must_be_active(self) -> bool:
-        """Return whether feeding must wait: the missed ranges are unknown before it is active."""
+        """Return whether feeding must wait: missed ranges are unknown before."""
         has_missed = not self._is_log_complete() or self._is_bounded()
         return self._starts_in_past() or (self._resumes and has_missed)
 
     def _starts_in_past(self) -> bool:
-        """Return whether it starts in the past, and not at the log's start."""
         message, recovery = self._message, self._context.recovery
         return message.start == "last" or (
             message.start in _PAST_STARTS and (recovery.has_archive or self._is_bounded())
@@ -269,7 +266,6 @@ class SubscriptionLifecycle:
         return not self._message.durable or (stored is not None and stored.active_from is not None)
 
     def _start_feed(self) -> None:
-        """Recover events that the log does not have, then feed it from the log."""
         splice = self._find_splice()
         request = self._build_request(splice)
         if not self._is_bounded():
@@ -294,7 +290,7 @@ class SubscriptionLifecycle:
             return Splice({}, {})
         position = rewind_lost_branches(log, self._start.position)
         if self._is_bounded():
-            # The log feeds nothing after the end, so own events are recovered too.
+            # The log feeds nothing after the end.
             splice = splice_at_cut(position, feed.active_from, "", {})
             return self._open_dead_origins(splice, position)
         end = log.end_position()
@@ -319,7 +315,6 @@ class SubscriptionLifecycle:
         return open_ranges(splice, position, dead)
 
     def _prefers_archive(self, position: Mapping[str, Mark], upto: Mapping[str, Mark]) -> bool:
-        """Return whether the archive should be read instead of so many places of the log."""
         places = sum(max(0, mark[1] - position.get(o, (0, 0))[1]) for o, mark in upto.items())
         return self._context.recovery.is_too_much_for_log(places)
 
@@ -364,8 +359,8 @@ class SubscriptionLifecycle:
     def _start_gap_recovery(
         self, ranges: Mapping[str, MarkRange], gap_reason: str, archived: bool
     ) -> ActiveRecovery | None:
-        """Start a recovery of events that the log has lost or never had. `archived`: only an
-        archive can have them; returns None without one."""
+        """Recover events that the log lost or never had. `archived`: only an archive can have them;
+        None without one."""
         if archived and not self._context.recovery.has_archive:
             return None
         log_fields: dict[str, Any] = {"known_ends": {}, "all_origins": False, "last": 0}

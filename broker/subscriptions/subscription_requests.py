@@ -1,5 +1,3 @@
-"""Handling of Subscribe, Unsubscribe and Acknowledge: rights, limits, query, and start."""
-
 from __future__ import annotations
 
 import functools
@@ -49,9 +47,9 @@ class SubscriptionRequests:
         max_subscriptions: int,
         on_resumed: Callable[[Feed, int | None], object] = lambda *_: None,
     ) -> None:
-        """`advise` returns warnings for a query; its flag is True for a durable subscription
-        that is resumed. `on_resumed` is called with a resumed subscription, and the time (ms
-        since 1970) since which its client was away, if known."""
+        """`advise` returns warnings for a query; its flag is True for a resumed durable
+        subscription. `on_resumed` gets a resumed subscription, and the time (ms since 1970) since
+        which its client was away, if known."""
         self._matcher = matcher
         self._parse_query = parse_query
         self._advise = advise
@@ -59,11 +57,11 @@ class SubscriptionRequests:
         self._context = SubscriptionContext(log, durables, interest, recovery, on_resumed)
         self._max_subscriptions = max_subscriptions
         self.refused_subscriptions: Counter[str] = Counter()
-        """Refused subscriptions by error code."""
+        """By error code."""
         durables.on_removed = self._withdraw_durable
 
     def announce_stored(self) -> None:
-        """Announce the interest of stored subscriptions. Call it at the start."""
+        """Announce the interest of stored subscriptions, at the start."""
         for client_id, name, durable in self._context.durables.all():
             try:
                 pattern = StreamPattern.parse(durable.pattern)
@@ -87,10 +85,8 @@ class SubscriptionRequests:
     def subscribe(
         self, profile: Profile, request: Subscribe, callbacks: SubscriptionCallbacks
     ) -> None:
-        """Create a subscription. The callbacks report that it is accepted, active, or ended.
-
-        It is accepted at once; a durable one after it is stored, because its client may then
-        disconnect and rely on it. It is active when other nodes know it.
+        """Accept a subscription at once; a durable one after it is stored, because its client may
+        then disconnect.
 
         Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
         `BadPosition`, and then changes only the count of refused ones.
@@ -149,8 +145,7 @@ class SubscriptionRequests:
         self._context.interest.withdraw((client_id, name))
 
     def unsubscribe(self, profile: Profile, number: int, *, forget: bool) -> None:
-        """End a subscription. Raises `UnknownSubscription` if the session has none with that
-        number."""
+        """Raises `UnknownSubscription` for an unknown number."""
         feed = profile.delivery.find_feed(number)
         if feed is None:
             raise UnknownSubscription(f"no subscription has number {number}")
@@ -166,7 +161,7 @@ class SubscriptionRequests:
                 self._context.durables.delete(profile.identity.client_id, name)
 
     def acknowledge(self, profile: Profile, number: int, position: Position) -> None:
-        """Store the processed position of a durable subscription; ignored for a transient one."""
+        """Store a processed position; ignored for a transient subscription."""
         name = profile.durable_names.get(number)
         if name is None:
             return
@@ -179,11 +174,11 @@ class SubscriptionRequests:
         durables.acknowledge(client_id, name, position)
         previous_address = durables.find_releasable_node(client_id, name)
         if previous_address:
-            # Repeated with each acknowledgement, until the other node confirms.
+            # Repeated until the other node confirms.
             self._context.recovery.release_previous_node(client_id, name, previous_address)
 
     def end_session(self, profile: Profile) -> None:
-        """End the subscriptions of a session; durable ones stay stored."""
+        """Durable subscriptions stay stored."""
         for feed in list(profile.delivery.feeds):
             self._matcher.unsubscribe(feed.matcher_number)
             if not feed.is_durable:
@@ -227,7 +222,7 @@ class SubscriptionRequests:
 
 
 def _known_position(request: Subscribe, stored: DurableSubscription | None) -> Position | None:
-    """Return the client's position as known here; None for a new start."""
+    """Return the client's position; None for a new start."""
     if request.start not in ("position", "stored"):
         return None
     claimed = Position.from_wire(request.position)

@@ -1,8 +1,8 @@
 """Notices to subscribers about newer versions that affect their queries (M16).
 
 Effects are computed in time slices, once for each distinct query. A durable subscription is checked
-when its client returns. A notice is sent when the session has room. Up to `MAX_WAITING` notices
-wait for a session; beyond that the oldest is dropped and counted.
+when its client returns. Up to `MAX_WAITING` notices wait for a session; beyond that the oldest is
+dropped and counted.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from broker.sessions.session import Session
 from broker.subscriptions.new_versions import NewVersions
 from broker.wire.messages import TypeChanged
 
-#: Distinct queries in one slice, at a few hundred microseconds each; seconds between slices.
+#: At a few hundred microseconds for each distinct query; seconds between slices.
 QUERIES_PER_SLICE = 16
 SLICE_INTERVAL = 0.01
-#: Notices that wait for one session.
+#: For one session.
 MAX_WAITING = 1000
-#: New versions that wait for comparison; further ones are logged, counted and not compared.
+#: Waiting versions; further ones are logged, counted and not compared.
 MAX_COMPARISONS = 10_000
-#: Cached differences, for clients that return.
+#: For clients that return.
 MAX_DIFFERENCES = 16
-#: Assumed absence (ms) of a client that comes from another node, or with its own position. It may
-#: get notices of this time twice.
+#: Assumed absence (ms) of a client from another node, or with its own position. It may get notices
+#: twice.
 UNKNOWN_ABSENCE_MS = 3_600_000
 #: Paths in each list of a notice, further ones are counted; characters of a path, and of the
 #: reason.
@@ -51,20 +51,17 @@ MAX_REASON = 500
 
 @attrs.define
 class NoticeCounts:
-    """Outcomes of notices."""
-
     sent: int = 0
     dropped: int = 0
     """The session was full for too long."""
     versions: int = 0
-    """Newer versions that arrived."""
     not_compared: int = 0
-    """Versions without notices: too many at once, or a DTD was missing."""
+    """Too many at once, or a DTD was missing."""
 
 
 @attrs.define(eq=False)
 class _Comparison:
-    """A new version, and the subscriptions that are not checked yet."""
+    """A new version, and the subscriptions still to check."""
 
     between: SchemaDifference | None = None
     includes_all: bool = False
@@ -104,8 +101,7 @@ class TypeChangeNotices:
             comparison.includes_all = True
 
     def check_missed_versions(self, feed: Feed, left_ms: int | None) -> None:
-        """Check versions since `left_ms` (ms since 1970; None: unknown) for a client that has
-        returned."""
+        """`left_ms` is in ms since 1970; None: unknown."""
         known = self._versions
         missed = (
             known.versions_within(UNKNOWN_ABSENCE_MS)
@@ -120,7 +116,7 @@ class TypeChangeNotices:
                         comparison.left.append((session, feed))
 
     def _find_comparison(self, reference: DtdReference) -> _Comparison | None:
-        """Return the comparison of a version, which may be new; None if there are too many."""
+        """Find or start a comparison; None if there are too many."""
         comparison = self._comparisons.get(reference)
         if comparison is None:
             if len(self._comparisons) >= MAX_COMPARISONS:
@@ -139,7 +135,7 @@ class TypeChangeNotices:
         )
 
     def send_waiting(self) -> None:
-        """Send waiting notices as far as the sessions have room. Call it about every second."""
+        """Call it about every second."""
         for session, waiting in list(self._waiting.items()):
             for _ in range(len(waiting)):
                 if session.has_ended or not session.writable:
@@ -229,7 +225,7 @@ class TypeChangeNotices:
 
 
 def build_notice(number: int, between: SchemaDifference, effect: QueryEffect) -> TypeChanged:
-    """Return the notice for a subscription; paths that its query reads come first."""
+    """Paths that its query reads come first."""
     own = set(effect.paths)
 
     def first(labels: Iterable[str]) -> list[str]:

@@ -1,8 +1,5 @@
-"""Synthetic air-traffic feed of `asdi` events (checklist D86, D87).
-
-Aircraft climb, cruise and descend, and pass from one control centre to the next. The events have
-the form of the papers' converter.
-"""
+"""Synthetic air-traffic feed of `asdi` events (checklist D86, D87), in the form of the papers'
+converter."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ Point: TypeAlias = tuple[float, float]
 
 _BEGIN: Final = datetime(2026, 11, 14, 2, 0, tzinfo=UTC)
 _MINUTE: Final = 60.0
-#: Approximate positions of the centres; an aircraft belongs to the nearest.
+#: Approximate positions; an aircraft belongs to the nearest centre.
 _CENTRES: Final[dict[str, Point]] = {
     "KZAB": (35.1, 106.6),
     "KZAU": (41.8, 88.3),
@@ -82,8 +79,6 @@ _CLIMB, _DESCENT = 20, 18
 
 @attrs.frozen
 class MadeEvent:
-    """One event to publish."""
-
     stream: str
     """`asdi.<centre>.<type>`, such as `asdi.zbw.tz`."""
     event_type: EventType
@@ -94,7 +89,7 @@ class MadeEvent:
 
 @attrs.frozen(order=True)
 class _Message:
-    """One message, before it gets its number in the feed."""
+    """A message without its number in the feed."""
 
     time: float
     kind: str = attrs.field(order=False)
@@ -103,8 +98,7 @@ class _Message:
 
 
 def air_traffic(count: int, seed: int = 0) -> Iterator[MadeEvent]:
-    """Yield `count` events in order of time, valid for `ASDI`; more events have more aircraft at
-    once."""
+    """Yield valid `ASDI` events in order of time."""
     chance = random.Random(seed)
     numbers = itertools.count()
     # (next message, number that breaks ties, later messages)
@@ -138,15 +132,13 @@ def _made(message: _Message, sequence: int) -> MadeEvent:
 
 
 class _Flight:
-    """One flight, from its plan to its landing."""
-
     def __init__(self, chance: random.Random, begin: float) -> None:
         self._chance = chance
         self._time = begin
         self._origin, self._destination = chance.sample(sorted(_AIRPORTS), 2)
         self._length = _distance(_AIRPORTS[self._origin], _AIRPORTS[self._destination])
         kind, weight, highest, self._cruise = chance.choice(_AIRCRAFT)
-        # Eastbound on odd levels, westbound on even ones; a short flight stays low.
+        # Eastbound on odd levels, westbound on even ones.
         level = min(highest, 110 + int(self._length / 40) * 20)
         eastbound = _AIRPORTS[self._destination][1] < _AIRPORTS[self._origin][1]
         self._level = level // 20 * 20 + (10 if eastbound else 0)
@@ -160,7 +152,6 @@ class _Flight:
         self._flown = 0.0
 
     def messages(self) -> Iterator[_Message]:
-        """Yield its messages in order of time."""
         ends = f"<origin>{self._origin}</origin>", f"<destination>{self._destination}</destination>"
         departure = self._time + self._chance.uniform(15, 40) * _MINUTE
         arrival = departure + (self._length / self._cruise * 60 + 15) * _MINUTE
@@ -191,7 +182,7 @@ class _Flight:
         yield self._message("AZ", f"arrival>{self._identity}{ends[0]}{ends[1]}{landed}")
 
     def _tracks(self, ends: tuple[str, str]) -> Iterator[_Message]:
-        """Yield a position each minute, and a crossing at each boundary between centres."""
+        """A position each minute, and a crossing at each boundary between centres."""
         centre = _centre(self._position())
         while self._length - self._flown > 5:
             speed = self._fly()
@@ -213,12 +204,12 @@ class _Flight:
             yield self._message("TZ", f"track>{self._identity}{state}")
 
     def _fly(self) -> int:
-        """Advance by a minute; return the ground speed in knots."""
+        """Fly for a minute; return the ground speed in knots."""
         self._time += _MINUTE + self._chance.uniform(-2, 2)
         share = self._altitude / self._level
         speed = round(160 + (self._cruise - 160) * share + self._chance.uniform(-6, 6))
         left = self._length - self._flown
-        # Distance flown during the descent, at two thirds of the speed on average.
+        # The descent is flown at two thirds of the speed on average.
         if left <= self._altitude / _DESCENT * self._cruise * 0.65 / 60:
             self._altitude = max(self._altitude - _DESCENT, 10.0)
         else:

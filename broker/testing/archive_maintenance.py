@@ -1,5 +1,4 @@
-"""Maintenance of a simulated archive: merges and deletions by a process that may die at any
-step."""
+"""Merges and deletions in a simulated archive, by a process that may die at any step."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from broker.archive.manifest_journal import ManifestWriter
 from broker.errors import BrokerError
 from broker.testing.dying_disk import DyingDisk, ProcessDied
 
-#: Lead (ms) of the clock that decides on deletions: no reader uses the files by then.
+#: No reader uses the files by then.
 _CLOCK_LEAD_MS: Final = 120_000
-#: Approximate steps of a whole run; the process may die at any of them.
+#: Approximate steps of a whole run.
 _STEPS: Final = 40
 _MERGES: Final = CompactionRules(min_files_in_open_hour=3)
 _RULES: Final = ExpiryRules(grace_ms=_CLOCK_LEAD_MS + 1_000, aside_ms=_CLOCK_LEAD_MS + 10_000)
@@ -31,7 +30,7 @@ class SimulatedMaintenance:
         self._seen: dict[tuple[str, int], int] = {}
 
     def run(self, random: Random) -> str:
-        """Merge small files and delete replaced ones, as a separate process; return a summary."""
+        """Return a summary."""
         ends_at = random.randrange(2 * _STEPS)
         try:
             merged = self._merge(ends_at)
@@ -61,7 +60,7 @@ class SimulatedMaintenance:
 
 
 class _MaintenanceDisk(DyingDisk):
-    """A disk whose files change when first seen: in virtual time."""
+    """Disk in virtual time: files change when first seen."""
 
     def __init__(self, seen: dict[tuple[str, int], int], wall_clock: Callable[[], int]) -> None:
         super().__init__()

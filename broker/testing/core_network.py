@@ -1,8 +1,7 @@
 """Network of core nodes in virtual time: real cores of state and traffic, no sockets.
 
-Each node has the real cores and a log in memory. Links are FIFO and lossless while they are up, but
-drop frames when many are in transit. Events are numbers, interests are ranges of numbers (real
-queries to the cores). Everything follows from the seed.
+Links are FIFO and lossless while they are up, but drop frames when many are in transit. Events are
+numbers, interests are ranges of numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.frame import decode_frame as decode_frame
 from broker.testing.core_node import CoreNode
 
-#: Two node names in order.
+#: In order.
 Pair = tuple[str, str]
 
 
@@ -33,17 +32,14 @@ class _Link:
     clearance: int
     generation: int
     last: dict[str, float] = attrs.field(factory=dict)
-    """Arrival time of each node's newest message."""
+    """Arrival time of each sender's newest message."""
     frames: Counter[str] = attrs.field(factory=Counter)
     """In transit, by sender."""
 
 
 class CoreNetwork:
-    """All nodes and links.
-
-    `slowest` is the longest link delay, `commit` the longest commit, in seconds. With `wire` all
-    messages are encoded and decoded.
-    """
+    """`slowest` is the longest link delay, `commit` the longest commit, in seconds. With `wire` all
+    messages are encoded and decoded."""
 
     def __init__(
         self,
@@ -83,7 +79,6 @@ class CoreNetwork:
     def link_nodes(
         self, one: str, other: str, clearance: int = 2, slowest: float | None = None
     ) -> None:
-        """Link two running nodes; nothing if they are linked already."""
         pair = (min(one, other), max(one, other))
         nodes = [self.nodes[name] for name in pair]
         if pair in self.links or not all(node.is_alive for node in nodes):
@@ -94,7 +89,7 @@ class CoreNetwork:
             node.link_up(far.descriptor, clearance)
 
     def cut_link(self, one: str, other: str) -> None:
-        """Break the link at both ends; messages in transit are lost."""
+        """Messages in transit are lost."""
         pair = (min(one, other), max(one, other))
         if self.links.pop(pair, None) is None:
             return
@@ -103,7 +98,7 @@ class CoreNetwork:
                 self.nodes[name].link_down(peer)
 
     def kill_node(self, name: str) -> None:
-        """End a node's process: its links break, its log keeps durable events."""
+        """Links break; the log keeps durable events."""
         self.nodes[name].kill()
         for pair in [pair for pair in self.links if name in pair]:
             self.cut_link(*pair)
@@ -128,7 +123,7 @@ class CoreNetwork:
     # ------------------------------------------------------------------ links
 
     def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
-        """Send a message over a link; it is lost if the link is down."""
+        """Send a message, which is lost if the link is down."""
         pair = (min(sender, receiver), max(sender, receiver))
         link = self.links.get(pair)
         if link is None:

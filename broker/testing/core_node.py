@@ -36,11 +36,10 @@ from broker.matching.query.query import Query, parse_query
 from broker.testing.core_node_log import CoreNodeLog, NumberedEvent
 
 STREAM = StreamPattern.parse("s")
-#: Events read for one page.
 PAGE = 32
 PROGRESS_EVERY = 1.0
 
-#: First and last of a range of numbers.
+#: Both included.
 Numbers: TypeAlias = tuple[int, int]
 _EVERYTHING: Numbers = (-(1 << 62), 1 << 62)
 _ONE = re.compile(r"/e\[k = (\d+)\]")
@@ -57,7 +56,7 @@ def make_query(numbers: Numbers) -> Query:
 
 @cache
 def parse_numbers(text: str) -> Numbers:
-    """Return the numbers that a query selects; all numbers for an unknown form of query."""
+    """Return the numbers that a query selects; all for an unknown form."""
     if found := _ONE.fullmatch(text):
         return (int(found[1]), int(found[1]))
     if found := _RANGE.fullmatch(text):
@@ -66,26 +65,24 @@ def parse_numbers(text: str) -> Numbers:
 
 
 class NodeEnvironment(Protocol):
-    """Environment of a core node."""
-
     now: float
     random: Random
     commit_failure_rate: float
     late_entry_rate: float
 
     def call_at(self, time: float, call: Callable[..., None], *args: Any) -> None:
-        """See `CoreNetwork.call_at`."""
+        """See `CoreNetwork`."""
 
     def draw_commit_end(self) -> float:
-        """See `CoreNetwork.draw_commit_end`."""
+        """See `CoreNetwork`."""
 
     def send(self, sender: str, receiver: str, message: Message | Frame) -> None:
-        """See `CoreNetwork.send`."""
+        """See `CoreNetwork`."""
 
 
 @attrs.define
 class LocalInterest:
-    """Interest of a client of the node; it survives the node's restart."""
+    """It survives the node's restart."""
 
     numbers: Numbers
     cuts: dict[str, Mark] | None = None
@@ -93,7 +90,7 @@ class LocalInterest:
 
 
 class CoreNode:
-    """Node whose log and client interests survive `kill`; all else is lost."""
+    """Node whose log and client interests survive `kill`."""
 
     def __init__(self, nodes: NodeEnvironment, descriptor: NodeDescriptor) -> None:
         self.environment = nodes
@@ -159,7 +156,7 @@ class CoreNode:
             self._open_when_active()
 
     def publish(self, events: Iterable[tuple[int, int]]) -> None:
-        """Publish events of (number, rank of the security level) for a client."""
+        """Publish events of (number, rank of the security level)."""
         placed = self.log.assign_places(events)
         all_destinations = [self._destinations(each.number) for each in placed]
         self._commit(self._finish_publish, placed, all_destinations)
@@ -208,7 +205,7 @@ class CoreNode:
             self._perform(self.traffic.handle_timeout(self.environment.now))
 
     def _commit(self, call: object, *args: object) -> None:
-        """Commits end in order, unless the process ends first."""
+        """End commits in order, unless the process ends first."""
         end = self._last_commit = max(self._last_commit, self.environment.draw_commit_end())
         self.environment.call_at(end, self._end_commit, self.descriptor.incarnation, call, args)
 
@@ -259,7 +256,7 @@ class CoreNode:
                 self._found.clear()
             case InterestActive(key, cuts):
                 if cuts != self._cuts:
-                    # Share one dictionary: a thousand origins per interest would take much memory.
+                    # A thousand origins per interest would take much memory.
                     self._cuts = dict(cuts)
                 self._activate_interest(key, self._cuts)  # type: ignore[arg-type]
             case MapChanged():
@@ -278,8 +275,7 @@ class CoreNode:
     def _cuts_of_cover(self, key: int) -> dict[str, Mark]:
         """Return the marks from which an interest without cuts is complete.
 
-        Such an interest is active where the interests that cover it are, from the log's present
-        end. Origins that were unknown when a covering interest became active are not promised.
+        It is active where its covering interests are. Origins unknown then are not promised.
         """
         low, high = self.interests[key].numbers
         promised = [

@@ -9,7 +9,7 @@ from broker.event.place import Mark
 
 
 class NumberedEvent(NamedTuple):
-    """An event whose content is a number; its document is `<e><k>number</k></e>`."""
+    """Event with the document `<e><k>number</k></e>`."""
 
     origin: str
     mark: Mark
@@ -23,7 +23,7 @@ class CoreNodeLog:
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self.events: list[NumberedEvent] = []
-        """Durable events in order of commit."""
+        """In order of commit."""
         self.own_events: list[NumberedEvent] = []
         self.covered: dict[str, Mark] = {origin: (1, 0)}
         self._epoch = 1
@@ -34,7 +34,7 @@ class CoreNodeLog:
         return (self._epoch, self._next - 1)
 
     def assign_places(self, numbers: Iterable[tuple[int, int]]) -> list[NumberedEvent]:
-        """Give places to events of (number, rank of the security level)."""
+        """Place events of (number, rank of the security level)."""
         placed = []
         for number, level in numbers:
             placed.append(NumberedEvent(self.origin, (self._epoch, self._next), number, level))
@@ -49,7 +49,7 @@ class CoreNodeLog:
     def commit_relayed(
         self, origin: str, cursor: Mark, upto: Mark, events: list[NumberedEvent]
     ) -> bool:
-        """Commit events, and cover the origin up to `upto`; false if earlier events are missing."""
+        """Cover the origin up to `upto`; false if earlier events are missing."""
         covered = self.covered.get(origin)
         if covered is not None and cursor > covered:
             return False
@@ -58,14 +58,13 @@ class CoreNodeLog:
         return True
 
     def crash(self) -> None:
-        """End the process: places that were not durable are given again, in a new epoch."""
+        """Places that were not durable are given again, in a new epoch."""
         self._next = self.covered[self.origin][1] + 1
         self._epoch += 1
 
     def read_page(self, after: Mark, most: int) -> tuple[list[NumberedEvent], Mark]:
-        """Return the next durable own events after a mark, and the mark up to which they are
-        complete."""
-        # Offsets have no gaps, but after a crash some were given twice.
+        """Return own events after a mark, and the mark up to which they are complete."""
+        # After a crash some offsets were given twice.
         start = min(after[1], len(self.own_events))
         while start and self.own_events[start - 1].mark > after:
             start -= 1

@@ -18,24 +18,22 @@ _READ = 0.0005
 
 @attrs.frozen(kw_only=True)
 class DatagramFaults:
-    """Faults of each datagram, drawn independently; delays in seconds."""
+    """Drawn independently for each datagram; delays in seconds."""
 
     loss: float = 0.0
     duplication: float = 0.0
     corruption: float = 0.0
     delay: float = 0.001
-    #: Additional random delay, so that datagrams overtake each other.
+    #: Random addition, so that datagrams overtake each other.
     jitter: float = 0.0
 
 
 class MemoryDatagramSocket:
-    """Socket of one bound address."""
-
     def __init__(
         self, network: DatagramNetwork, address: Address, on_datagrams: OnDatagrams
     ) -> None:
         self.address = address
-        #: Sent datagrams and bytes.
+        #: Datagrams.
         self.sent = 0
         self.sent_bytes = 0
         self._network = network
@@ -63,7 +61,7 @@ class DatagramNetwork:
 
     def __init__(self, clock: Clock, seed: int, faults: DatagramFaults | None = None) -> None:
         self.faults = faults or DatagramFaults()
-        #: Called with each datagram, its source and its destination; false drops it.
+        #: Called with datagram, source and destination; false drops it.
         self.filter: Callable[[bytes, Address, Address], bool] = lambda *_: True
         self.lost = 0
         self._clock = clock
@@ -84,7 +82,7 @@ class DatagramNetwork:
         self._groups.setdefault(group, {})[address] = None
 
     def cut(self, one: Address, other: Address) -> None:
-        """Drop all datagrams between two addresses, until `heal`."""
+        """Drop datagrams between two addresses until `heal`."""
         self._cut.add(frozenset((one, other)))
 
     def heal(self) -> None:
@@ -116,7 +114,6 @@ class DatagramNetwork:
 
 
 def _damage(datagram: bytes, random: Random) -> bytes:
-    """Return the datagram with a flipped bit, or cut short."""
     if random.random() < 0.2:
         return datagram[: random.randrange(len(datagram))]
     damaged = bytearray(datagram)

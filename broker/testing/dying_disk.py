@@ -16,7 +16,7 @@ class DyingDisk(Disk):
 
     def __init__(self) -> None:
         self.steps_left = -1
-        """Steps until the end; negative: unlimited."""
+        """Negative: unlimited."""
 
     def _step(self) -> None:
         if self.steps_left == 0:

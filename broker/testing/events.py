@@ -1,6 +1,6 @@
 """Event generators: the flight record of the papers, and an air-traffic feed.
 
-The same seed always gives the same events.
+Equal seeds give equal events.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from broker.testing.air_traffic import ASDI, MadeEvent, air_traffic
 
 __all__ = ["ASDI", "FLIGHT", "MadeEvent", "air_traffic", "flight_payloads"]
 
-#: Event type of `flight_payloads`: version 1.1 has the time stamp.
+#: Version 1.1 has the time stamp.
 FLIGHT: Final = EventType("flight", "1.1")
-#: Bytes of each payload of `flight_payloads`, as in the compared systems.
+#: Of each payload, as in the compared systems.
 FLIGHT_BYTES: Final = 262
 
 _BEGIN: Final = datetime(2026, 11, 14, 2, 22, 45, tzinfo=UTC)
@@ -26,10 +26,10 @@ _LOWEST, _HIGHEST = 100, 449
 
 
 def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
-    """Yield flight records of 262 bytes each (checklist D88), for measurements.
+    """Yield valid `FLIGHT` records of 262 bytes each (checklist D88).
 
     Ids cycle through UAL1000 to UAL1999. Altitudes are 100 to 449 (hundreds of feet), one record a
-    second; valid for `FLIGHT`.
+    second.
     """
     chance = random.Random(seed)
     for number in range(count):
@@ -49,6 +49,6 @@ def flight_payloads(count: int, seed: int = 0) -> Iterator[bytes]:
 
 
 def _degrees(hundredths: int) -> int:
-    """Return degrees and minutes in the notation of the feed (4928: 49 degrees 28 minutes)."""
+    """Convert to the notation of the feed (4928: 49 degrees 28 minutes)."""
     degrees, part = divmod(hundredths, 100)
     return degrees * 100 + part * 60 // 100

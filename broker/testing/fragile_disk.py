@@ -41,15 +41,14 @@ class FragileDisk(Disk):
         self._durable_folders: set[Path] = {Path("/")}
         self.step_count = 0
         self.crash_step: int | None = None
-        """The first step that fails."""
         self.free_bytes: int | None = None
-        """Bytes that can be written before the disk is full; None: unlimited."""
+        """Until the disk is full; None: unlimited."""
         self.is_dead = False
 
     # ------------------------------------------------------------------ after the end
 
     def disk_after_kill(self) -> FragileDisk:
-        """Return the disk of the next process after `kill -9`: with all changes."""
+        """Return a disk with all changes."""
         return self._copy(dict(self._files), set(self._folders))
 
     def disk_after_power_loss(self, random: Random) -> FragileDisk:
@@ -80,7 +79,6 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ as a disk
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
-        """See `Disk`."""
         self._step()
         if path in self._files:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -135,7 +133,7 @@ class FragileDisk(Disk):
     def sync_folder(self, path: Path) -> None:
         self._step()
         self._check_folder(path)
-        # As strings: `Path.parent` makes an object for each file of a large archive.
+        # `Path.parent` makes an object for each file of a large archive.
         folder = str(path)
         for each in self._files.keys() | self._durable.keys():
             if os.path.dirname(each) == folder:
@@ -166,7 +164,6 @@ class FragileDisk(Disk):
     # ------------------------------------------------------------------ damage
 
     def damage_file(self, path: Path, damage: Callable[[bytes], bytes]) -> None:
-        """Damage the bytes of a file without a step."""
         self._files[path].data = damage(self._files[path].data)
 
     # ------------------------------------------------------------------ steps

@@ -54,8 +54,6 @@ class KillableCall:
 
 
 class KillableLoop(SimulatedLoop):
-    """Loop of a client that can be killed: its connection attempts then end."""
-
     def __init__(self, clock: KillableClock, network: MemoryNetwork) -> None:
         super().__init__(clock, network)
         self._process_clock = clock
@@ -84,8 +82,8 @@ class KillableLoop(SimulatedLoop):
 class DelayedThreads:
     """Threads whose calls take time. Each thread's calls and results keep their order.
 
-    A call runs up to `delay` seconds after it was made, and its result arrives up to `delay` later.
-    So in between it has taken effect and the node does not have the result.
+    A call and its result each take up to `delay` seconds. In between, the call has taken effect and
+    the node does not have the result.
     """
 
     def __init__(self, clock: KillableClock, random: Random, delay: float) -> None:

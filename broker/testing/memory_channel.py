@@ -1,4 +1,4 @@
-"""Socket channel in memory: everything that TCP does to a channel, in virtual time."""
+"""Socket channel in memory and virtual time, with all behaviour of TCP."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zope.interface import implementer
 from broker.errors import BrokerError, FrameTooLarge, NotConnected
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME, ISocketChannel, ISocketReceiver
 
-#: Bytes in transit to one end at which the other end becomes unwritable, and writable again.
+#: Bytes in transit at which the sender becomes unwritable, and writable again.
 HIGH_WATER = 64 * 1024
 LOW_WATER = 16 * 1024
 
 
 @implementer(ISocketChannel)
 class MemoryChannel:
-    """One end of a connection in memory; `make_channel_pair` makes both."""
+    """One end of a connection; `make_channel_pair` makes both."""
 
     secure = False
     certified_name = ""
@@ -48,7 +48,7 @@ class MemoryChannel:
         self._last_due = 0.0
         self._delivery: IDelayedCall | None = None
         self._is_blocked = False  # this end must not write
-        #: Bytes in transit to this end, or waiting for it to read.
+        #: In transit to this end, or waiting for it to read.
         self.pending_bytes = 0
 
     # ----------------------------------------------------------------- ISocketChannel
@@ -67,7 +67,7 @@ class MemoryChannel:
             self._schedule()
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Deliver the packets to the other end, all at one time."""
+        """All packets arrive at one time."""
         if not all(packets):
             raise ValueError("an empty packet can not be sent")
         if not self._is_open or not packets:
@@ -84,13 +84,13 @@ class MemoryChannel:
         if self._is_open:
             self._is_open = False
             if any(packet is None for _, packet in self._inbox):
-                # Both ends close at once: this end will not read the other's end of stream.
+                # This end will not read the other's end of stream.
                 self._clock.callLater(0, self._other._finish, None)
             self._discard_inbox()
             self._other._arrive([None])
 
     def abort(self, error: BrokerError) -> None:
-        """Drop packets in transit both ways; the other end gets the loss after the usual delay."""
+        """Drop packets in transit; the other end gets the loss after the usual delay."""
         if self._is_lost or self._error is not None:
             return
         self._is_open = False
@@ -112,7 +112,7 @@ class MemoryChannel:
     # ----------------------------------------------------------------- for the network
 
     def break_connection(self) -> None:
-        """Lose the connection with all packets in transit; both ends get the loss."""
+        """Packets in transit are lost; both ends get the loss."""
         for end in (self, self._other):
             end._is_open = False
             end._discard_inbox()
@@ -208,7 +208,7 @@ def make_channel_pair(
     names: tuple[str, str],
     on_lost: Callable[[MemoryChannel], None],
 ) -> tuple[MemoryChannel, MemoryChannel]:
-    """Return both ends of a new connection; each name describes one end to the other."""
+    """Each name describes one end to the other."""
     first = MemoryChannel(clock, draw_delay, names[1], on_lost)
     second = MemoryChannel(clock, draw_delay, names[0], on_lost)
     first._other, second._other = second, first

@@ -22,12 +22,12 @@ class MemoryPort:
         self._stop = stop
 
     def stop_listening(self) -> None:
-        """Accept no more connections, and free the address."""
+        """Free the address."""
         self._stop()
 
 
 class MemoryNetwork:
-    """Connects addresses, which are any strings.
+    """Addresses are any strings.
 
     Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`. Packets of one
     direction of a connection keep their order.
@@ -42,13 +42,12 @@ class MemoryNetwork:
         self._delays: dict[str, tuple[float, float]] = {}
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
-        # Listener ends of each address's connections; ordered, so that a seed always gives the same
-        # run.
+        # Listener ends by address; ordered, so that a seed always gives the same run.
         self._connections: dict[str, dict[MemoryChannel, None]] = {}
         self._count = 0
         self.describe: Callable[[str], tuple[str, str] | None] = lambda _: None
-        """Returns descriptions of the two ends of a connection to an address: the listener's, then
-        the other's. None: described by the address."""
+        """Returns descriptions of the listener's end, then the other's, of a connection to an
+        address. None: the address."""
 
     def listen(self, address: str, on_connect: Callable[[ISocketChannel], None]) -> MemoryPort:
         """Call `on_connect` with the channel of each connection to `address`.
@@ -67,10 +66,9 @@ class MemoryNetwork:
         return MemoryPort(stop)
 
     def connect(self, address: str) -> Deferred[ISocketChannel]:
-        """Connect to `address` after one latency. Set the channel's receiver at once.
+        """Connect after one latency. Set the channel's receiver at once.
 
-        Fails with Twisted's `ConnectionRefusedError` without a listener, or after `refuse`. Can be
-        cancelled.
+        Fails with Twisted's `ConnectionRefusedError`. Can be cancelled.
         """
         call: IDelayedCall | None = None
 
@@ -83,7 +81,6 @@ class MemoryNetwork:
         return result
 
     def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
-        """Change the latency and jitter of all packets to or from `address`."""
         self._delays[address] = (latency, jitter)
 
     def cut(self, address: str) -> None:
@@ -92,7 +89,7 @@ class MemoryNetwork:
             channel.break_connection()
 
     def refuse(self, address: str) -> None:
-        """Reject connections to `address` until `heal`. Existing connections stay."""
+        """Refuse connections until `heal`. Existing ones stay."""
         self._refused.add(address)
 
     def heal(self, address: str) -> None:

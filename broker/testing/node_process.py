@@ -1,7 +1,7 @@
 """Processes of one whole node on a real log, in virtual time.
 
-A process can end as by `kill -9`, at any moment between two reactor turns, and another one can
-start on the same folder. The disk can be full.
+A process can end as by `kill -9` between two reactor turns, and another one can start on the same
+folder.
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ class SimulatedDisk:
 
 
 class SimulatedLogFile(LogFile):
-    """A real log on a disk that can be full."""
-
     disk: SimulatedDisk
 
     @contextmanager
@@ -52,7 +50,7 @@ class SimulatedLogFile(LogFile):
 
 
 class NodeProcess:
-    """Newest process of one node, listening at addresses of a memory network."""
+    """Newest process of one node."""
 
     def __init__(
         self,
@@ -64,13 +62,12 @@ class NodeProcess:
         dialler: Callable[[KillableClock], Dialler] | None = None,
         archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
     ) -> None:
-        """`settings` name the folder. `thread_delay` is the time of a log commit or read, in
-        seconds. `dialler` makes each process's dialler to other nodes, `archive` its archive
-        access."""
+        """`settings` name the folder. A log commit or read takes `thread_delay` seconds. `dialler`
+        and `archive` make each process's dialler and archive access."""
         self.settings = settings
         self.disk = SimulatedDisk()
         self.clock = KillableClock(time.clock)
-        """Clock of the newest process."""
+        """Of the newest process."""
         self.periodic_calls: list[LoopingCall] = []
         self._time = time
         self._network = network
@@ -79,7 +76,7 @@ class NodeProcess:
         self._archive = archive
         self.log_file: LogFile
         self.clock_offset_ms = 0
-        """Deviation of the machine's wall clock, in ms."""
+        """Deviation of the wall clock."""
         self.is_stopping = False
         """True during an orderly stop: the log may be closed already."""
         self._node: Node | None = None
@@ -123,7 +120,7 @@ class NodeProcess:
         return node
 
     def kill(self) -> None:
-        """End the process abruptly: it sends, writes and cleans up nothing more."""
+        """End the process as by `kill -9`."""
         node, self._node = self.node, None
         self._stop_service()
         self.clock.kill()
@@ -135,7 +132,7 @@ class NodeProcess:
         self._stop_service()
         self.is_stopping = True
         self._time.wait(Deferred.fromCoroutine(node.stop()))
-        # Closing connections that still wait end with the process.
+        # Connections that still close end with the process.
         self._time.run(0.1)
         self.clock.kill()
         self._node = None
@@ -143,7 +140,7 @@ class NodeProcess:
         self._cut_connections()
 
     def listen(self, address: str, taker: ConnectionAcceptor) -> None:
-        """Accept connections to `address`, in this process and in later ones."""
+        """Accept connections in this process and in later ones."""
         if address not in self._addresses:
             self._addresses[address] = taker
             if self._node is not None:
@@ -188,7 +185,7 @@ def _check_sum(outcomes: DeliveryOutcomes, queued: int, where: str) -> None:
 
 
 def adapt_to_virtual_time(settings: Settings) -> Settings:
-    """Return the settings without anything that takes, or measures, real time."""
+    """Return settings under which nothing takes, or measures, real time."""
     return attrs.evolve(
         settings,
         log=attrs.evolve(settings.log, sync=False),
@@ -198,7 +195,7 @@ def adapt_to_virtual_time(settings: Settings) -> Settings:
 
 
 def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str]:
-    """Return the timers that are not periodic calls: none after all clients have left."""
+    """Return the timers that are not periodic: none after all clients have left."""
     calls: list[Any] = [loop.call for loop in loops]
     regular = {id(each.call) for each in calls if isinstance(each, KillableCall)}
     left = []

@@ -1,8 +1,4 @@
-"""Archive of simulated nodes: real files, written and searched in virtual time.
-
-An archiver per node writes its log every few seconds. The pure-Python engine answers requests, one
-page at a time.
-"""
+"""Archive of simulated nodes: real files, written and searched in virtual time."""
 
 from __future__ import annotations
 
@@ -39,7 +35,7 @@ from broker.testing.dying_disk import DyingDisk, ProcessDied
 from broker.testing.node_process import NodeProcess
 from broker.transport.clock import IClock
 
-#: Events of a page: few, so that much happens between two pages.
+#: Few, so that much happens between two pages.
 PAGE_EVENTS = 7
 
 
@@ -49,7 +45,7 @@ class SimulatedArchive:
     def __init__(self, folder: Path, wall_clock: Callable[[], int], every: float = 2.0) -> None:
         self.uri = str(folder / "archive")
         self.flush_interval = every
-        """Seconds between two flushes of a node."""
+        """In seconds."""
         self.is_broken = False
         """If true, all reads and writes fail."""
         self._spools = Path(tempfile.mkdtemp(prefix="spools-", dir=folder))
@@ -77,8 +73,10 @@ class SimulatedArchive:
         )
 
     def kill_archiver(self, random: Random) -> bool:
-        """Kill a random node's archiver at a random step of its next flush, or at once if it takes
-        none; return true if one was running."""
+        """Kill an archiver at a random step of its next flush, or at once if it takes none.
+
+        Returns true if one was running.
+        """
         alive = [each for each in self._archivers.values() if each.is_running]
         if not alive:
             return False
@@ -112,25 +110,22 @@ class _Archiver:
         self._opened: Archive | None = None
         self._noticed = MissingRangeAges()
         self._is_down = False
-        """True between the end of the archiver process and its restart."""
+        """True until the archiver process is restarted."""
 
     @property
     def is_running(self) -> bool:
-        """True if the node and its archiver process run."""
         process = self._process
         return process.is_running and process.clock is self._clock and not self._is_down
 
     def end_after(self, steps: int) -> None:
-        """End after so many more disk steps."""
+        """End after so many disk steps."""
         self._disk.steps_left = steps
 
     def flush_repeatedly(self) -> None:
-        """Flush now, and again at each interval."""
         self.flush()
         self._clock.callLater(self._archive.flush_interval, self.flush_repeatedly)
 
     def flush(self) -> None:
-        """Archive the present content of the log."""
         if self._archive.is_broken or self._process.is_stopping or self._is_down:
             return
         try:
@@ -153,7 +148,6 @@ class _Archiver:
     def _collect_dtds(
         self, references: Sequence[DtdReference], origin: str
     ) -> dict[DtdReference, bytes]:
-        """Return the texts that the node has at once."""
         texts: dict[DtdReference, bytes] = {}
         for reference in references:
             found: list[bytes | None] = []
@@ -211,7 +205,7 @@ class _Archiver:
 
 @attrs.define
 class LogView:
-    """A log file with the interface of `ExternalReader`, the view of another process."""
+    """See `ExternalReader`, the view of another process."""
 
     _file: LogFile
     _change_count: int = 0

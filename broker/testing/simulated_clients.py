@@ -22,7 +22,7 @@ class SimulatedClients:
     def start(
         self, client_id: str, endpoints: Sequence[str], *, incarnation: int = 1, **settings: Any
     ) -> Client:
-        """Start one process of a client, which connects in the background."""
+        """Start a process, which connects in the background."""
         own = ClientSettings(
             client_id=client_id,
             incarnation=incarnation,
@@ -37,5 +37,5 @@ class SimulatedClients:
         return client
 
     def kill(self, client: Client) -> None:
-        """End a client's process: it sends nothing more."""
+        """Kill a process, which sends nothing more."""
         self._clocks.pop(client).kill()

@@ -19,7 +19,7 @@ from broker.transport.socket import ISocketChannel
 
 
 class SimulatedLoop:
-    """Virtual time and a memory network with the loop interface of the client library."""
+    """See `broker.client.loop.Loop`."""
 
     cancelled_error: type[BaseException] = CancelledError
 
@@ -35,11 +35,10 @@ class SimulatedLoop:
         self.clock.callLater(0.0, call)
 
     def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Deferred[Any]:
-        """See `Loop.limited`."""
         return run_with_timeout(self.clock, work, seconds)
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
-        """Call at once: disk access takes no virtual time."""
+        """Disk access takes no virtual time."""
         call()
 
     def dial(
@@ -58,7 +57,7 @@ class SimulatedLoop:
 def simulated_client(
     clock: Clock, network: MemoryNetwork, endpoints: Sequence[str], settings: ClientSettings
 ) -> Client:
-    """Return a client that has started to connect over the memory network."""
+    """Return a client that has started to connect."""
     client = Client(SimulatedLoop(clock, network), endpoints, settings)
     client.start()
     return client

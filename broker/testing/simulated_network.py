@@ -1,7 +1,6 @@
 """Several whole nodes with clients, on one memory network in virtual time.
 
-Everything follows from the seed. Each node has a folder with a real log. Nodes can be killed and
-restarted; links between nodes can be cut, refused and delayed.
+Everything follows from the seed. Each node has a folder with a real log.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from broker.testing.simulated_clients import SimulatedClients
 from broker.testing.virtual_time import VirtualTime
 from broker.transport.socket import ISocketChannel
 
-#: Port of all nodes: their names are their hosts.
+#: Of all nodes: their names are their hosts.
 PORT = 1
 
 
 def gateway_endpoint(name: str) -> str:
-    """Return a node's endpoint for `network.gateways`."""
+    """Return an entry for `network.gateways`."""
     return f"tcp:{name}:{PORT}"
 
 
 class SimulatedDialler:
-    """Dialler of one node process: each pair of nodes has an address of its own."""
+    """Each pair of nodes has an address of its own."""
 
     def __init__(self, own: str, clock: KillableClock, network: MemoryNetwork) -> None:
         self._own = own
@@ -106,12 +105,12 @@ class NetworkWorld(VirtualTime):
 
     @property
     def names(self) -> list[str]:
-        """All nodes, running or not, in order of creation."""
+        """Nodes, running or not, in order of creation."""
         return list(self._processes)
 
     @property
     def running(self) -> list[str]:
-        """Nodes that have a process now."""
+        """Nodes with a process."""
         return [name for name, each in self._processes.items() if each.is_running]
 
     def __getitem__(self, name: str) -> Node:
@@ -138,8 +137,8 @@ class NetworkWorld(VirtualTime):
     ) -> None:
         """Add a node, in a cluster or one that asks for a cluster.
 
-        `gateways` and `join` are names of nodes, `ip` is its IP address. `configured_name` is its
-        name in its own settings, if different. `network_settings` has further keys of `[network]`.
+        `gateways` and `join` are names of nodes. `configured_name` is its name in its own settings,
+        if different. `network_settings` has further keys of `[network]`.
         """
         if ip:
             self._ip[name] = ip
@@ -173,13 +172,13 @@ class NetworkWorld(VirtualTime):
         return self._processes[name].settings.network.cluster
 
     def rename(self, name: str, configured_name: str) -> None:
-        """Change a node's name in its settings, from its next start on."""
+        """Change the configured name from the next start on."""
         process = self._processes[name]
         node = attrs.evolve(process.settings.node, name=configured_name)
         process.settings = attrs.evolve(process.settings, node=node)
 
     def change_settings(self, name: str, **network_settings: Any) -> None:
-        """Change keys of `[network]`, from the node's next start on."""
+        """Change keys of `[network]`, from the next start on."""
         process = self._processes[name]
         network = attrs.evolve(process.settings.network, **network_settings)
         process.settings = attrs.evolve(process.settings, network=network)
@@ -202,7 +201,6 @@ class NetworkWorld(VirtualTime):
         shutil.rmtree(self._folder / name)
 
     def copy_disk(self, name: str) -> Path:
-        """Return a copy of a node's folder, running or not."""
         copy = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
         shutil.copytree(self._folder / name, copy, dirs_exist_ok=True)
         return copy
@@ -213,14 +211,14 @@ class NetworkWorld(VirtualTime):
         shutil.copytree(copy, self._folder / name)
 
     def clone_disk(self, name: str, other: str) -> None:
-        """Give a copy of a node's folder to another, stopped node."""
+        """Give a copy of a node's folder to a stopped node."""
         shutil.copytree(self._folder / name, self._folder / other)
 
     def set_disk_full(self, name: str, full: bool) -> None:
         self._processes[name].disk.is_full = full
 
     def set_clock_offset(self, name: str, off: int) -> None:
-        """Set the deviation of a machine's wall clock, in ms."""
+        """Set the deviation of the wall clock in ms."""
         self._processes[name].clock_offset_ms = off
 
     def key_file(self, key: bytes) -> Path:
@@ -254,31 +252,30 @@ class NetworkWorld(VirtualTime):
     # ------------------------------------------------------------------ links
 
     def cut(self, one: str, other: str, *, refuse: bool = False) -> None:
-        """Break the connections between two nodes; with `refuse` none succeeds until `heal`."""
+        """Break connections; with `refuse` none succeeds until `heal`."""
         for address in (link_address(one, other), link_address(other, one)):
             if refuse:
                 self.network.refuse(address)
             self.network.cut(address)
 
     def heal(self, one: str, other: str) -> None:
-        """Allow connections between two nodes again."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.heal(address)
 
     def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
-        """Change the latency and jitter between two nodes, both ways."""
+        """Change the delay both ways."""
         for address in (link_address(one, other), link_address(other, one)):
             self.network.set_delay(address, latency, jitter)
 
     def connect(self, name: str, outsider: str) -> ISocketChannel:
-        """Connect to a node's link listener as a outsider outside this network."""
+        """Connect as a node outside this network."""
         self._outsiders.add(outsider)
         self._accept_links(self._processes[name], name, outsider)
         channel: ISocketChannel = self.wait(self.network.connect(link_address(name, outsider)))
         return channel
 
     def are_linked(self, one: str, other: str) -> bool:
-        """True if both ends report the link as up."""
+        """Return whether both ends report the link as up."""
         ends = ((one, other), (other, one))
         if not {one, other} <= set(self.running):
             return False
@@ -293,12 +290,12 @@ class NetworkWorld(VirtualTime):
         return address
 
     def client(self, client_id: str, *nodes: str, incarnation: int = 1, **settings: Any) -> Client:
-        """Start one client process that knows these nodes, in order of preference."""
+        """Start a client with these nodes in order of preference."""
         endpoints = [self.client_address(node, client_id) for node in nodes]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str, nodes: Sequence[str] = ()) -> None:
-        """Break a client's connections to the given nodes, or to all."""
+        """Break connections to the given nodes, or to all."""
         for node in nodes or self.names:
             self.network.cut(self.client_address(node, client_id))
 

@@ -1,8 +1,7 @@
 """One whole node on a real log, with a memory network and real clients, in virtual time.
 
-Everything follows from the seed. The node can be killed as by `kill -9`, at any moment between two
-reactor turns, and restarted on the same folder. Its disk can be full, and each client's connection
-can be cut.
+Everything follows from the seed. The node can be killed as by `kill -9` between two reactor turns,
+and restarted on the same folder. Its disk can be full.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ __all__ = ["BEGINNING", "World"]
 class World(VirtualTime):
     """A node, a network and clients from one seed; a context manager, or call `close`.
 
-    `thread_delay` is the time of a log commit or read, in seconds. The node listens at one address
-    per client, so that one client's connection can be cut.
+    A log commit or read takes `thread_delay` seconds. The node listens at one address per client,
+    so that one client's connection can be cut.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class World(VirtualTime):
         return self._processes.start()
 
     def kill_node(self) -> None:
-        """End the node's process abruptly: it sends, writes and cleans up nothing more."""
+        """Kill the node as by `kill -9`."""
         self._processes.kill()
 
     def stop_node(self) -> None:
@@ -97,7 +96,7 @@ class World(VirtualTime):
         self._processes.check_outcomes()
 
     def pending_timers(self) -> list[str]:
-        """Return the timers that are not the node's periodic calls: none after all clients left."""
+        """Return the timers that are not periodic: none after all clients have left."""
         return find_pending_timers(self, self._processes.periodic_calls)
 
     def _adapt(self, settings: Settings) -> Settings:
@@ -113,15 +112,14 @@ class World(VirtualTime):
         return address
 
     def client(self, client_id: str, *, incarnation: int = 1, **settings: Any) -> Client:
-        """Start one process of a client, which connects in the background."""
+        """Start a client, which connects in the background."""
         endpoints = [self.client_address(client_id)]
         return self._clients.start(client_id, endpoints, incarnation=incarnation, **settings)
 
     def cut_client(self, client_id: str) -> None:
-        """Break the connection of a client; packets in transit are lost."""
+        """Packets in transit are lost."""
         self.network.cut(self.client_address(client_id))
 
     def kill_client(self, client: Client) -> None:
-        """End a client's process abruptly, and break its connection."""
         self._clients.kill(client)
         self.cut_client(client.client_id)

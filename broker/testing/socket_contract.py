@@ -17,7 +17,7 @@ from zope.interface.verify import verifyObject
 from broker.errors import BrokerError, Closed, FrameTooLarge, NotConnected
 from broker.transport.socket.contract import ISocketChannel, ISocketReceiver
 
-#: More bytes than the operating system buffers for two loopback sockets.
+#: More than the operating system buffers for two loopback sockets.
 MORE_THAN_SOCKET_BUFFERS = 40 * 1024 * 1024
 
 
@@ -59,7 +59,7 @@ else:
 
 
 class SocketChannelContract(_Base):
-    """The tests. Each one has a connection of its own."""
+    """Each test has a connection of its own."""
 
     #: Largest packet that the channels of `make_pair` accept.
     max_frame = 1024 * 1024
@@ -100,7 +100,6 @@ class SocketChannelContract(_Base):
         assert 0 not in here.batches + there.batches
 
     async def test_packets_that_arrive_together_are_one_batch(self) -> None:
-        """A write of a few packets is read as one list."""
         here, there = await self.make_ends()
         here.channel.send([b"a", b"b", b"c"])
         await self.until(lambda: len(there.packets) == 3)
@@ -130,7 +129,6 @@ class SocketChannelContract(_Base):
         assert here.losses == there.losses == [None]
 
     async def test_both_may_close_at_once(self) -> None:
-        """Neither end waits for the other."""
         here, there = await self.make_ends()
         here.channel.close()
         there.channel.close()
@@ -138,7 +136,6 @@ class SocketChannelContract(_Base):
         assert len(here.losses) == len(there.losses) == 1
 
     async def test_nothing_is_delivered_after_closing(self) -> None:
-        """Packets that arrive after `close` are dropped."""
         here, there = await self.make_ends()
         there.channel.send([b"late"])
         here.channel.close()
@@ -146,7 +143,7 @@ class SocketChannelContract(_Base):
         assert here.packets == []
 
     async def test_aborting_reports_the_error_here_and_a_loss_there(self) -> None:
-        """Not before the call has returned."""
+        """The error is not reported before the call has returned."""
         here, there = await self.make_ends()
         error = Closed("enough")
         here.channel.abort(error)
@@ -157,7 +154,6 @@ class SocketChannelContract(_Base):
         assert len(there.losses) == 1
 
     async def test_aborting_cuts_short_a_close_that_can_not_flush(self) -> None:
-        """The other end reads nothing."""
         here, there = await self.make_ends()
         there.channel.pause()
         here.channel.send([bytes(500_000)] * (MORE_THAN_SOCKET_BUFFERS // 500_000))
@@ -168,7 +164,6 @@ class SocketChannelContract(_Base):
         assert here.losses == [error]
 
     async def test_a_lost_channel_ignores_all_calls(self) -> None:
-        """Callers need not check whether the channel is lost."""
         here, there = await self.make_ends()
         there.channel.abort(Closed("enough"))
         await self.until(lambda: bool(here.losses and there.losses))
@@ -197,7 +192,7 @@ class SocketChannelContract(_Base):
         await self.until(lambda: len(noting.packets) == 2)
 
     async def test_a_receiver_can_be_replaced(self) -> None:
-        """The new one gets later packets only."""
+        """The new receiver gets later packets only."""
         here, there = await self.make_ends()
         here.channel.send([b"a"])
         await self.until(lambda: bool(there.packets))
@@ -207,7 +202,7 @@ class SocketChannelContract(_Base):
         assert (there.packets, heir.packets) == ([b"a"], [b"b"])
 
     async def test_a_reader_that_pauses_blocks_the_writer_until_it_resumes(self) -> None:
-        """With bounded memory in between, and without loss."""
+        """Memory in between is bounded, and nothing is lost."""
         here, there = await self.make_ends()
         there.channel.pause()
         for _ in range(MORE_THAN_SOCKET_BUFFERS // 500_000):

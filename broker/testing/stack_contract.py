@@ -1,7 +1,7 @@
 """Contract tests for every implementation of IProtocolStack.
 
 Mix the class into a `unittest.TestCase` and set `stack`, and `options` where the defaults do not
-fit. It runs two ends in virtual time. Properties that a stack does not provide are not tested.
+fit. Properties that a stack does not provide are not tested.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
 from broker.transport.view import View
 
-#: Bytes that a stack may hold for a peer that reads nothing, before it stops its user.
+#: A stack may hold so much for a peer that reads nothing, before it stops its user.
 MAX_BUFFERED = 256 * 1024 * 1024
-#: A step of virtual time, in seconds.
+#: In seconds of virtual time.
 TICK = 0.01
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ else:
 
 @implementer(IStackReceiver)
 class StackEnd:
-    """One end of a link, with a user that records messages and optionally consumes them."""
+    """End with a user that records messages and optionally consumes them."""
 
     def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
         self.driver = driver
@@ -56,7 +56,7 @@ class StackEnd:
         self.views.append(view)
 
     def writable_changed(self, writable: bool) -> None:
-        """Do nothing: tests read the driver's state."""
+        """Tests read the driver's state."""
 
 
 class StackLink:
@@ -77,7 +77,7 @@ class StackLink:
         return StackEnd(driver, errors)
 
     def connect(self) -> None:
-        """Connect anew; this replaces an existing connection."""
+        """Replace an existing connection."""
         self.network.connect("other").addCallback(self.one.driver.attach)
         self.run(0.1)
 
@@ -87,7 +87,7 @@ class StackLink:
 
 
 class StackContract(_Base):
-    """The tests. They run over TCP's properties, and the stack must support that transport."""
+    """Tests of a stack, which must support TCP's properties."""
 
     stack: ClassVar[IProtocolStack]
     options: ClassVar[Mapping[str, object]] = {}
@@ -108,7 +108,7 @@ class StackContract(_Base):
             self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
 
     def test_an_unknown_option_is_rejected(self) -> None:
-        """`check` rejects it, when a node starts."""
+        """The option is rejected at the start of a node."""
         options = {**self.options, "no such option": 1}
         with self.assertRaises(ConfigurationError):
             self.stack.check(StackSettings(incarnation=1, options=options))
@@ -125,7 +125,6 @@ class StackContract(_Base):
         self.assertEqual(link.one.errors + link.other.errors, [])
 
     def test_nothing_is_lost_or_doubled_by_connections_that_break(self) -> None:
-        """Only for stacks that provide resumption."""
         if not self._provides(Property.RESUMABLE):
             self.skipTest("the stack does not provide it")
         for seed in range(20):
@@ -143,7 +142,7 @@ class StackContract(_Base):
             self.assertEqual(link.other.messages, sent, f"seed {seed}")
 
     def test_a_peer_that_takes_nothing_stops_the_sender(self) -> None:
-        """In bounded memory, and the peers stay connected."""
+        """Memory is bounded, and the peers stay connected."""
         if not self._provides(Property.BACKPRESSURE):
             self.skipTest("the stack does not provide it")
         link = self._link()
@@ -164,7 +163,6 @@ class StackContract(_Base):
         self.assertTrue(link.one.driver.is_writable)
 
     def test_foreign_bytes_end_a_connection_but_not_the_stack(self) -> None:
-        """The next connection works after any foreign bytes."""
         random = Random(1)
         link = self._link()
         for length in (1, 2, 5, 13, 46, 200, 5000):
@@ -183,7 +181,6 @@ class StackContract(_Base):
         self.assertEqual(link.other.messages, [b"after"])
 
     def test_no_timer_is_left_when_both_ends_have_closed(self) -> None:
-        """An unused stack costs nothing."""
         link = self._link()
         link.one.driver.send([b"a"])
         link.run(0.1)

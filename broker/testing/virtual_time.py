@@ -17,10 +17,7 @@ BEGINNING = 1_700_000_000_000
 
 
 class SortedClock(Clock):
-    """A `Clock` that inserts each call in order, instead of sorting all calls for each one.
-
-    A network has hundreds of pending calls: sorting took half the time of a simulation.
-    """
+    """Inserts each call in order: sorting took half the time of a simulation."""
 
     def callLater(
         self, delay: float, callable: Callable[..., object], *args: object, **kw: object
@@ -38,23 +35,21 @@ class SortedClock(Clock):
         insort(self.calls, call, key=DelayedCall.getTime)
 
     def _sortCalls(self) -> None:
-        """Do nothing: the calls are sorted."""
+        """The calls are sorted."""
 
 
 class VirtualTime:
-    """Clock and random generator of a simulation, from one seed."""
-
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.clock = SortedClock()
 
     def wall_clock(self) -> int:
-        """Return ms since 1970 in the simulation."""
+        """Return the simulation's ms since 1970."""
         return BEGINNING + int(self.clock.seconds() * 1000)
 
     def run(self, seconds: float) -> None:
-        """Let time pass: each due call runs at its own time."""
+        """Each due call runs at its own time."""
         clock = self.clock
         end = clock.seconds() + seconds
         while clock.calls and clock.calls[0].getTime() <= end:
@@ -64,14 +59,14 @@ class VirtualTime:
         clock.rightNow = max(clock.rightNow, end)
 
     def run_until(self, reached: Callable[[], bool], limit: float = 120.0) -> None:
-        """Let time pass until `reached`; AssertionError after `limit` seconds."""
+        """AssertionError after `limit` seconds."""
         end = self.clock.seconds() + limit
         while not reached():
             assert self.clock.seconds() < end, f"not reached in {limit:g} s (seed {self.seed})"
             self.run(0.05)
 
     def wait(self, awaitable: Any, limit: float = 60.0) -> Any:
-        """Return the result of a Deferred, letting time pass; raise its error."""
+        """Let time pass; return the result of a Deferred, or raise its error."""
         results: list[Any] = []
         awaitable.addBoth(results.append)
         self.run_until(lambda: bool(results), limit)

@@ -20,7 +20,7 @@ from broker.matching.query.query import Query, parse_query
 from broker.sessions.session import Session
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 
-#: Bounds of subscriptions and seconds for one answer; further subscriptions are counted.
+#: For one answer; further subscriptions are counted.
 MAX_SUBSCRIPTIONS: Final = 100
 MAX_SECONDS: Final = 0.2
 
@@ -30,13 +30,13 @@ _BEFORE_ALL: Final[Mark] = (0, 0)
 
 @attrs.frozen
 class DeliveryFate:
-    """Verdict on the delivery of an event, with a reason for a person."""
+    """Verdict on a delivery, with a reason for a person."""
 
     verdict: str
-    """`refused`, `stream`, `query`, `clearance`, `unevaluated`: the event does not match.
-    `before`: the client has had it, or it is too old. `moved`: the subscription is at another
-    node. `unconfirmed`, `catching-up`, `paused`, `away`: it is delivered later. `dropped`,
-    `gone`: possibly lost. `delivered`: no obstacle. Empty without an event."""
+    """`refused`, `stream`, `query`, `clearance`, `unevaluated`: the event does not match. `before`:
+    the client has had it, or it is too old. `moved`: the subscription is at another node.
+    `unconfirmed`, `catching-up`, `paused`, `away`: it is delivered later. `dropped`, `gone`:
+    possibly lost. `delivered`: no obstacle. Empty without an event."""
     reason: str = ""
 
 
@@ -69,8 +69,8 @@ class DeliveryFates:
         explain: Callable[[Query], Explanation],
         place: Place | None = None,
     ) -> dict[str, Any]:
-        """Return plain content. `explain` explains a query, on the event if there is one;
-        `place` is the event's, if known."""
+        """Return plain content. `explain` explains a query, on the event if there is one; `place`
+        is the event's."""
         event = explain(_ANY_QUERY).event
         sessions = [each for each in self._sessions() if each.identity.client_id == client_id]
         found: list[dict[str, Any]] = []
@@ -161,7 +161,7 @@ class DeliveryFates:
 
 
 def _find_mismatch(pattern: StreamPattern, event: EventExplanation | None) -> DeliveryFate | None:
-    """Return why the event does not match a subscription with this pattern; None if it matches."""
+    """Return the mismatch; None if the event matches."""
     if event is None:
         return None
     if event.refused is not None:
@@ -210,7 +210,6 @@ def _fate_when_active(feed: Feed, place: Place | None) -> DeliveryFate:
         )
         >= place.mark
     ):
-        # The feed is past it.
         return _fate_by_outcomes(outcomes)
     if feed.is_paused:
         return _PAUSED_FATE

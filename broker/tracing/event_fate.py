@@ -1,7 +1,6 @@
 """Fate of one event at each node of the network, for `explain` (N7).
 
-Only a client that may read the event and has sent its bytes gets the answer. So an EventId alone
-does not reveal an event.
+An EventId alone reveals nothing: the answer needs the event's bytes and the right to read it.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from broker.matching.explain.explanation import EventExplanation
 from broker.tracing.node_trace import TRACE_QUESTION, EventPlace, NodeTrace, TraceQuestion
 from broker.wire.codec import Count, Schema, WireMark
 
-#: Verdicts of a node that has the event in its log.
+#: The node has the event in its log.
 LOGGED_VERDICTS: Final = frozenset({"origin", "logged"})
-#: Verdicts of a subscription that matches the event.
+#: The subscription matches the event.
 _DELIVERABLE_VERDICTS: Final = frozenset(
     {"delivered", "unconfirmed", "catching-up", "paused", "away", "dropped", "gone"}
 )
@@ -45,7 +44,7 @@ class _Subscriptions(TypedDict):
 
 
 class _Answer(TypedDict, total=False):
-    """Answer of another node: see `NodeTrace.trace_event`."""
+    """See `NodeTrace.trace_event`."""
 
     place: EventPlace | None
     is_origin: bool
@@ -60,8 +59,6 @@ _ANSWER: Final = Schema[_Answer](_Answer, "answer about an event")
 
 
 class GatheredAnswers(Protocol):
-    """Answers by address, and the addresses of nodes that did not answer."""
-
     @property
     def answers(self) -> Mapping[str, bytes]: ...
     @property
@@ -69,7 +66,7 @@ class GatheredAnswers(Protocol):
 
 
 class OtherNodes(Protocol):
-    """Other nodes of the network: `broker.cluster.network_question.NetworkQuestions`."""
+    """`broker.cluster.network_question.NetworkQuestions`."""
 
     @property
     def own_address(self) -> str:
@@ -91,7 +88,6 @@ class NoOtherNodes:
     own_address = ""
 
     async def ask_all_nodes(self, what: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """Return no answers."""
         return _NoAnswers()
 
 
@@ -171,8 +167,7 @@ def _decode_answers(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
 
 
 def _merge_answers(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge a node's answers to both parts. It may have found the event only by its place, or
-    got only the first part."""
+    """A node may have found the event only by its place, or got only the first part."""
     return {**first, **second, "place": first.get("place") or second.get("place")}
 
 

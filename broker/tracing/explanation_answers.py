@@ -1,8 +1,7 @@
 """Answers to `explain`: evaluation of a query, and delivery of an event to a client (N7, Q14).
 
-An explanation blocks the node for up to some tenths of a second. So one runs at a time, followed by
-a pause of `PAUSE_FACTOR` times its duration. A client that asks all the time gets at most a tenth
-of the node.
+An explanation blocks the node for up to some tenths of a second. So one runs at a time, and a pause
+of `PAUSE_FACTOR` times its duration follows.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from broker.tracing.deliverability import DeliveryFates
 from broker.tracing.event_fate import LOGGED_VERDICTS, NetworkTrace
 from broker.wire.messages import Ask
 
-#: Waiting explanations of all clients, and of one client; further ones are refused.
+#: Of all clients, and of one client; further ones are refused.
 MAX_WAITING: Final = 32
 MAX_WAITING_OF_CLIENT: Final = 2
-#: Length of the pause, in durations of the explanation.
+#: In durations of the explanation.
 PAUSE_FACTOR: Final = 9.0
 
 _ALL_STREAMS: Final = StreamPattern.parse(">")
@@ -43,22 +42,18 @@ _ANY_QUERY: Final = parse_query("true()")
 
 @attrs.frozen
 class ExplanationRequest:
-    """Arguments of a client's question."""
-
     query: Query | None
     """None: only the fate of an event for the subscriptions of `client`."""
     document: bytes | None
     pattern: StreamPattern | None
-    """Streams of the subscription, if given."""
+    """Of the subscription."""
     client: str
-    """Client whose subscriptions are checked; empty: none."""
+    """Its subscriptions are checked; empty: none."""
     is_local: bool = False
     """True if no other node is asked."""
 
 
 class ExplanationAnswers:
-    """Explains one question at a time."""
-
     def __init__(
         self,
         *,
@@ -88,15 +83,12 @@ class ExplanationAnswers:
         self._waiting: Counter[str] = Counter()
 
     def answer(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Return the explanation as plain content.
-
-        Fails with the error of the query or pattern, with `Overloaded`, and with `NotAllowed` if
-        another client is asked about without the right to administer.
-        """
+        """Fails with the error of the query or pattern, with `Overloaded`, and with `NotAllowed` if
+        another client is asked about without the right to administer."""
         return Deferred.fromCoroutine(self._answer(identity, ask))
 
     def stop(self) -> None:
-        """Stop; waiting questions are not answered."""
+        """Waiting questions are not answered."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -155,7 +147,7 @@ class ExplanationAnswers:
     async def _explain_with_dtds(
         self, request: ExplanationRequest, identity: Identity, took: list[float]
     ) -> _Answer:
-        """Explain; repeat after a missing DTD was fetched or not found. `took` sums up seconds."""
+        """Repeat after a missing DTD was fetched or not found. `took` sums up seconds."""
         undescribed: frozenset[DtdReference] = frozenset()
         refusal: BrokerError | None = None
         while True:
@@ -216,13 +208,13 @@ class ExplanationAnswers:
         return attrs.evolve(explanation, event=EventExplanation(refused=event.refusal.to_wire()))
 
 
-#: Content of an answer, and the explanation of the event, if any.
+#: Content, and the explanation of the event.
 _Answer: TypeAlias = tuple[dict[str, Any], EventExplanation | None]
 
 
 @attrs.frozen
 class _Event:
-    """Event to explain; `refusal` is set if its DTD was not found."""
+    """`refusal` is set if its DTD was not found."""
 
     document: bytes | None
     undescribed: frozenset[DtdReference]
@@ -264,7 +256,7 @@ def _check_access(
 
 
 def _parse_namespaces(text: str) -> dict[str, str]:
-    """Return the prefixes of a query from a JSON object; raises `BadQuery`."""
+    """Return prefixes from a JSON object; raises `BadQuery`."""
     try:
         bindings = json.loads(text)
     except (ValueError, RecursionError):

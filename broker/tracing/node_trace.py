@@ -1,9 +1,9 @@
 """Trace of one event at one node: in its log, of interest, and its destinations (N7).
 
-All nodes together show where an event was filtered, denied, or is missing. The question has two
-parts. The first has the EventId and a digest, and goes to all nodes. Nodes with the event return
-its place and destinations. The second has the document and the place, and goes only where the event
-may go. Nodes return whether they have interest, and the event's fate for a client's subscriptions.
+The question has two parts. The first has the EventId and a digest, and goes to all nodes. Nodes
+with the event return its place and destinations. The second has the document and the place, and
+goes only where the event may go. Nodes return whether they have interest, and the event's fate for
+a client's subscriptions.
 """
 
 from __future__ import annotations
@@ -30,23 +30,21 @@ from broker.matching.query.query import Query
 from broker.tracing.deliverability import DeliveryFates
 from broker.wire.codec import Count, Epoch, Offset, Schema, pack
 
-#: Kind of the question between nodes.
 TRACE_QUESTION: Final = "event-trace"
-#: An event is found if its publisher's clock is ahead of the node's by at most so many ms.
+#: Largest lead of a publisher's clock at which its event is found.
 MAX_CLOCK_LEAD_MS: Final = 600_000
-#: Most clocks are ahead by less; the log is searched from there first.
+#: Most clocks lead by less; the log is searched from there first.
 USUAL_CLOCK_LEAD_MS: Final = 1_000
-#: Pages that are searched in each of the two ranges, and events of a page.
+#: In each of the two ranges; further ones are not searched.
 MAX_PAGES: Final = 100
 PAGE_EVENTS: Final = 256
 PAGE_BYTES: Final = 1 << 20
-#: Waiting questions; a further one is not answered.
+#: A further question is not answered.
 MAX_WAITING: Final = 16
 #: A larger document is not sent. Nodes without the event then can not check subscriptions.
 MAX_DOCUMENT_BYTES: Final = 256 << 10
-#: Bytes of subscriptions in an answer; further ones are counted.
+#: Of subscriptions in an answer; further ones are counted.
 MAX_ROW_BYTES: Final = 32 << 10
-#: Keys of the answer to the first part.
 _FIRST_PART_KEYS: Final = ("place", "is_origin", "onward", "partly")
 
 
@@ -57,8 +55,7 @@ class IEventRoutes(Protocol):
         """Return whether a subscription of this node is among the matches."""
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """Return interested nodes and units, and whether a route to each is cleared for the
-        rank."""
+        """Yield destinations, and whether a route to each is cleared for the rank."""
 
 
 class NoRoutes:
@@ -71,13 +68,10 @@ class NoRoutes:
         return ()
 
 
-#: Origin, epoch and offset.
 EventPlace: TypeAlias = tuple[str, Epoch, Offset]
 
 
 class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Question about one event."""
-
     client_id: str
     timestamp: Count
     number: Count
@@ -85,9 +79,9 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
     digest: bytes
     """SHA-256 of the document: another event with the same EventId is not revealed."""
     document: bytes
-    """Set in the second part; empty in the first, and if it is too large."""
+    """Empty in the first part, and if it is too large."""
     client: str
-    """Client whose subscriptions are checked in the second part; empty: none."""
+    """Its subscriptions are checked in the second part; empty: none."""
     place: EventPlace | None = None
     """Set in the second part: the place that a node has found."""
 
@@ -110,14 +104,13 @@ class TraceQuestion(msgspec.Struct, array_like=True, frozen=True, forbid_unknown
 
     @classmethod
     def decode(cls, data: bytes) -> TraceQuestion | None:
-        """Return the decoded question; None if it is malformed."""
+        """Return None if the question is malformed."""
         try:
             return _QUESTION.decode(data)
         except ProtocolError:
             return None
 
     def is_about(self, event: LoggedEvent) -> bool:
-        """Return whether EventId and digest are those of a logged event."""
         client_id, timestamp, number, incarnation, *_ = msgpack.unpackb(event.record)
         asked = (self.client_id, self.timestamp, self.number, self.incarnation)
         return (client_id, timestamp, number, incarnation) == asked and hashlib.sha256(
@@ -148,7 +141,7 @@ class NodeTrace:
         self._lock = DeferredLock()
 
     async def answer_question(self, content: bytes) -> tuple[bytes, int] | None:
-        """Return the answer to another node, and the rank that links need for it."""
+        """Return the answer with the rank that links need for it."""
         question = TraceQuestion.decode(content)
         if question is None or len(self._lock.waiting) >= MAX_WAITING:
             return None
@@ -231,7 +224,7 @@ class NodeTrace:
     async def _match_document(
         self, document: bytes, client: str, place: Place | None
     ) -> dict[str, Any]:
-        """Match the document, and return interest and destinations; empty if unknown."""
+        """Return interest and destinations; empty if unknown."""
         if not document:
             return {}
         (verdict,) = self._matcher.match([document])
@@ -265,7 +258,7 @@ class NodeTrace:
             found = self._delivery_fates.find_fates(client, explain, place)
         except DtdNeeded:
             return None
-        # Findings are left out: they can be long.
+        # Findings can be long.
         rows: list[Any] = []
         left_out, size = found["left_out"], 0
         for each in found["subscriptions"]:

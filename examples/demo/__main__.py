@@ -31,7 +31,6 @@ from broker.errors import BrokerError
 from broker.event.event_id import EventId
 from broker.event.place import Place
 
-#: Concurrent publications.
 WINDOW = 2_000
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
@@ -48,21 +47,17 @@ class Subscriber:
     got: Counter[EventId] = attrs.field(factory=Counter)
 
     async def read(self) -> None:
-        """Receive events until cancelled."""
         async for event in self.subscription:
             self.got[event.event_id] += 1
 
     def has_processed(self, place: Place) -> bool:
-        """True if all events up to `place` were processed, matching or not.
-
-        So duplicates and wrong deliveries are seen too.
-        """
+        """Matching or not, so that duplicates and wrong deliveries are seen too."""
         return self.subscription.position.covers(place)
 
 
 @attrs.define
 class Publications:
-    """Results of all publications, by the item's index."""
+    """Results by the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     refused: dict[int, BrokerError] = attrs.field(factory=dict)
@@ -71,7 +66,7 @@ class Publications:
 async def publish(
     client: AsyncioClient, feed: Feed, node: NodeProcess, done: Publications, console: Console
 ) -> None:
-    """Publish all items; kill the node halfway, and restart it."""
+    """Kill the node halfway, and restart it."""
     room = asyncio.Semaphore(WINDOW)
 
     async def one(index: int) -> None:
@@ -97,7 +92,7 @@ async def publish(
 
 
 async def wait_for_delivery(done: Publications, subscribers: list[Subscriber]) -> None:
-    """Wait until every subscription has passed the last event, or none makes progress."""
+    """End also without progress."""
     places = [receipt.place for receipt in done.receipts.values() if receipt.place]
     last = max(places, key=lambda place: place.mark)
     moved, positions = time.monotonic(), [s.subscription.position for s in subscribers]
@@ -127,7 +122,7 @@ async def update_progress(
 async def run_demo(
     feed: Feed, node: NodeProcess, done: Publications, away: AwayClient, console: Console
 ) -> int:
-    """Run the demonstration; return the number of errors."""
+    """Return the number of errors."""
     expected = feed.expected()
     node.start()
     async with contextlib.AsyncExitStack() as stack:
@@ -175,7 +170,7 @@ def report(
     seconds: float,
     console: Console,
 ) -> int:
-    """Print the results against lxml's matches; return the number of errors."""
+    """Return the number of errors."""
     table = Table(title=f"{len(feed.items)} events of {feed.name}, node killed halfway")
     for heading in ("subscriber's query", "lxml says", "delivered", "lost", "duplicated", "wrong"):
         table.add_column(heading, justify="left" if heading.startswith("sub") else "right")
@@ -211,7 +206,6 @@ def report(
 
 
 def main() -> int:
-    """Run the command line of the demonstration."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the node's data and log in this folder")

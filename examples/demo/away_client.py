@@ -18,16 +18,14 @@ from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
 
 NAME = "away"
-#: Seconds without progress after which missing events are given up; Spark starts slowly on a busy
-#: machine.
+#: Without progress; Spark starts slowly.
 PATIENCE = 150.0
-#: Seconds between two checks.
 LOOK = 0.1
 
 
 @attrs.define
 class AwayClient:
-    """A durable client that receives a part of the feed, and leaves."""
+    """Receives a part of the feed, and leaves."""
 
     state: Path
     """Folder of its position, for its next process."""
@@ -39,7 +37,7 @@ class AwayClient:
         return connect(node.endpoint, client_id=NAME, state=self.state)
 
     async def subscribe_part(self, node: NodeProcess) -> asyncio.Task[None]:
-        """Subscribe to everything; the task ends when the client has left."""
+        """The task ends when the client has left."""
         client = self.connect(node)
         subscription = await client.subscribe(durable=NAME)
         return asyncio.create_task(self._take_part(client, subscription))
@@ -55,7 +53,7 @@ class AwayClient:
     async def recover_rest(
         self, node: NodeProcess, published: set[EventId], console: Console
     ) -> dict[str, Any]:
-        """Recover the rest in another process; return the node's recovery status."""
+        """Return the node's recovery status."""
         before = self.got.total()
         async with self.connect(node) as client:
             subscription = await client.subscribe(durable=NAME)
@@ -88,7 +86,7 @@ class AwayClient:
 
 
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """Return a node's recovery status, with the replay engine if one ran."""
+    """Return the status, with the replay engine if one ran."""
     while True:
         status: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not status["replays"]["processes"] or "engine" in status["replays"]:
@@ -103,7 +101,7 @@ def lose_first_node(
     published: set[EventId],
     console: Console,
 ) -> int:
-    """Lose the first node with its log, and recover; return the number of errors."""
+    """Return the number of errors."""
     left = away.got.total()
     first.lose_disk()
     console.print(

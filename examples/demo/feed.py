@@ -1,5 +1,3 @@
-"""Events of the demonstration, and lxml's matches for each subscriber."""
-
 from __future__ import annotations
 
 import tarfile
@@ -27,7 +25,7 @@ class Item:
 
 @attrs.frozen
 class Feed:
-    """Events and the queries of four subscribers; the last one matches everything."""
+    """Events and four queries; the last one matches everything."""
 
     name: str
     items: list[Item]
@@ -36,7 +34,7 @@ class Feed:
     """True if the DTD gives a root without a role one (VOEvent)."""
 
     def expected(self) -> list[list[int]]:
-        """Return, for each query, the indices of the items that match according to lxml."""
+        """Return, by query, the indices of the items that match according to lxml."""
         compiled = [etree.XPath(query, regexp=False) for query in self.queries]
         found: list[list[int]] = [[] for _ in self.queries]
         for index, item in enumerate(self.items):
@@ -51,7 +49,7 @@ class Feed:
 
 
 def read_voevents() -> Feed:
-    """Return every packet of the VOEvent archive, in order of arrival, with its filters."""
+    """Read the archive in order of arrival, with its filters."""
     filters = (SHARED / "xpath-filters-comet-docs.txt").read_text().splitlines()
     queries = [line for line in filters if line and not line.startswith("#")]
     return Feed("the VOEvent archive", list(_packets()), (*queries, "true()"), True)
@@ -71,7 +69,7 @@ def _packets() -> Iterator[Item]:
 
 
 def generate_feed(count: int) -> Feed:
-    """Return a generated air-traffic feed, for machines without the archive."""
+    """Generate events for machines without the archive."""
     items = [
         Item(event.stream, event.event_type, event.payload) for event in air_traffic(count, seed=2)
     ]
@@ -85,6 +83,6 @@ def generate_feed(count: int) -> Feed:
 
 
 def load_feed(limit: int | None) -> Feed:
-    """Return the archive's feed if it is there, else a generated one; at most `limit` events."""
+    """Return the archive's feed if it is there, else a generated one."""
     feed = read_voevents() if SHARED.is_dir() else generate_feed(18_164)
     return feed if limit is None else attrs.evolve(feed, items=feed.items[:limit])

@@ -1,5 +1,3 @@
-"""A node as a child process that can be killed and restarted."""
-
 from __future__ import annotations
 
 import os
@@ -17,7 +15,6 @@ class NodeProcess:
     """`twistd xmlbroker` on a free loopback port, with its data in `folder`."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
-        """`archive` is the location of its archive."""
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -31,7 +28,7 @@ class NodeProcess:
         )
 
     def start(self) -> None:
-        """Start the node. Clients may connect at once: they retry."""
+        """Clients may connect at once: they retry."""
         with open(self._folder / "node.log", "ab") as log:
             self._process = subprocess.Popen(
                 [_TWISTD, "--nodaemon", "--pidfile=", "xmlbroker", "--config", str(self._config)],
@@ -51,7 +48,7 @@ class NodeProcess:
         shutil.rmtree(self._folder / "data")
 
     def stop(self) -> float:
-        """Stop in good order; return the seconds that it took."""
+        """Return the seconds that it took."""
         if self._process is None or self._process.poll() is not None:
             return 0.0
         begin = time.monotonic()

@@ -29,7 +29,7 @@ from examples.demo.feed import Feed, load_feed
 from examples.network.nodes import CLUSTERS, Nodes, cluster_of
 from examples.network.subscribers import START, Subscriber
 
-#: Nodes of the publisher and of the subscribers; the last subscriber is durable.
+#: The last subscriber is durable.
 PUBLISHER = "a1"
 SUBSCRIBERS = ("c1", "p2", "c3", "p3")
 #: Events published together, and events a second.
@@ -37,13 +37,12 @@ WAVE = 10
 RATE = 200
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 20.0
-#: Seconds between two checks.
 LOOK = 0.1
 
 
 @attrs.define
 class Publications:
-    """Results and times of all publications, by the item's index."""
+    """Results by the item's index."""
 
     receipts: dict[int, Receipt] = attrs.field(factory=dict)
     sent: dict[int, float] = attrs.field(factory=dict)
@@ -56,7 +55,7 @@ class Publications:
 
 @attrs.define
 class Timeline:
-    """Times of the demonstration, in seconds of the loop."""
+    """Times in seconds of the loop."""
 
     killed: str = ""
     killed_at: float = 0.0
@@ -64,14 +63,13 @@ class Timeline:
 
 
 async def read_network(client: AsyncioClient) -> dict[str, Any]:
-    """Return the network part of a node's status."""
     status = await client.ask("status")
     network: dict[str, Any] = status["network"]
     return network
 
 
 async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> None:
-    """Wait until every node knows its cluster, and a path to all others."""
+    """Every node knows its cluster, and a path to all others."""
     for cluster, names in CLUSTERS.items():
         others = CLUSTERS.keys() - {cluster}
         for name in names:
@@ -89,7 +87,7 @@ async def wait_until_linked(nodes: Nodes, stack: contextlib.AsyncExitStack) -> N
 async def publish(
     client: AsyncioClient, feed: Feed, done: Publications, at: dict[int, Callable[[], Any]]
 ) -> None:
-    """Publish all items at `RATE`; run the calls of `at` before the items of their indices."""
+    """Run the calls of `at` before the items of their indices."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
 
@@ -111,7 +109,7 @@ async def publish(
 
 
 async def wait_for_arrival(done: Publications, subscribers: list[Subscriber]) -> None:
-    """Wait until all subscribers have passed the last event, or none makes progress."""
+    """End also without progress."""
     loop = asyncio.get_running_loop()
     places = [receipt.place for receipt in done.receipts.values() if receipt.place]
     last = max(places, key=lambda place: place.mark)
@@ -126,7 +124,7 @@ async def wait_for_arrival(done: Publications, subscribers: list[Subscriber]) ->
 
 
 async def run_demo(feed: Feed, nodes: Nodes, console: Console) -> int:
-    """Run the demonstration; return the number of errors."""
+    """Return the number of errors."""
     expected = feed.expected()
     subscribers = [
         Subscriber(node, query, indices, durable="example" if node == SUBSCRIBERS[-1] else "")
@@ -179,7 +177,7 @@ async def run_demo(feed: Feed, nodes: Nodes, console: Console) -> int:
 
 
 async def find_exit_gateway(client: AsyncioClient) -> str:
-    """Return the gateway by which events leave the cluster of the client's node."""
+    """Return the gateway by which events leave the cluster."""
     units = (await read_network(client))["units"]
     return str(units[0]["next_hop"])
 
@@ -191,7 +189,7 @@ def report(
     timeline: Timeline,
     console: Console,
 ) -> int:
-    """Print the results against lxml's matches; return the number of errors."""
+    """Return the number of errors."""
     table = Table(
         title=f"{len(done.receipts)} events of {feed.name}, published at {PUBLISHER}",
         box=box.SIMPLE,
@@ -236,7 +234,6 @@ def report(
 
 
 def main() -> int:
-    """Run the command line of the example."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, default=2_000, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")
@@ -268,7 +265,7 @@ def main() -> int:
 
 
 def sample_feed(feed: Feed, limit: int) -> Feed:
-    """Return the feed with at most `limit` items, spread evenly."""
+    """Return items spread evenly."""
     step = max(1, len(feed.items) // limit)
     return attrs.evolve(feed, items=feed.items[::step][:limit])
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from examples.free_ports import free_ports
 
-#: A cluster's first node founds it; the others ask it for admission.
+#: The first node founds the cluster; the others ask it for admission.
 CLUSTERS: Mapping[str, tuple[str, ...]] = {
     "alps": ("a1", "a2", "a3"),
     "coast": ("c1", "c2", "c3"),
     "plain": ("p1", "p2", "p3"),
 }
-#: Two links between neighbouring clusters: if a node of one is lost, the other carries all events.
+#: Two links between neighbouring clusters: one carries all events if a node is lost.
 GATEWAYS: Mapping[str, str] = {"c1": "a2", "c2": "a3", "p1": "c2", "p2": "c3"}
-#: Seconds for all nodes to stop in good order, before they are killed.
+#: Then nodes are killed.
 STOP_TIMEOUT = 10.0
 
 _RUN = "from twisted.scripts.twistd import run; run()"
@@ -39,7 +39,7 @@ class NodeProcess:
         (folder / "node.toml").write_text(settings)
 
     def start(self) -> None:
-        """Start it. Clients and other nodes may connect at once: they retry."""
+        """Clients and other nodes may connect at once: they retry."""
         with open(self._folder / "node.log", "ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -72,7 +72,7 @@ class NodeProcess:
             self._process.terminate()
 
     def wait_for_exit(self, seconds: float) -> bool:
-        """Wait for its exit; true if it exits in time."""
+        """Return true if it exits in time."""
         if self._process is None:
             return True
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -85,7 +85,7 @@ class NodeProcess:
 
 
 class Nodes:
-    """All nodes. The context manager starts them, and always stops them."""
+    """The context manager starts all nodes, and always stops them."""
 
     def __init__(self, folder: Path) -> None:
         names = [name for cluster in CLUSTERS.values() for name in cluster]

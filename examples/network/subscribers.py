@@ -1,5 +1,3 @@
-"""Subscribers at several nodes, and their received events."""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,14 +13,12 @@ from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
 from broker.event.place import Place
 
-#: Seconds for a node to start on a busy machine.
+#: In seconds, on a busy machine.
 START = 60.0
 
 
 @attrs.define(eq=False)
 class Arrivals:
-    """Received events and their times."""
-
     events: list[EventId] = attrs.field(factory=list)
     times: list[float] = attrs.field(factory=list)
 
@@ -44,11 +40,10 @@ class Arrivals:
         return count
 
     def missing(self, expected: Iterable[EventId]) -> int:
-        """Return the number of these events that did not arrive."""
         return len(set(expected) - set(self.events))
 
     def unwanted(self, expected: Iterable[EventId]) -> int:
-        """Return the number of distinct other events that arrived."""
+        """Return the number of distinct other events."""
         return len(set(self.events) - set(expected))
 
     def longest_silence(self, since: float, until: float) -> float:
@@ -59,15 +54,13 @@ class Arrivals:
         return max(late - early for early, late in pairwise(times))
 
     def slowest(self, sent: Mapping[EventId, float]) -> float:
-        """Return the longest delay in seconds from publication to arrival."""
+        """Return the longest delay in seconds."""
         delays = [time - sent[each] for each, time in zip(self.events, self.times, strict=True)]
         return max(delays, default=0.0)
 
 
 @attrs.define(eq=False)
 class Subscriber:
-    """One client with one subscription at one node."""
-
     node: str
     query: str
     expected: Sequence[int]
@@ -82,7 +75,7 @@ class Subscriber:
     _newest: ReceivedEvent | None = None
 
     async def connect_and_subscribe(self, endpoint: str) -> None:
-        """Connect and subscribe; events published afterwards are not missed."""
+        """Events published afterwards are not missed."""
         client = self._client = connect(endpoint, client_id=f"subscriber-at-{self.node}")
         await client.when_connected(START)
         subscription = await client.subscribe(self.query, durable=self.durable)
@@ -101,7 +94,7 @@ class Subscriber:
             await self._client.close()
 
     def has_processed(self, place: Place) -> bool:
-        """True if all events up to `place` were processed: duplicates have arrived by then."""
+        """Duplicates of events up to `place` have arrived by then."""
         return self._subscription is not None and self._subscription.position.covers(place)
 
     def progress(self) -> tuple[object, ...]:

@@ -39,20 +39,17 @@ LEAVES, LOST, BACK, ALL = 10, 14, 19, 20
 #: A log holds about this part of the feed, but not less than the smallest log.
 LOG_PART = 6
 LEAST_LOG = 1 << 20
-#: Bytes that a log needs for an event in addition to its payload: envelope and place.
+#: Envelope and place of an event in the log, in bytes.
 ENVELOPE = 1000
-#: Parts of a log that are published between waits for the archive. Otherwise retention, at this
-#: rate, would remove events before they are archived; replicas have half of a log.
+#: Parts of a log between waits for the archive. Otherwise retention would remove events before they
+#: are archived; replicas have half of a log.
 WAVES = 4
 #: Seconds without progress after which missing events are given up.
 PATIENCE = 150.0
-#: Seconds between two checks.
 LOOK = 0.1
 
 
 class RoamingDemo:
-    """The nodes, the roaming client, the publisher and their progress."""
-
     def __init__(self, feed: Feed, nodes: list[RoamingNode], folder: Path, console: Console):
         self.feed = feed
         self.nodes = nodes
@@ -63,7 +60,7 @@ class RoamingDemo:
         self.last: dict[str, Place] = {}
         """Last published place of each origin."""
         self.recovery: dict[str, Any] = {}
-        """Recovery status of the node to which the client returned."""
+        """Of the node to which the client returned."""
 
     async def run(self) -> None:
         north, south, west = self.nodes
@@ -72,7 +69,7 @@ class RoamingDemo:
             with self.console.status("three nodes start, and find each other"):
                 async with asyncio.timeout(START):
                     await self._wait_for_cluster()
-            # The publisher continues at the second node when the first one is lost.
+            # The publisher continues at the second node.
             publisher = await stack.enter_async_context(
                 connect(north.endpoint, south.endpoint, client_id="feed")
             )
@@ -109,7 +106,7 @@ class RoamingDemo:
                     await asyncio.sleep(LOOK)
 
     async def _publish(self, publisher: AsyncioClient, begin: int, end: int) -> None:
-        """Publish some parts of the feed, no faster than the archive stores it."""
+        """Publish no faster than the archive stores the events."""
         count = len(self.feed.items)
         wave = max(1, count // (LOG_PART * WAVES))
         stop = count * end // ALL
@@ -120,12 +117,12 @@ class RoamingDemo:
             await self._wait_for_archive()
 
     async def _wait_for_archive(self) -> None:
-        """Wait until all events are archived; a lost node's neighbour archives its replica."""
+        """A lost node's neighbour archives its replica."""
         loop = asyncio.get_running_loop()
         until = loop.time() + PATIENCE
         while loop.time() < until:
             state = await asyncio.to_thread(self.archive.state)
-            # No notification exists, so the state is polled.
+            # No notification exists.
             if all(state.covered_upto(o, (0, 0)) >= each.mark for o, each in self.last.items()):
                 return
             await asyncio.sleep(LOOK)
@@ -155,7 +152,7 @@ class RoamingDemo:
         )
 
     async def _wait_for_client(self) -> None:
-        """Wait until all published events have arrived, or no progress is made."""
+        """End also without progress."""
         loop = asyncio.get_running_loop()
         moved, before = loop.time(), -1
         while loop.time() - moved < PATIENCE:
@@ -199,7 +196,7 @@ class RoamingDemo:
 
 
 async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
-    """Return a node's recovery status, with the replay engine if one ran."""
+    """Return the status, with the replay engine if one ran."""
     while True:
         status: dict[str, Any] = (await client.ask("status"))["recovery"]
         if not status["replays"]["processes"] or "engine" in status["replays"]:
@@ -208,7 +205,7 @@ async def read_recoveries(client: AsyncioClient) -> dict[str, Any]:
 
 
 def report(demo: RoamingDemo) -> int:
-    """Print received against published events; return the number of errors."""
+    """Return the number of errors."""
     roaming, done = demo.roaming, demo.done
     expected = [receipt.event_id for receipt in done.receipts.values()]
     arrivals = roaming.arrivals
@@ -250,7 +247,6 @@ def log_bytes(feed: Feed) -> int:
 
 
 def main() -> int:
-    """Run the command line of the example."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--limit", type=int, help="number of events to publish")
     parser.add_argument("--keep", type=Path, help="keep the nodes' data and logs in this folder")

@@ -1,5 +1,3 @@
-"""Three nodes of one cluster that share an archive, each a child process."""
-
 from __future__ import annotations
 
 import contextlib
@@ -15,20 +13,18 @@ NAMES = ("north", "south", "west")
 
 
 class RoamingNode(NodeProcess):
-    """A node whose machine can be lost."""
-
     def __init__(self, name: str, folder: Path, port: int, settings: str) -> None:
         super().__init__(name, folder, port, settings)
         self._disk = folder / "data"
 
     def lose_machine(self) -> None:
-        """Kill the node and delete its data; its log messages remain."""
+        """Delete the data; log messages remain."""
         self.kill_machine()
         shutil.rmtree(self._disk)
 
 
 def create_nodes(folder: Path, log_bytes: int) -> list[RoamingNode]:
-    """Create nodes without starting them. Older events than `log_bytes` are only in the archive."""
+    """Older events than `log_bytes` are only in the archive."""
     free = iter(free_ports(2 * len(NAMES)))
     ports = {name: (next(free), next(free)) for name in NAMES}
     return [

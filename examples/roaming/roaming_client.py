@@ -1,5 +1,3 @@
-"""The client that moves from node to node, and its received events."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +19,7 @@ NAME = "roaming"
 
 @attrs.define(eq=False)
 class RoamingClient:
-    """One durable subscription to everything, over several processes."""
+    """Client over several processes."""
 
     state: Path
     """Folder of its position and node, for its next process."""
@@ -34,7 +32,7 @@ class RoamingClient:
     _newest: ReceivedEvent | None = None
 
     async def connect_and_subscribe(self, endpoint: str) -> None:
-        """Connect a new process, and continue after the last one."""
+        """Continue after the last process."""
         self.client = connect(endpoint, client_id=NAME, state=self.state)
         await self.client.when_connected(START)
         self._subscription = await self.client.subscribe(durable=NAME, on_gap=self.gaps.append)
@@ -51,7 +49,7 @@ class RoamingClient:
             await self.client.close()
 
     def has_processed(self, places: list[Place]) -> bool:
-        """True if all events up to these places were processed: duplicates have arrived by then."""
+        """Duplicates of events up to these places have arrived by then."""
         assert self._subscription is not None
         return all(self._subscription.position.covers(place) for place in places)
 

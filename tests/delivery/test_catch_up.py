@@ -1,5 +1,3 @@
-"""Catch-up past rejected, unvalidated, lost and damaged events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,13 +24,12 @@ from broker.wire.messages import Gap, Progress
 from tests.delivery.test_session_delivery import FakeLog, FakeWriter, event
 
 MISSING = TypeMissing(DtdReference("t", "2.0"), "")
-#: A log of six events.
 ALL = [1, 2, 3, 4, 5, 6]
 
 
 @attrs.define
 class Late:
-    """Codes of unvalidated events by offset; None while their DTD is missing."""
+    """Codes by offset; None while the DTD is missing."""
 
     codes: dict[int, str | None]
     wanted: bool = True
@@ -74,8 +71,6 @@ class Late:
 
 @attrs.define
 class Repairs:
-    """Repairs that the test gives up."""
-
     given_up: bool = False
     begun: list[Deferred[None]] = attrs.field(factory=list)
 
@@ -88,8 +83,6 @@ class Repairs:
 
 
 class Log(FakeLog):
-    """A read that begins with damaged events fails, as in the event log."""
-
     def __init__(self, *events: LoggedEvent) -> None:
         super().__init__(*events)
         self.damage: Damage | None = None
@@ -106,8 +99,6 @@ class Log(FakeLog):
 
 
 class Setting:
-    """A subscription at the start of a log with six events."""
-
     def __init__(self, late: Late | None = None, *, clearance: int = 2) -> None:
         self.writer, self.log = FakeWriter(), Log(*(event(n) for n in ALL))
         self.late = late
@@ -144,7 +135,7 @@ class Setting:
 
     @property
     def came(self) -> list[int | tuple[int, str]]:
-        """Return offsets of events, and of gaps with their reasons, in order."""
+        """Offsets of events, and of gaps with their reasons, in order."""
         found: list[int | tuple[int, str]] = []
         for each in self.writer.out:
             if isinstance(each, Gap):
@@ -183,7 +174,6 @@ def test_a_position_moves_over_skipped_events_but_not_over_the_next() -> None:
     it.log.events[2] = event(3, level=2)
     it.start()
     it.delivery.send_progress()
-    # The event behind it waits for its DTD.
     assert it.writer.out[-1] == Progress(((1, (("n", 1, 3),)),))
     late.codes[4] = ""
     late.settled[0](True)
@@ -201,7 +191,6 @@ def test_no_gap_reveals_a_rejected_event_of_another_stream() -> None:
 def test_events_behind_one_without_a_dtd_wait_for_it(found: bool) -> None:
     it = Setting(late := Late({3: None})).start()
     assert it.came == [1, 2] and it.feed.awaits_dtd
-    # A commit does not resume it.
     it.delivery.resume_after_commit()
     it.delivery.send_waiting()
     assert it.came == [1, 2] and len(late.settled) == 1

@@ -1,5 +1,3 @@
-"""Shares are split into deliveries, and sessions share their encodings."""
-
 from __future__ import annotations
 
 from collections import deque

@@ -19,7 +19,7 @@ FEEDS = {
 }
 SUBSCRIBERS = {number: (LINKS[number], FEEDS[number]) for number in LINKS}
 
-#: Active subscriptions, and one that has ended.
+#: One of the subscriptions has ended.
 numbers = st.lists(st.integers(0, 9), unique=True).map(sorted).map(tuple)
 matches = st.lists(numbers | st.sampled_from([tuple(range(9)), (1,), (1, 2)]), max_size=12)
 
@@ -53,7 +53,7 @@ def test_each_session_gets_its_matching_events_in_order(
 
 def test_sessions_with_the_same_events_share_one_list_and_one_run() -> None:
     events = committed(4)
-    # A rare query of another session does not change the shares of those that get all events.
+    # A rare query does not change the shares of sessions with all events.
     shares = split_commit(events, [(0, 1), (0, 1, 5), (0, 1), (0, 1)], SUBSCRIBERS)
     assert shares["a"].events is shares["b"].events is events
     assert list(shares["a"].runs) == [(4, [FEEDS[0]])]

@@ -1,5 +1,3 @@
-"""Counts of one subscription: each event has one outcome."""
-
 from __future__ import annotations
 
 from broker.delivery.feed import Feed, FeedState

@@ -1,5 +1,3 @@
-"""Events that the log will not get are recovered, or reported as a gap."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -26,7 +24,7 @@ class Setting:
         self.recovery = recovery
         self.asked: list[tuple[Mapping[str, MarkRange], str]] = []
         self.archived: list[bool] = []
-        """True for recoveries that only an archive can serve."""
+        """True if only an archive can serve them."""
         self.delivery = make_delivery(self.writer, self.log, Failure.raiseException, Clock())
         self.feed = Feed(
             1, matcher_number=1, is_durable=False, cut=2, cursor=3, newest_at_start=(1, 2)
@@ -46,7 +44,7 @@ class Setting:
         return self.recovery
 
     def comes(self, after: int, upto: int, reason: str) -> None:
-        """The log gets the far event behind `upto`, and none between `after` and `upto`."""
+        """The log gets the far event behind `upto`, but none of the range."""
         self.log.events.append(far(upto + 1))
         self.delivery.recover_or_report("far", (1, after) if after else (0, 0), (1, upto), reason)
         share = CommitShare([self.log.events[-1]], deque([(1, [self.feed])]))
@@ -64,7 +62,7 @@ class Setting:
 def test_events_of_other_logs_are_recovered_and_the_log_continues(
     after: int, reason: str, archived: bool
 ) -> None:
-    """Logs have events before the node's start. Other events were requested from logs before."""
+    """Events before the node's start are in other logs."""
     it = Setting(recovery := Recovery(), far=(1, 3))
     it.comes(after, 8, reason)
     assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)] and it.archived == [archived]

@@ -1,5 +1,3 @@
-"""The output component with deliveries that record calls."""
-
 from __future__ import annotations
 
 import itertools
@@ -53,8 +51,7 @@ class FakeDelivery:
 
 
 def setting(*numbers: int) -> tuple[Output, dict[int, FakeDelivery]]:
-    """Return an output with a session for each tens digit, and subscriptions with these matcher
-    numbers."""
+    """Return an output with these subscriptions, and a session for each tens digit."""
     output = Output()
     deliveries: dict[int, FakeDelivery] = {}
     for number in numbers:

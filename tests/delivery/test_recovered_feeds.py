@@ -1,5 +1,3 @@
-"""Feeds from a recovery that continue from the log, or end."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -39,14 +37,12 @@ class Log(FakeLog):
 
 
 async def everything(_: int, documents: Sequence[bytes], liveness: Liveness) -> list[bool]:
-    """Select all documents."""
     return [True] * len(documents)
 
 
 def make_delivery(
     writer: FakeWriter, log: Log, failed: Callable[[Failure], object], clock: Clock
 ) -> SessionDelivery:
-    """Return a delivery with a query that matches all events."""
     return SessionDelivery(
         writer,
         clearance=2,
@@ -59,13 +55,11 @@ def make_delivery(
 
 
 class Recovery:
-    """Returns pages on demand."""
-
     def __init__(self, *lost: LostRange, **reached: Mark) -> None:
         self.asked: Deferred[Sequence[LoggedEvent]] | None = None
         self.cancelled = False
         self.before: list[LostRange] = []
-        """Losses before the events of the next page."""
+        """Before the events of the next page."""
         self._lost, self._reached = lost, reached
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
@@ -137,7 +131,6 @@ def test_recovered_events_come_before_the_log() -> None:
 
 
 def test_a_client_ahead_of_its_node_continues_from_the_log() -> None:
-    """Events of the other origin that the node gets later are not for it."""
     it = Setting(recovery := Recovery(), held=2)
     recovery.give()
     assert it.writer.deliveries == [[1], [2]]
@@ -153,7 +146,6 @@ def test_the_position_moves_to_the_start_in_the_log() -> None:
     it = Setting(recovery := Recovery(far=(1, 11)))
     recovery.give(far(3))
     recovery.give()
-    # The recovery found more events than this node knew.
     assert it.told == [Progress(((1, (("far", 1, 11),)),))]
 
 

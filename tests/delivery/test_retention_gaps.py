@@ -1,5 +1,3 @@
-"""Gaps after retention."""
-
 from __future__ import annotations
 
 from broker.delivery.catch_up import find_retention_gaps
@@ -14,5 +12,5 @@ def test_a_gap_lies_between_the_client_and_the_start_of_the_log() -> None:
 
 
 def test_an_epoch_without_events_has_no_gap() -> None:
-    """Else its gap would be recovered repeatedly."""
+    """Its gap would be recovered repeatedly."""
     assert find_retention_gaps(1, {"a": (1, 5)}, {"a": (2, 5)}) == []

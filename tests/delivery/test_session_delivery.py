@@ -1,5 +1,3 @@
-"""Delivery to one session with scripted room and a log in a list."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -34,8 +32,6 @@ def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedE
 
 
 class FakeWriter:
-    """Takes `room` more deliveries."""
-
     def __init__(self) -> None:
         self.room = 1000
         self.out: list[Message | list[int]] = []
@@ -87,7 +83,7 @@ class FakeLog:
     def coverage(self) -> Coverage:
         coverage = Coverage({})
         for number, one in enumerate(self.events):
-            # One version per event, so that each event is new to readers of fewer.
+            # Each event is new to readers of fewer.
             coverage.advance({one.origin: one.mark})
             assert coverage.version == number + 1
         return coverage
@@ -106,7 +102,6 @@ class FakeLog:
         return answer
 
     def answer(self) -> None:
-        """Return the page that was requested first."""
         answer, page = self.asked.pop(0)
         answer.callback(page)
 
@@ -148,7 +143,6 @@ class Setting:
         return feed
 
     def commit(self, *events: LoggedEvent) -> None:
-        """Commit events that match all live subscriptions."""
         self.log.events += events
         feeds = list(self.delivery.feeds)
         share = CommitShare(list(events), deque([(len(events), feeds)]))
@@ -206,7 +200,7 @@ def test_subscriptions_read_pages_in_turn() -> None:
     feeds = [setting.subscribe(n, cut=(1, 1000)) for n in (1, 2, 3)]
     setting.writer.room = 4
     while setting.log.asked:
-        # Most of several pages read at once could not be sent.
+        # Most of several pages could not be sent.
         assert len(setting.log.asked) == 1
         setting.log.answer()
     assert [feed.cursor for feed in feeds] == [513, 257, 257]
@@ -264,7 +258,6 @@ def test_a_gap_is_reported_if_no_event_follows_it_in_the_queue() -> None:
     setting.commit(event(1, size=20_000))
     assert (feed.outcomes.dropped, setting.delivery.queued) == (1, (0, 0))
     setting.writer.room = 10
-    # Before the session reports room.
     setting.delivery.send_progress()
     setting.commit(event(2))
     assert setting.writer.out == []
@@ -300,7 +293,7 @@ def test_queued_events_of_an_ended_subscription_are_dropped() -> None:
     setting.delivery.close()
     assert (second.outcomes.seen, second.outcomes.dropped) == (2, 2)
     assert setting.delivery.queued == (0, 0)
-    # Ended sessions take nothing, because nothing would count it.
+    # Nothing would count them.
     setting.delivery.deliver_share(
         CommitShare([event(3)], deque([(1, [second])])), SharedEncodings()
     )
@@ -353,7 +346,6 @@ def test_stream_times_follow_the_events_of_subscriptions_that_requested_them() -
     setting.commit(event(2))
     setting.delivery.send_progress(times)
     assert setting.writer.out == []
-    # Queued events are sent before the next stream times.
     setting.writer.room = 10
     setting.delivery.send_waiting()
     setting.delivery.send_progress(times)
@@ -368,7 +360,7 @@ def test_a_subscription_waits_at_the_end_of_the_log_for_a_pending_commit() -> No
     setting = Setting(event(1), delivery=100_000)
     feed = setting.subscribe(cut=(1, 3))
     assert feed.awaits_commit
-    # Events 2 and 3 were matched before the subscription: they are read, not delivered live.
+    # They were matched before the subscription.
     setting.log.events += [event(2), event(3)]
     setting.delivery.resume_after_commit()
     assert feed.state is FeedState.LIVE

@@ -1,5 +1,3 @@
-"""Splices of recovered events and the log."""
-
 from __future__ import annotations
 
 import pytest
@@ -12,7 +10,6 @@ from broker.event.place import Mark
 def test_a_client_at_the_cut_recovers_nothing() -> None:
     cut: dict[str, Mark] = {"own": (1, 9), "far": (1, 5)}
     assert splice_at_cut(cut, cut, "own", {}) == Splice({}, cut)
-    # An origin that lags by one event is recovered up to its cut.
     position: dict[str, Mark] = {"own": (1, 9), "far": (1, 4)}
     assert splice_at_cut(position, cut, "own", {}) == Splice({"far": ((1, 4), (1, 5))}, cut)
 
@@ -32,7 +29,6 @@ def test_events_removed_by_retention_are_recovered(
 ) -> None:
     seam = splice_at_retention({"own": had}, {}, {} if since is None else {"own": since})
     assert seam.ranges == ({} if recovered is None else {"own": recovered})
-    # The log feeds the events behind it.
     assert seam.log_starts == {"own": had if recovered is None else (1, 5)}
 
 
@@ -53,7 +49,6 @@ def test_ranges_end_at_a_position_and_empty_ones_are_dropped() -> None:
     until: dict[str, Mark] = {"one": (1, 5), "two": (1, 5), "three": (1, 5), "four": (1, 2)}
     cut = {"one": ((1, 2), (1, 5)), "two": ((1, 2), (1, 5)), "three": ((1, 2), (1, 3))}
     assert limit_ranges(ranges, until, {}) == cut
-    # An origin that only the position names is requested from the client's mark.
     assert limit_ranges({}, {"gone": (1, 5)}, {}) == {"gone": ((0, 0), (1, 5))}
     assert limit_ranges({}, {"gone": (1, 5)}, {"gone": (1, 3)}) == {"gone": ((1, 3), (1, 5))}
     assert limit_ranges({}, {"gone": (1, 5)}, {"gone": (1, 5)}) == {}

@@ -1,5 +1,3 @@
-"""Scripted matcher, log and DTDs, with an input between them."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -35,9 +33,9 @@ class FakeMatcher:
     def __init__(self) -> None:
         self.known: set[DtdReference] = set()
         self.calls: list[int] = []
-        """Number of documents of each call."""
+        """Documents of each call."""
         self.fitting = 1_000_000
-        """Number of documents that fit into a time limit."""
+        """Documents that fit into a time limit."""
 
     def match(
         self, documents: Sequence[bytes], undescribed: Any = frozenset(), seconds: float = inf
@@ -59,8 +57,6 @@ class FakeMatcher:
 
 
 class FakeLog:
-    """Holds appended entries until the test commits them or fails."""
-
     origin = "n"
 
     def __init__(self) -> None:
@@ -111,8 +107,6 @@ class FakeQuarantine:
 
 
 class Setting:
-    """An input with fakes, and one publisher."""
-
     def __init__(self, accept_undescribed: bool = False) -> None:
         self.matcher, self.log, self.dtds = FakeMatcher(), FakeLog(), FakeDtds()
         self.quarantine = FakeQuarantine()
@@ -150,7 +144,7 @@ class Setting:
         self.take_all(self.publisher)
 
     def take_all(self, publisher: Publisher) -> None:
-        """Ingest as a session does, but in one slice, in portions of `most` documents."""
+        """Ingest in one slice, in portions of `most` documents."""
         if self.taking:
             return
         self.taking = True

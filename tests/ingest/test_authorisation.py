@@ -40,7 +40,7 @@ def publisher() -> Publisher:
 
 
 def part(count: int, before: int = 0) -> Part:
-    """Return a part of so many documents, behind as many in its batch."""
+    """Behind `before` documents of the batch."""
     batch = Batch(1, [b"<e/>"] * (before + count))
     return Part(Submission(batch), before, before + count)
 
@@ -49,7 +49,7 @@ def part(count: int, before: int = 0) -> Part:
 def test_sequence_numbers_are_checked_as_if_each_were_alone(
     batches: list[list[int | None]],
 ) -> None:
-    """None is an event that the matcher refused."""
+    """None stands for a refused event."""
     together, alone = (Deduplication(lambda _: None, 2) for _ in range(2))
     for numbers in batches:
         verdicts: list[Verdict] = [

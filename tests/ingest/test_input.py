@@ -1,5 +1,3 @@
-"""The input component with scripted matcher, log and DTDs."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -113,7 +111,6 @@ def test_batches_before_a_waiting_one_are_answered_before_it(setting: Setting) -
     assert setting.told == [("Published", 1), ("Published", 2)]
     (_, answer) = setting.answers
     assert isinstance(answer, Published) and answer.refused[0][1][0] == "unknown-type"
-    # The type is looked up again for the next batch.
     setting.publish(3, "odd 3")
     assert len(setting.dtds.asked) == 2
 

@@ -1,5 +1,3 @@
-"""A newer version is looked up only if an event's element names it."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -22,8 +20,6 @@ VERSION = b"<Mspaces:VersionNum>1.0</Mspaces:VersionNum>"
 
 
 class _Dtds:
-    """Records look-ups."""
-
     def __init__(self) -> None:
         self.looked_up: list[DtdReference] = []
 

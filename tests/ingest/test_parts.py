@@ -1,5 +1,3 @@
-"""Batches that are split into parts: one answer, no duplicate, and unchanged order."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -24,7 +22,6 @@ def numbers(first: int, last: int) -> list[str]:
 
 
 def logged(setting: Setting) -> list[list[bytes]]:
-    """Return the documents of each append that waits for its commit."""
     return [[event.document for event in events] for events, _ in setting.log.waiting]
 
 
@@ -150,7 +147,6 @@ def test_after_a_failed_part_the_rest_of_the_batch_is_not_ingested(
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.input.ingest_waiting(setting.publisher, 2)
     setting.log.fail()
-    # There is one answer, although two parts failed.
     assert setting.told == [("NotPublished", 1)]
     setting.log.resting = False
     setting.take_all(setting.publisher)
@@ -159,7 +155,6 @@ def test_after_a_failed_part_the_rest_of_the_batch_is_not_ingested(
     outcomes = setting.input.outcomes
     assert (outcomes.accepted, outcomes.not_taken) == (2, 7)
     setting.check()
-    # The durable part is a duplicate when the batch is sent again.
     setting.log.deduplication.record_run(("alice", 1), 2, 0)
     setting.publish(1, *documents)
     setting.publish(2, "9")
@@ -212,7 +207,6 @@ def test_the_rest_is_not_ingested_after_the_session_has_ended(setting: Setting) 
     setting.input.discard_waiting(setting.publisher)
     assert not setting.publisher.is_ready
     setting.log.commit()
-    # An event that has its place is committed normally.
     assert [documents for documents, _ in setting.committed] == [[b"1", b"2"]]
     assert setting.answers == []
     setting.check()

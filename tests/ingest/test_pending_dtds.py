@@ -1,5 +1,3 @@
-"""Missing DTDs: callbacks, and retries with backoff."""
-
 from __future__ import annotations
 
 from typing import Any, cast
@@ -20,8 +18,6 @@ ONE, TWO, THREE = (DtdReference(name, "1") for name in ("one", "two", "three"))
 
 @attrs.define
 class Dtds:
-    """Has the given DTDs; other look-ups fail."""
-
     clock: Clock
     here: set[DtdReference] = attrs.field(factory=set)
     asked: list[tuple[float, DtdReference]] = attrs.field(factory=list)

@@ -1,5 +1,3 @@
-"""The quarantine is bounded, and readable."""
-
 from __future__ import annotations
 
 import json
@@ -84,6 +82,5 @@ def test_a_deleted_folder_raises_no_error(tmp_path: Path) -> None:
         path.unlink()
     folder.rmdir()
     folder.write_bytes(b"in its place")
-    # The new pair can not be written, and the old one not deleted.
     full.add_document(b"<b/>", ERROR, "alice")
     assert folder.read_bytes() == b"in its place"

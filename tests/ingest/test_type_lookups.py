@@ -1,5 +1,3 @@
-"""Look-ups of the types that waiting events lack."""
-
 from __future__ import annotations
 
 from typing import Any, cast
@@ -23,7 +21,7 @@ TWO = DtdReference("two", "1")
 
 @attrs.define
 class Dtds:
-    """An empty cache; the test ends its look-ups."""
+    """The test ends its look-ups."""
 
     asked: list[Deferred[object]] = attrs.field(factory=list)
 
@@ -86,7 +84,6 @@ def test_events_wait_briefly_while_the_look_up_continues() -> None:
     it.clock.advance(LOOKUP_WAIT)
     assert it.resumed == 1 and ONE in it.pending
     assert type(it.source.missing_types[ONE]) is UnknownType
-    # Later events of the type do not wait again, nor those of another source.
     assert not it.start(ONE)
     it.source.missing_types.clear()
     assert it.start(ONE) and it.resumed == 2

@@ -1,5 +1,3 @@
-"""Ranges of unvalidated events on disk: stored, retried, and widened after damage."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""The node's process, as the service sets it up."""
-
 from __future__ import annotations
 
 import gc
@@ -12,7 +10,7 @@ from broker.node.service import GC_THRESHOLDS, configure_garbage_collector, form
 
 
 class Knot:
-    """An object in a reference cycle."""
+    """It is in a reference cycle."""
 
     def __init__(self) -> None:
         self.me = self

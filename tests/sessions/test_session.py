@@ -1,5 +1,3 @@
-"""Messages of one session: processed in order, in time slices, each once."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,13 +18,13 @@ from broker.wire.codec import Message
 from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Acknowledge, Ended, Goodbye, Refuse, Subscribe, Unsubscribe
 
-#: Cost of a subscription and of a document, in seconds.
+#: In seconds.
 SUBSCRIBE = SLICE_SECONDS / 10
 DOCUMENT = SLICE_SECONDS / 100
 
 
 class FakeDriver:
-    """Records calls; `from_within` arrives while the credit of a message is returned."""
+    """`from_within` arrives while credit is returned."""
 
     def __init__(self) -> None:
         self.receiver: Any = None
@@ -53,7 +51,7 @@ class FakeDriver:
 
 
 class Node:
-    """The shared services: each call takes time, and is recorded by time slice."""
+    """Calls take time, and are recorded by time slice."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -121,7 +119,7 @@ class Setting:
         )
 
     def next_turn(self) -> None:
-        """Run the calls that are due now, but not those that they schedule."""
+        """Calls that these schedule do not run."""
         due = [call for call in self.clock.calls if call.getTime() <= self.clock.seconds()]
         assert len(due) == len(self.clock.calls) == 1
         self.node.turns.append([])
@@ -142,7 +140,6 @@ def test_slow_subscriptions_run_in_several_slices_and_in_order() -> None:
     setting.receive(*map(subscribe, range(1, 26)))
     assert setting.node.done == [*range(1, 11)]
     assert setting.driver.consumed_messages == 10
-    # Messages that arrive meanwhile wait behind it.
     setting.receive(encode_batch(1, [b"a"]), subscribe(26), Unsubscribe(3, False))
     assert setting.node.done == [*range(1, 11)]
     setting.finish()
@@ -195,7 +192,6 @@ def test_a_large_batch_is_ingested_in_several_slices() -> None:
     assert len(counts) in (8, 9) and all(100 <= count <= 126 for count in counts)
     *portions, number = setting.node.done
     assert [document for portion in portions for document in portion] == [b"x"] * 1_000 + [b"y"]
-    # Messages behind the batch follow it.
     assert number == 1
 
 

@@ -1,5 +1,3 @@
-"""Sessions with a real input and a slow matcher: no session holds the reactor for long."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -24,13 +22,11 @@ from tests.ingest.input_fakes import Setting as InputSetting
 
 #: Seconds of an expensive document.
 DEAR = 0.001
-#: Bound of a slice: the last document may exceed the limit.
+#: The last document may exceed the limit.
 LONGEST = MAX_SLICE_SECONDS + 2 * DEAR
 
 
 class SlowMatcher(FakeMatcher):
-    """Each document takes `seconds`."""
-
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self.clock = clock
@@ -68,8 +64,6 @@ class FakeDriver:
 
 
 class RefusingSubscriptions:
-    """Refuses at once, and records the time."""
-
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.asked: list[float] = []
@@ -83,8 +77,6 @@ class RefusingSubscriptions:
 
 
 class Setting(InputSetting):
-    """Sessions of `alice`, slice by slice."""
-
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
@@ -92,7 +84,7 @@ class Setting(InputSetting):
         self.input._matcher = cast(Any, self.matcher)
         self.subscriptions = RefusingSubscriptions(self.clock)
         self.turns: list[float] = []
-        """Seconds of each slice."""
+        """In seconds."""
 
     def session(self) -> tuple[Session, FakeDriver]:
         driver = FakeDriver()
@@ -115,7 +107,6 @@ class Setting(InputSetting):
         self.turns.append(self.clock.seconds() - began)
 
     def next_turn(self) -> None:
-        """Run the call that was scheduled first."""
         call = self.clock.calls.pop(0)
         began = self.clock.seconds()
         call.func(*call.args, **call.kw)
@@ -183,7 +174,6 @@ def test_batches_that_waited_for_a_type_are_ingested_in_slices(setting: Setting)
     setting.receive(session, batch(1, "odd 1"))
     for number in range(2, 202):
         setting.receive(session, batch(number, str(number)))
-    # Other messages of the client are processed.
     setting.receive(session, batch(202, *run(202, 100)), subscribe())
     assert len(setting.subscriptions.asked) == 1
     assert setting.log.waiting == [] and not setting.clock.calls
@@ -308,7 +298,6 @@ def test_steps_run_until_the_slice_ends_and_then_in_the_next() -> None:
     turns = TimeSlices(clock, step, lambda _: None)
     turns.run()
     assert left == 90
-    # Work that arrives before a slice is done in it.
     turns.run()
     turns.run_later()
     assert left == 90 and len(clock.calls) == 1

@@ -1,9 +1,8 @@
 """Damage to the file of a log: `python -m tests.simulation.damaged_pages FIRST LAST [KIND]`.
 
-A node has a log of some hundred events, and its durable subscriber is away. The file of the log
-is damaged while the node is down. Then the node starts, if need be after `xmlbroker log verify
---repair`, and the subscriber returns. It must get each event as it was published, or a gap. Each
-trial is a process of its own, since LMDB may abort it.
+The file is damaged while the node is down and its durable subscriber away. Then the node starts, if
+need be after `xmlbroker log verify --repair`. The subscriber must get each event as it was
+published, or a gap. Each trial is a process of its own, since LMDB may abort it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,9 @@ from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 PAGE = 4096
 META = 152
-#: Events that the subscriber read before the damage, and all events.
+#: Events read before the damage, and all events.
 READ_BEFORE, EVENTS = 5, 305
-#: Seconds until a trial is killed.
 TRIAL_SECONDS = 120
-#: Valid outcomes of a trial.
 GOOD = ("whole", "gap", "repaired, whole", "repaired, gap")
 
 
@@ -51,7 +48,6 @@ class LogDamage:
         self._pages = len(data) // PAGE
 
     def bit(self, data: bytearray, random: Random) -> None:
-        """Flip one bit of any page."""
         flip(data, random.randrange(2 * PAGE, len(data)), random)
 
     def bits(self, data: bytearray, random: Random) -> None:
@@ -59,7 +55,7 @@ class LogDamage:
         self.bit(data, random)
 
     def page_header(self, data: bytearray, random: Random) -> None:
-        """Flip a bit in the first 64 bytes of a page, where LMDB and the log have their headers."""
+        """LMDB and the log have their headers in the first 64 bytes."""
         flip(data, random.randrange(2, self._pages) * PAGE + random.randrange(64), random)
 
     def node(self, data: bytearray, random: Random) -> None:
@@ -75,7 +71,7 @@ class LogDamage:
         newest = max((0, 1), key=lambda n: self._number(n * PAGE + 144))
         roots = [self._number(newest * PAGE + at) for at in (80, 128)]
         begins = random.choice(self._of_kind(1) + roots) * PAGE
-        # The header of a page, and its entries, which fill it from its end.
+        # A page's entries fill it from its end.
         within = random.choice((random.randrange(64), PAGE - 1 - random.randrange(400)))
         flip(data, begins + within, random)
 
@@ -91,7 +87,7 @@ class LogDamage:
         data[to : to + PAGE] = self._data[of : of + PAGE]
 
     def stale(self, data: bytearray, random: Random) -> None:
-        """Restore a page's older content, as if a write had been lost."""
+        """A write has been lost."""
         while True:
             older = random.choice(self._older)
             at = random.randrange(len(older) // PAGE) * PAGE
@@ -113,7 +109,7 @@ KINDS: dict[str, Callable[[LogDamage, bytearray, Random], None]] = {
 
 
 class Trial:
-    """A lone node that is down, with the expected content of its log."""
+    """The node is down; the content of its log is known."""
 
     def __init__(self, *, stopped: bool = False) -> None:
         world = self._world = NetworkWorld(7)
@@ -153,7 +149,6 @@ class Trial:
         self._world.close()
 
     def run_trial(self, kind: str, seed: int) -> str:
-        """Run a trial in a child process and return its outcome."""
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -222,7 +217,7 @@ class Trial:
 
 
 def main(first: int, last: int, kinds: list[str]) -> int:
-    """Run trials of these kinds, or of all; return 1 if one failed."""
+    """Return 1 if a trial failed."""
     trial = Trial(stopped=bool(first % 2))
     status = 0
     for kind in kinds or KINDS:

@@ -1,4 +1,4 @@
-"""Observations of simulated runs, in the form that the guarantees' checker takes."""
+"""Observations of simulated runs, for the guarantees' checker."""
 
 from __future__ import annotations
 
@@ -30,15 +30,12 @@ from tests.simulation.simulated_client import Interest, altitude_of
 
 
 class Observer:
-    """Recorder of the publishers and readers of one simulated network."""
-
     def __init__(self, time: VirtualTime, durability: str = "node") -> None:
         self.seen = Observations()
         self._time = time
         self._durability = durability
 
     def watch(self, client: Client) -> Client:
-        """Record everything that this client publishes from now on."""
         enqueue: Any = client._enqueue
 
         def recorded(document: bytes, event_id: EventId) -> Any:
@@ -63,7 +60,7 @@ class Observer:
         return client
 
     def record_logs(self, logs: LogEntries, *, complete: bool = True) -> None:
-        """Record the places of all events; `complete` if no log lost any."""
+        """`complete`: no log lost any event."""
         for origin, log in logs.items():
             for entry in log:
                 key = EventKey.of(entry.header.event_id)
@@ -78,7 +75,7 @@ class Observer:
         kind: Kind = Kind.DURABLE,
         clearance: int = 2,
     ) -> Subscriber:
-        """Record a subscription. Each reader is one process, killed when the next one starts."""
+        """A reader's process is killed when the next one starts."""
         interest = readers[0].interest
         made = self.seen.add_subscriber(
             name, lambda event: _matches(interest, event), kind=kind, clearance=clearance
@@ -95,7 +92,6 @@ class Observer:
 
     @staticmethod
     def mark_unhandled(process: Process, events: Sequence[ReceivedEvent]) -> None:
-        """Record events that a process was given and did not finish."""
         process.items += [attrs.evolve(_delivered(each), handled=False) for each in events]
 
     def _record_receipt(self, receipt: Receipt) -> Receipt:

@@ -18,14 +18,11 @@ from broker.wire.stack import session_layers
 
 
 def hello(client_id: str, incarnation: int = 1, token: bytes = b"t" * 16) -> Hello:
-    """Return the first message of a client without an account."""
     return Hello(MAGIC, PROTOCOL_VERSIONS, client_id, incarnation, token, "", "")
 
 
 @implementer(ISocketReceiver)
 class RawConnection:
-    """One connection that sends any packet."""
-
     def __init__(self, world: World, address: str = "stranger") -> None:
         self.packets: list[bytes] = []
         self.is_lost = False
@@ -45,7 +42,6 @@ class RawConnection:
 
     @property
     def refusal(self) -> BrokerError | None:
-        """The error with which the node refused the connection."""
         for packet in self.packets:
             message = messages.decode(packet)
             if isinstance(message, Refuse):
@@ -55,8 +51,6 @@ class RawConnection:
 
 @implementer(IStackReceiver)
 class RawSession:
-    """A session that sends any message."""
-
     def __init__(self, world: World, client_id: str = "talker", incarnation: int = 1) -> None:
         stranger = RawConnection(world, client_id)
         stranger.channel.send([messages.encode(hello(client_id, incarnation))])
@@ -66,7 +60,6 @@ class RawSession:
 
     @classmethod
     def attach_to(cls, world: World, stranger: RawConnection, incarnation: int) -> RawSession:
-        """Attach a new stack to a connection that was accepted."""
         talker = cls.__new__(cls)
         talker._attach(world, stranger, incarnation)
         return talker
@@ -102,7 +95,6 @@ class RawSession:
 
     @property
     def refusal(self) -> BrokerError | None:
-        """The error with which the node ended the session."""
         for message in self.control_messages:
             if isinstance(message, Refuse):
                 return from_wire(message.error)

@@ -1,5 +1,3 @@
-"""Clients of a simulated node: publishers, readers, and the events that must arrive."""
-
 from __future__ import annotations
 
 import re
@@ -25,7 +23,7 @@ STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
 
 
 def flight(altitude: int, size: int = 0) -> bytes:
-    """Return a flight record whose id has `size` characters of padding."""
+    """`size` is the padding of the id."""
     return (
         f"<flight><id>F{'x' * size}</id><flightleg><altitude>{altitude}</altitude>"
         "</flightleg></flight>"
@@ -33,7 +31,6 @@ def flight(altitude: int, size: int = 0) -> bytes:
 
 
 def altitude_of(document: bytes) -> int:
-    """Return the altitude in a flight record or an event with one."""
     found = re.search(rb"<altitude>(\d+)<", document)
     assert found is not None
     return int(found.group(1))
@@ -41,7 +38,7 @@ def altitude_of(document: bytes) -> int:
 
 @attrs.frozen
 class Interest:
-    """A subscription: pattern, query, and the same condition in Python."""
+    """`matches` is the same condition in Python."""
 
     pattern: str
     query: str
@@ -87,8 +84,6 @@ def read_log(world: World) -> list[LogEntry]:
 
 
 class Publisher:
-    """Publisher of flights, with the result of each."""
-
     def __init__(self, world: World, client: Client) -> None:
         self._world = world
         self.client = client
@@ -103,7 +98,7 @@ class Publisher:
         level: SecurityLevel = SecurityLevel.MED,
         name: str = "flight",
     ) -> None:
-        """Publish a flight, or the same record with another root `name`."""
+        """`name` is the root element."""
         self.published += 1
         kind = EventType(name, "1.0", security_level=level)
         payload = flight(altitude, size).replace(b"flight", name.encode())
@@ -123,8 +118,6 @@ class Publisher:
 
 
 class Reader:
-    """One subscription and the items that its user took."""
-
     def __init__(
         self,
         world: World,
@@ -142,9 +135,9 @@ class Reader:
         self.slow = slow
         self.subscription: Subscription | None = None
         self.cut: Mark = (0, 0)
-        """The first cut of the subscription."""
+        """The first one."""
         self.starts_after: Mark = (0, 0)
-        """Events after this mark must be delivered."""
+        """Later events must be delivered."""
         self._start = start
         self.items: list[ReceivedEvent | Gap] = []
         self.wrong_liveness: list[ReceivedEvent] = []
@@ -162,7 +155,6 @@ class Reader:
         self.subscription = subscription
         (self.cut,) = subscription.cut.marks.values()
         if self._start in (None, NEW):
-            # The stored position, or else the cut.
             (self.starts_after,) = subscription.position.marks.values() or [(0, 0)]
         arrived = subscription.receive_item
 
@@ -180,13 +172,12 @@ class Reader:
         subscription.receive_item = watch  # type: ignore[method-assign]
 
     def read(self) -> None:
-        """Take what has arrived; earlier items count as processed."""
+        """Earlier items count as processed."""
         if self.subscription is not None:
             while events := self.subscription.take_ready():
                 self.items += events
 
     def read_one(self) -> None:
-        """Take one batch, as a slow user does."""
         if self.subscription is not None:
             self.items += self.subscription.take_ready()
 
@@ -199,7 +190,6 @@ class Reader:
         return [item for item in self.items if isinstance(item, Gap)]
 
     def expected(self, log: list[LogEntry]) -> list[Mark]:
-        """Return the marks of the events that must arrive."""
         start = self._start.time_ms if self._start is not None else 0
         return [
             entry.mark
@@ -210,7 +200,7 @@ class Reader:
         ]
 
     def check(self, log: list[LogEntry]) -> None:
-        """Check that each expected event came once and in order, or in a reported gap."""
+        """Each expected event came once and in order, or in a reported gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
@@ -243,9 +233,9 @@ class Reader:
 def check_publishers(
     log: list[LogEntry], publishers: list[Publisher], lost: list[Publisher], seed: int
 ) -> None:
-    """Check that each acknowledged event is in the log once, at its place and in order.
+    """Each acknowledged event is in the log once, at its place and in order.
 
-    Publishers in `lost` were killed; their unacknowledged events may be in the log.
+    Publishers in `lost` were killed.
     """
     by_id: dict[tuple[str, int, int], LogEntry] = {}
     newest: dict[tuple[str, int], int] = {}
@@ -267,14 +257,13 @@ def check_publishers(
 
 
 def publish(world: World, publisher: Publisher, count: int, size: int = 0) -> None:
-    """Publish `count` flights and wait for their receipts."""
     for _ in range(count):
         publisher.publish(altitude=600, size=size)
     world.run_until(lambda: not publisher.client.unacknowledged)
 
 
 def read(world: World, *readers: Reader, seconds: float = 2.0) -> None:
-    """Read with these readers for some seconds of virtual time."""
+    """Read in virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:

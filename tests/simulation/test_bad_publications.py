@@ -60,7 +60,6 @@ def outcome(world: World, awaitable: Any) -> str:
 
 
 def record_states(client: Client) -> list[bool]:
-    """Return a list that records each change of the client's connection."""
     states: list[bool] = []
     client.on_state = lambda up, _: states.append(up)
     return states
@@ -75,7 +74,7 @@ def read_all(world: World, subscription: Subscription) -> list[ReceivedEvent]:
     return events
 
 
-#: Documents that are not events, and their errors. `number` is the event's own.
+#: `number` is the event's own.
 BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
     "empty": (lambda _: b"", NotWellFormed),
     "empty-array": (lambda _: bytearray(), NotWellFormed),
@@ -91,7 +90,7 @@ BAD: dict[str, tuple[Callable[[int], Any], type[BrokerError]]] = {
     "utf-16": (lambda n: event("alice", n).decode().encode("utf-16"), NotWellFormed),
     "latin-1": (lambda n: LATIN_1 + event("alice", n).replace(b"UAL1", b"\xe9"), NotWellFormed),
     "utf-8-broken": (lambda n: event("alice", n).replace(b"UAL1", b"\xe9"), NotWellFormed),
-    # Bytes that would be messages elsewhere.
+    # Messages elsewhere.
     "batch": (lambda n: encode_batch(n, [event("alice", n)]), NotWellFormed),
     "goodbye": (lambda _: messages.encode(Goodbye()), NotWellFormed),
     "frame": (lambda n: b"\0\0\0\x02" + event("alice", n), NotWellFormed),
@@ -116,7 +115,6 @@ def test_malformed_publication_fails_only_its_own_receipt() -> None:
         for number, (make, _) in zip(good, BAD.values(), strict=True):
             event_id = EventId("alice", 1_700_000_000_000, number, 1)
             results.append(alice.publish_document(event("alice", number), event_id))
-            # It may carry the number of a good event.
             results.append(alice.publish_document(make(number + 1), event_id))
         outcomes = [outcome(world, each) for each in results]
         assert dict(zip(BAD, outcomes[1::2], strict=True)) == {
@@ -169,7 +167,7 @@ def test_node_refuses_one_bad_event_of_a_batch(document: bytes) -> None:
         outbox = alice._core.outbox
         results = []
         for number, each in enumerate((event("alice", 1), document, event("alice", 3)), 1):
-            # Skips the client's own checks.
+            # Without the client's own checks.
             results.append(alice._loop.make_promise())
             outbox.add(each, EventId("alice", 1, number, 1), results[-1])
         alice._flush()
@@ -228,7 +226,6 @@ def test_client_rejects_arguments_that_no_message_can_hold(
         with pytest.raises(error):
             call(alice)
         receipt = world.wait(alice.publish("flights", FLIGHT, KIND))
-        # Sequence numbers have no gaps over the events that were sent.
         assert receipt.event_id.sequence_number == 1
         world.run(1.0)
         assert states == [] if connected else [True]
@@ -244,7 +241,6 @@ def test_node_refuses_a_nul_in_a_text() -> None:
 
 def test_events_full_of_delimiters_are_delivered_and_replayed_unchanged() -> None:
     queries = ("/deadletter[@tries = 1]", "//forged or /forged", "//reason[contains(., 'orged')]")
-    # Each place with some fillings of each kind; unit tests cover the rest.
     chosen = list(single_fillings())[::11]
     with World(1) as world:
         publisher, reader = world.client("feed"), world.client("reader")

@@ -29,7 +29,6 @@ from broker.wire import messages
 from tests.simulation.simulated_client import flight
 
 FLIGHT_2 = DtdReference("flight", "2.0")
-#: The altitude of a flight leg moves below a new element.
 TEXT_2 = (
     (shipped_folder() / "flight-1.1.dtd")
     .read_bytes()
@@ -72,7 +71,7 @@ def publish(world: World, client: Client, payload: bytes, version: str) -> None:
 
 
 def read(subscription: Subscription) -> int:
-    """Take all events, and with them all notices between them; return their number."""
+    """Return the number of events."""
     count = 0
     while events := subscription.take_ready():
         count += len(events)
@@ -137,7 +136,6 @@ def test_only_subscriptions_that_read_a_removed_path_are_notified(world: World) 
     assert figures["xmlbroker_type_notices_total", "sent"] == 3
     assert figures["xmlbroker_type_notices_total", "dropped"] == 0
     assert figures["xmlbroker_new_versions_total",] == 1
-    # The second event of a version causes no notice.
     publish(world, publisher, PAYLOAD_2, "2.0")
     world.run(3.0)
     assert read(high) == 0 and len(high.changes) == 1
@@ -151,7 +149,6 @@ def test_query_that_can_never_match_gets_a_warning(world: World) -> None:
         "on flightleg (column 19); there is 'status'",
     )
     assert subscribe(world, client, "/flight/flightleg[@status = 'active']").warnings == ()
-    # A query that matches in some type or version gets no warning.
     assert subscribe(world, client, "//timestamp").warnings == ()
 
 
@@ -175,14 +172,13 @@ def test_durable_subscription_that_was_away_is_warned_when_it_resumes(world: Wor
     assert [(change.new, change.effect) for change in back.changes] == [
         ("2.0", "can-not-match-any-more")
     ]
-    # A new subscription gets no warning.
     assert subscribe(world, client, query).warnings == ()
 
 
 def test_resuming_subscription_is_notified_of_new_versions_after_a_node_restart(
     world: World,
 ) -> None:
-    """The notice comes once, also for a query that may still match."""
+    """Notices come also for a query that may still match."""
     queries = {"mine": "//altitude > 300", "other": "/flight[id = 'F']"}
     client = world.client("reader")
     for name, query in queries.items():

@@ -1,5 +1,3 @@
-"""Damage anywhere in the log's file: each event arrives as published, or a gap does."""
-
 from __future__ import annotations
 
 import subprocess
@@ -9,13 +7,13 @@ import pytest
 
 from tests.seeds import seeds
 
-#: Trials of each kind of damage in one test.
+#: Of each kind of damage in one test.
 TRIALS = 2
 
 
 @pytest.mark.parametrize("number", seeds(1, 10))
 def test_damaged_log_file_alters_and_loses_no_event_silently(number: int) -> None:
-    # Trials fork, so they run in a process of their own. It starts 18 nodes and takes seconds.
+    # Trials fork, so they need a process of their own.
     first = number * (TRIALS + 1)
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation.damaged_pages", str(first), str(first + TRIALS)],

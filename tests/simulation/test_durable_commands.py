@@ -1,4 +1,4 @@
-"""`xmlbroker durable` on a running node: list, show, pause, reset, delete; and lags."""
+"""`xmlbroker durable` on a running node."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from tests.simulation.test_identities import ACCOUNTS, asdi, member
 
 
 class DurableSetup:
-    """A node, a publisher, a reader with the durable subscription `d`, and a commanding client."""
-
     def __init__(self, world: World) -> None:
         self.world = world
         self.publisher = Publisher(world, world.client("publisher"))
@@ -91,7 +89,6 @@ def test_lag_counts_unprocessed_events_of_the_log(site: DurableSetup) -> None:
     assert 10.0 <= row["seconds"] < 11.5
     used = site.world.node.event_log.bounds.used_bytes
     assert row["bytes"] == used * 5 // 8
-    # The client resumes and reads.
     site.start_reader()
     assert site.read() == numbers(4, 8)
     row = site.ask("show")
@@ -230,7 +227,6 @@ def test_deleted_subscription_ends_and_can_start_again(site: DurableSetup) -> No
     site.world.run(0.5)
     subscription = site.reader.subscription
     assert subscription is not None and subscription.over
-    # The client process has no resume point left either.
     assert site.reader.client._core.positions.resume_points.find("d") == ResumePoint(
         subscription.position.__class__()
     )

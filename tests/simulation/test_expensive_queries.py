@@ -14,13 +14,11 @@ from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent
 from broker.testing.simulation import World
 from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
 
-#: Only lxml evaluates it: an index answers without a budget.
+#: An index would answer without a budget.
 UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")
 
 
 class Stopwatch:
-    """Clock for query times that the test sets."""
-
     def __init__(self, world: World) -> None:
         self.slow = False
         self.now = 0.0
@@ -90,7 +88,6 @@ def test_durable_subscription_over_its_budget_keeps_its_position(world: World) -
 def test_many_slow_queries_of_one_client_end_only_that_clients_subscriptions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each query takes as long as the other client's, which is within the limit."""
     stopwatch = Stopwatch(world)
     matches = CompiledXPath.matches
 

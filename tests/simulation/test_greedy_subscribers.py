@@ -1,4 +1,4 @@
-"""A client that subscribes without end: a limit refuses it, and other clients are not delayed."""
+"""A limit refuses a client that subscribes without end, and other clients are not delayed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from broker.testing.simulation import World
 from broker.transport.p2p.wire import MESSAGE_COST
 from tests.simulation.simulated_client import Publisher, Reader, read_log
 
-#: Bytes of one read of a socket.
+#: Of one read of a socket.
 WINDOW = 64 * 1024
 #: Bytes of the shortest message that asks for a subscription.
 LEAST_MESSAGE = 40
 LEASE = 60.0
-#: Sizes of the node's engine and output that grow with subscriptions.
+#: They grow with subscriptions.
 HELD = ("subscriptions", "distinct_queries", "templates")
 
 
@@ -34,8 +34,6 @@ def settings(max_subscriptions: int | None = None) -> Settings:
 
 
 class ReadSizes:
-    """Number of messages of one client in each read of its session."""
-
     def __init__(self, world: World, client: Client) -> None:
         (session,) = [
             each
@@ -55,8 +53,6 @@ class ReadSizes:
 
 
 class Greedy:
-    """A client that subscribes very often, with the results."""
-
     def __init__(self, world: World, client_id: str = "greedy") -> None:
         self._world = world
         self.client = world.client(client_id)
@@ -87,7 +83,7 @@ def engine_sizes(world: World) -> dict[str, float]:
 
 
 def wait_for_events(world: World, reader: Reader, count: int) -> None:
-    """Run in short steps until the reader has `count` events."""
+    """Wait in short steps."""
     for _ in range(1_000):
         reader.read()
         if len(reader.events) >= count:
@@ -103,7 +99,7 @@ def small() -> Iterator[World]:
 
 
 class OtherClients:
-    """A publisher and a reader that must not be delayed by a greedy client."""
+    """A greedy client must not delay these."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -111,13 +107,13 @@ class OtherClients:
         self.reader = Reader(world, world.client("reader"))
         world.run(1.0)
         self.engine_sizes = engine_sizes(world)
-        """Sizes of the engine before the greedy client came."""
+        """Before the greedy client came."""
 
     def publish_and_read_during(self, greedy: Greedy, count: int) -> None:
         """Publish and read event by event until the greedy client has `count` answers.
 
-        Time is virtual, so delay is counted in the greedy client's messages. An event passes a few
-        reads of the client, and a read is at most one window.
+        Virtual time shows no delay, so the greedy client's messages are counted. An event passes a
+        few reads of one window each.
         """
         read_sizes = ReadSizes(self._world, greedy.client)
         greedy.ask(0, count)
@@ -133,7 +129,6 @@ class OtherClients:
         self.reader.check(read_log(self._world))
 
     def check_resources_are_freed(self) -> None:
-        """Check that the sizes are as before and that the others still work."""
         assert engine_sizes(self._world) == self.engine_sizes
         self.reader.read()
         seen = len(self.reader.events)
@@ -201,7 +196,6 @@ def test_resources_of_a_greedy_client_are_freed(small: World, how: str) -> None:
     else:
         small.kill_client(greedy.client)
         small.run(LEASE - 1.0)
-        # The lease runs: the client could still return.
         assert engine_sizes(small) == full
         small.run(2.0)
     others.check_resources_are_freed()
@@ -221,5 +215,4 @@ def test_unsubscribing_frees_room_for_new_subscriptions(small: World) -> None:
     other.ask(0, 20)
     small.run_until(lambda: other.answered == 20)
     assert other.refused == []
-    # Clients share equal queries.
     assert engine_sizes(small)["distinct_queries"] < 40

@@ -41,7 +41,7 @@ def world() -> Iterator[World]:
 
 
 def final_error(client: Client) -> BrokerError | None:
-    """Return the error that stopped the client for good, if any."""
+    """Return the error that stopped the client for good."""
     failed: list[Any] = []
     awaited: Any = client.when_connected()
     awaited.addErrback(lambda failure: failed.append(failure.value))
@@ -74,7 +74,6 @@ def test_process_with_an_earlier_or_equal_incarnation_is_refused(
     world.run(1.0)
     assert isinstance(final_error(other), IncarnationRefused)
     assert second.connected
-    # The same while the later process is away and the node has restarted.
     world.run(1.0)
     world.kill_client(second)
     world.kill_node()
@@ -181,7 +180,6 @@ def test_wrong_or_missing_credentials_are_refused_for_good(
     assert isinstance(error, AuthenticationFailed)
     assert not list(guarded.node.acceptor.sessions)
     assert guarded.node.acceptor.refused_connections == {"authentication-failed": 1}
-    # The client does not try again and raises the same error.
     with pytest.raises(AuthenticationFailed):
         client.subscribe()
 
@@ -198,7 +196,6 @@ def test_sessions_of_an_account_are_limited(guarded: World) -> None:
     guarded.run(1.0)
     assert [client.connected for client in clients] == [True, True, True, False]
     assert other.connected
-    # The client retries and connects when a session ends.
     assert final_error(clients[3]) is None
     guarded.wait(clients[0].close())
     guarded.run(10.0)
@@ -274,7 +271,6 @@ def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
     )
     (feed,) = link.feeds
     assert (feed.outcomes.denied, feed.outcomes.delivered) == (6, 3)
-    # The position moves past denied events.
     assert low.subscription is not None
     assert [offset for _, offset in low.subscription.position.marks.values()] == [9]
 

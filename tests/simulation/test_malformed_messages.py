@@ -1,4 +1,4 @@
-"""Malformed and unexpected messages: a typed error, the node runs, other clients go on."""
+"""Malformed and unexpected messages: a typed error, and other clients go on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ HANDSHAKE = 5.0
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A node with a publisher and a reader, which must not be disturbed."""
     settings = Settings()
     limits = attrs.evolve(settings.limits, handshake_timeout=HANDSHAKE, max_sessions=5)
     with World(1, settings=attrs.evolve(settings, limits=limits)) as world:
@@ -163,7 +162,6 @@ def test_second_hello_after_the_welcome_breaks_only_the_connection(world: World)
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
     assert stranger.is_lost
-    # The session stays for a client with its token until its lease ends.
     assert len(list(world.node.acceptor.sessions)) == 3
     world.run(70.0)
     assert len(list(world.node.acceptor.sessions)) == 2
@@ -237,9 +235,7 @@ def test_invalid_or_unexpected_message_ends_the_session(world: World, message: b
     assert isinstance(talker.refusal, ProtocolError)
     assert not talker.is_connected
     assert len(list(world.node.acceptor.sessions)) == 2
-    # Events published before it are accepted and acknowledged.
     assert [m.accepted for m in talker.control_messages if isinstance(m, Published)] == [1]
-    # The client may start a new session.
     RawSession(world, incarnation=2)
 
 

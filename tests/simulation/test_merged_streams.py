@@ -1,5 +1,3 @@
-"""Merged subscriptions at a whole node: two linked feeds, and killed processes."""
-
 from __future__ import annotations
 
 from random import Random
@@ -40,8 +38,6 @@ def merged(
 
 
 class Reader:
-    """A process that reads a merged subscription."""
-
     def __init__(self, world: World, subscription: MergedSubscription) -> None:
         self.world = world
         self.subscription = subscription
@@ -69,7 +65,6 @@ class FlightFeeds:
         self._receipts: list[Receipt] = []
 
     def run(self, seconds: float) -> None:
-        """Publish for a while and wait for the receipts."""
         world, (plans, radar) = self._world, self._clients
         end = world.clock.seconds() + seconds
         while world.clock.seconds() < end:
@@ -99,7 +94,7 @@ def test_live_events_arrive_in_resolved_order(seed: int) -> None:
         assert not any(event.late for event in reader.events)
         made = rows(reader.events)
         assert resolve(made) == list(range(len(made))), f"seed {seed}"
-        # The merge had work to do: by place, the order is another one.
+        # By place, the order is another one.
         places = [event.place.mark for event in reader.events]
         assert places != sorted(places)
 
@@ -183,7 +178,7 @@ def test_feed_goes_on_when_another_feed_ends() -> None:
             while len(reader.events) == before:
                 reader.read(0.05)
             delays.append(world.clock.seconds() - published)
-        # The wait for flight plans that never come, plus the tolerance of "concurrent".
+        # The wait for flight plans, plus the tolerance of "concurrent".
         assert max(delays) < 1.0 + 0.2 + 0.2
 
 

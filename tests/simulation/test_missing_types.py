@@ -31,8 +31,6 @@ REPORT = DtdReference("report", "1.0")
 
 @implementer(IDtdSource)
 class LateSource:
-    """DTD source that answers when the test says so."""
-
     name = "the late source"
 
     def __init__(self) -> None:
@@ -44,7 +42,6 @@ class LateSource:
         return answer
 
     def answer(self, name: str = "report") -> None:
-        """Answer the oldest request with a DTD of this type."""
         text = (shipped_folder() / "flight-1.0.dtd").read_bytes()
         _, waiting = self.asked.pop(0)
         waiting.callback(text.replace(b"flight", name.encode()))
@@ -85,7 +82,6 @@ def test_batch_waits_for_its_type_and_later_batches_stay_in_order(world: World) 
         world.run(0.5)
     assert len(source.asked) == 1
     assert blocked.results == []
-    # Other publishers do not wait.
     assert len(free.receipts) == 2
     source.answer()
     world.run(1.0)
@@ -121,9 +117,8 @@ def test_events_without_a_dtd_are_refused_and_others_accepted(
     assert isinstance(results[1], UnknownType) and "the late source" in str(results[1])
     assert [entry.altitude for entry in read_log(world)] == [1, 3, 5]
     world.check_outcomes()
-    # The event's own pointer is forbidden, which is the more precise error.
+    # This is the more precise error.
     assert world.node.input.outcomes.refused == {"forbidden-pointer": 2}
-    # The failure is cached for a while, then the source is asked again.
     publisher.publish(name="report")
     world.run(1.0)
     assert source.asked == [] and isinstance(publisher.results[-1][1], UnknownType)
@@ -181,7 +176,6 @@ def test_undescribed_types_are_accepted_if_configured() -> None:
         source.fail()
         world.run(1.0)
         assert len(publisher.receipts) == 3
-        # The same from the log after a restart, when the type is not cached.
         world.kill_node()
         world.start_node()
         source = add_source(world)
@@ -214,8 +208,8 @@ def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
         world.cut_client("publisher")
         world.run(3.0)
         assert not list(world.node.acceptor.sessions)
-        # No DTD: the old session's events are refused. Later ones must wait until the client has
-        # sent the earlier ones again.
+        # The old session's events are refused. Later ones wait until the client has sent the
+        # earlier ones again.
         source.fail()
         world.run(1.0)
         world.run(CacheLimits().failure_seconds)

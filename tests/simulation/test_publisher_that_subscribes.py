@@ -1,5 +1,3 @@
-"""A client that subscribes to its own events."""
-
 from __future__ import annotations
 
 from broker.client.received import Receipt
@@ -18,7 +16,7 @@ def test_unread_deliveries_do_not_block_receipts() -> None:
                 client.publish("own", FLIGHT, EventType("flight", "1.0")) for _ in range(100)
             ]
             assert all(isinstance(world.wait(receipt), Receipt) for receipt in receipts)
-        # They are 16 MB, four times the client's buffer.
+        # 16 MB, four times the client's buffer.
         read = 0
         while events := subscription.take_ready():
             read += len(events)

@@ -38,7 +38,7 @@ def small_settings() -> Settings:
 
 @attrs.frozen
 class FaultRates:
-    """Probabilities of faults in a step of `STEP` seconds."""
+    """Probabilities in a step of `STEP` seconds."""
 
     cut: float
     kill: float
@@ -47,7 +47,6 @@ class FaultRates:
 
     @classmethod
     def drawn(cls, random: Random) -> FaultRates:
-        """Draw from none to many; some runs have one kind of fault only."""
         return cls(
             cut=random.choice((0.0, 0.03, 0.2)),
             kill=random.choice((0.0, 0.006, 0.03)),
@@ -57,8 +56,6 @@ class FaultRates:
 
 
 class FaultyRun:
-    """A simulated node with random clients and faults, all drawn from the seed."""
-
     def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)
         self.rates = FaultRates.drawn(random)
@@ -73,21 +70,19 @@ class FaultyRun:
         self.lost_publishers: list[Publisher] = []
         self.readers: list[Reader] = []
         self.processes: dict[str, list[Reader]] = {}
-        """Durable readers by client, in order; all but the last were killed."""
+        """By client, in order; all but the last were killed."""
         for n in range(random.randint(1, 3)):
             self._add_publisher(f"publisher-{n}", 1)
         for n in range(random.randint(2, 5)):
             self._add_readers(n)
 
     def run(self) -> None:
-        """Run with faults, end them, and wait until nothing arrives any more."""
         while self.world.clock.seconds() < SECONDS:
             self._step()
             self.world.run(STEP)
         self._heal()
 
     def running_readers(self) -> list[Reader]:
-        """Return the readers whose process was not killed."""
         return [*self.readers, *(processes[-1] for processes in self.processes.values())]
 
     # ------------------------------------------------------------------ clients
@@ -147,7 +142,7 @@ class FaultyRun:
         try:
             self.world.start_node()
         except LogUnavailable:
-            # The disk is full: a supervisor would try again.
+            # A supervisor would try again.
             self.world.clock.callLater(0.5, self._start_node)
 
     def _kill_a_client(self) -> None:
@@ -213,7 +208,7 @@ def test_random_faults_lose_and_duplicate_nothing(seed: int) -> None:
 
 
 def check_processes(log: list[LogEntry], processes: list[Reader]) -> None:
-    """Check that a durable subscription's processes together missed nothing.
+    """The processes together missed nothing.
 
     Each resumes at the last acknowledged position of the previous one, or earlier.
     """
@@ -221,7 +216,7 @@ def check_processes(log: list[LogEntry], processes: list[Reader]) -> None:
     where = f"{first.client.client_id}, seed {first.world.seed}"
     flowing = [reader for reader in processes if reader.subscription is not None]
     read = {event.place.mark for reader in flowing for event in reader.events}
-    # A first process that died early may have stored nothing; then the next one starts anew.
+    # A first process may have stored nothing; then the next one starts anew.
     began = next(reader for reader in flowing)
     missing = set(began.expected(log)) - read
     assert not missing, f"lost {sorted(missing)} ({where})"
@@ -233,7 +228,6 @@ def check_processes(log: list[LogEntry], processes: list[Reader]) -> None:
 
 
 def check_positions(world: World, log: list[LogEntry], readers: list[Reader]) -> None:
-    """Check that positions follow the log, also for queries that rarely match."""
     for reader in readers:
         assert reader.subscription is not None
         where = f"{reader.client.client_id} {reader.interest.query}, seed {world.seed}"

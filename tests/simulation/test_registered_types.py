@@ -39,12 +39,11 @@ def test_registered_type_is_known_before_its_first_event_and_after_a_restart() -
         client = world.client("publisher")
         world.wait(client.publish("s", PAYLOAD, EventType("report", "1.0")))
         assert source.asked == []
-        # The archiver gets the text although no source has it any more (c).
+        # (c): no source has the text any more.
         world.kill_node()
         world.start_node()
         text = world.wait(world.node.types.find_text(REPORT))
         assert text is not None and b"reportleg" in text
-        # A damaged file is removed and its text is fetched again.
         (path,) = (world.node.settings.node.data / "dtds").glob("*/report-1.0-*.dtd")
         path.write_bytes(path.read_bytes()[:-1])
         world.kill_node()
@@ -69,7 +68,6 @@ def test_report_names_the_affected_subscriptions() -> None:
         (affected,) = report["affected"]
         assert (affected["client"], affected["name"]) == ("reader", "high")
         assert "/report/reportleg/altitude" in report["went"]
-        # A check registers nothing.
         assert DtdReference("report", "2.0") not in world.node.dtds.references()
         with pytest.raises(BrokerError, match="no DTD is known here for report 1.5"):
             ask(world, "dtd-add", moved_altitude(), "2.0", against="1.5")

@@ -27,7 +27,6 @@ def world() -> Iterator[World]:
 
 
 def settle(world: World, publisher: Publisher, *readers: Reader, seconds: float = 3.0) -> None:
-    """Wait for all receipts and deliveries, and check them."""
     world.run_until(lambda: not publisher.client.unacknowledged)
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
@@ -251,7 +250,7 @@ def test_client_starts_a_new_session_after_an_inconsistent_delivery(world: World
         publisher.publish()
     world.run(1.0)
     (session,) = [s for s in world.node.acceptor.sessions if s.identity.client_id == "reader"]
-    # As if a delivery had been lost: the chain of places is broken.
+    # As if a delivery had been lost.
     session.delivery._sender._previous = (world.node.event_log.origin, 1, 2)
     for _ in range(3):
         publisher.publish()
@@ -286,7 +285,7 @@ def test_full_disk_stops_acknowledgements_and_loses_nothing(world: World) -> Non
 
 
 def test_answers_from_before_a_cut_are_ignored_after_it(world: World) -> None:
-    # The node returned batches; the client gets the first answer, is cut off, and reconnects.
+    # The client gets the first answer before the cut.
     for step in range(30):
         with World(step, latency=0.05) as world:
             publisher = Publisher(world, world.client("publisher"))

@@ -1,5 +1,3 @@
-"""A lone node restored from an older copy: no other node has the lost events."""
-
 from __future__ import annotations
 
 from click.testing import CliRunner
@@ -41,7 +39,6 @@ def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
             assert [name_of(event)[2] for event in reader.events] == numbers
         assert [len(reader.gaps) for reader in (first, back, new)] == [1, 1, 0]
         assert {gap.reason for gap in (*first.gaps, *back.gaps)} == {"lost"}
-        # The gap is reported once.
         world.kill("a")
         world.start("a")
         world.run(10.0)
@@ -51,7 +48,7 @@ def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
 
 
 def test_client_returning_at_another_restored_node_gets_a_gap() -> None:
-    """All nodes are restored from copies and one is marked, so no node knows the lost events."""
+    """No node knows the lost events."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -89,7 +86,7 @@ def test_client_returning_at_another_restored_node_gets_a_gap() -> None:
 
 
 def test_client_continues_after_an_unmarked_restore() -> None:
-    """Without the mark the loss goes unnoticed. No place repeats, and no client is locked out."""
+    """The loss goes unnoticed, but no place repeats and no client is locked out."""
     with NetworkWorld(2) as world:
         world.add("a")
         world.run(1.0)

@@ -1,5 +1,3 @@
-"""Slow subscribers: losses are counted and reported, and other clients are not delayed."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +14,7 @@ from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read
 
 QUEUE = 30
 SLOW = 4_000
-"""Bytes of a client's window: about six flights."""
+"""About six flights, in bytes."""
 
 
 @pytest.fixture
@@ -60,7 +58,6 @@ def test_slow_transient_subscriber_loses_the_oldest_events_and_gets_a_gap(world:
     got = [event.place.offset for event in reader.events]
     assert got == [*range(1, gap.first.offset), *range(gap.last.offset + 1, 401)]
     assert gap.count == gap.last.offset - gap.first.offset + 1 == 400 - len(got)
-    # The newest events are still in the queue.
     assert gap.last.offset == 400 - QUEUE
     index = next(i for i, item in enumerate(reader.items) if isinstance(item, Gap))
     assert len(reader.items[:index]) == gap.first.offset - 1
@@ -132,7 +129,6 @@ def test_subscriptions_of_one_client_share_a_window_and_lose_separately(
     log = read_log(world)
     for reader in (transient, durable, rare):
         reader.check(log)
-    # They share a queue, and each gets gaps for its own losses only.
     assert not durable.gaps
     lost = [sum(gap.count for gap in reader.gaps) for reader in (transient, rare)]
     assert lost[0] == 400 - len(transient.events) > 300
@@ -180,7 +176,7 @@ def test_unread_events_of_an_ended_subscription_free_their_room(
 
 
 def test_gap_precedes_later_events_when_the_queue_is_empty() -> None:
-    # The queue accepts nothing larger than its bytes, so the newest event is dropped, too.
+    # The queue accepts nothing larger than its bytes.
     settings = Settings()
     settings = attrs.evolve(
         settings,
@@ -239,7 +235,7 @@ def test_many_catching_up_subscriptions_do_not_flood_their_session() -> None:
         for reader in readers:
             reader.check(log)
             assert len(reader.events) == 200
-        # A page without room in the session is matched again, but not for every subscription.
+        # A page without room is matched again, but not for every subscription.
         assert looked_at < 4 * 10 * 200
         assert world.node.acceptor.refused_connections == {}
         (session,) = [s for s in world.node.acceptor.sessions if s.delivery.feeds]

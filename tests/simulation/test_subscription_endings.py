@@ -1,7 +1,4 @@
-"""Each kind of subscription and each end of its process (docs/subscriptions.md).
-
-A test is a column of the table there and runs for each row.
-"""
+"""The table of docs/subscriptions.md: a test is a column, and runs for each row."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from broker.testing.simulation import World
 from tests.simulation.simulated_client import Publisher
 
 NAME = "reader"
-#: Longer than client and node collect positions before they save them.
+#: Client and node collect positions for less.
 SAVE_SECONDS = 1.0
 
 KINDS = ("transient", "durable", "state", "working")
@@ -32,7 +29,7 @@ WITH_FILE = ("state", "working")
 
 
 class ClientProcess:
-    """One client process; `handled` holds sequence numbers of events."""
+    """`handled` holds sequence numbers of events."""
 
     def __init__(self, site: EndingSetup, kind: str, *, hangs_at: int = 0) -> None:
         """With `hangs_at`, a worker never finishes the event of that number."""
@@ -73,13 +70,12 @@ class ClientProcess:
         return done
 
     def handle(self) -> None:
-        """Take the events that arrived; the earlier ones count as processed."""
+        """The earlier events count as processed."""
         if self._subscription is not None:
             events = self._subscription.take_ready()
             self.handled += [event.event_id.sequence_number for event in events]
 
     def confirm(self) -> None:
-        """Take everything and mark it as processed."""
         before = -1
         while before != len(self.handled):
             before = len(self.handled)
@@ -87,8 +83,6 @@ class ClientProcess:
 
 
 class EndingSetup:
-    """A node, a publisher, and successive processes of one client."""
-
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
         self.publisher = Publisher(world, world.client("publisher"))
@@ -107,7 +101,7 @@ class EndingSetup:
         self.world.run(0.05)
 
     def start_next(self, kind: str) -> ClientProcess:
-        """Publish five events to nobody, then five to a new process of the client."""
+        """Five events come to nobody, then five to a new process."""
         self.publish(5)
         process = self.start(kind)
         self.publish(5)
@@ -155,7 +149,6 @@ def test_close_reports_if_the_node_did_not_confirm(site: EndingSetup, kind: str)
     assert site.world.clock.seconds() - began < CLOSE_TIMEOUT + 0.1
     site.world.start_node()
     second = site.start_next(kind)
-    # The state folder has positions that the node lacks.
     first_repeated = {"durable": 1, "state": 11, "working": 11, "transient": 16}[kind]
     assert second.handled == numbers(first_repeated, 20)
 
@@ -259,7 +252,6 @@ def test_second_process_with_the_same_name_ends_the_first(site: EndingSetup, kin
     assert isinstance(first.client.last_error, SessionSuperseded)
     assert first.handled == numbers(1, 10)
     assert second.handled == numbers(11, 20)
-    # The first process changes neither the node nor the folder, and its close returns False.
     assert site.world.wait(first.client.close()) is (kind == "transient")
     assert site.world.wait(second.client.close()) is True
     third = site.start_next(kind)
@@ -269,13 +261,12 @@ def test_second_process_with_the_same_name_ends_the_first(site: EndingSetup, kin
 def test_last_positions_of_a_process_count_before_the_next_hello(
     site: EndingSetup,
 ) -> None:
-    """The node has received the positions and not read them yet when the hello arrives."""
+    """The node has not read the positions when the hello arrives."""
     first = site.start("durable")
     site.publish(10)
     first.confirm()
     (session,) = [s for s in site.world.node.acceptor.sessions if s.identity.client_id == NAME]
     taken: list[Any] = []
-    # Received messages are no longer processed.
     session._slices.run = lambda: taken.append(len(session._received))  # type: ignore[method-assign]
     site.world.run(SAVE_SECONDS)
     assert taken

@@ -1,5 +1,3 @@
-"""Starts of subscriptions, and the cut between recovered and live events."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -100,12 +98,11 @@ def test_durable_subscription_resumes_where_its_last_process_ended(world: World)
     second = Reader(world, world.client("reader", incarnation=2), durable="d")
     read(world, second)
     assert offsets(second) == list(range(11, 21))
-    # They are recovery events.
     assert {event.liveness for event in second.events} == {Liveness.RECOVERY}
 
 
 def test_process_killed_before_its_first_position_loses_nothing(world: World) -> None:
-    # Nothing was acknowledged, so the stored position is empty, before the first event.
+    # The stored position is empty, before the first event.
     publisher = Publisher(world, world.client("publisher"))
     publish(world, publisher, 10)
     for incarnation in (1, 2, 3):
@@ -120,7 +117,6 @@ def test_process_killed_before_its_first_position_loses_nothing(world: World) ->
 
 
 def test_arrived_but_unprocessed_events_come_again(world: World) -> None:
-    # The node loses the session, the client resumes, and then it is killed, too.
     publisher = Publisher(world, world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d")
     world.run(1.0)
@@ -203,7 +199,6 @@ def test_unused_durable_subscription_expires() -> None:
 
 @pytest.mark.parametrize("start", [NEW, ALL, since_time(0)], ids=lambda start: start.kind)
 def test_cut_holds_while_batches_are_committed(start: Start) -> None:
-    # Subscriptions start at each moment around appends, commits and answers.
     for step in range(40):
         with World(step, thread_delay=0.02) as world:
             publisher = Publisher(world, world.client("publisher"))
@@ -244,7 +239,7 @@ def test_cut_from_before_a_failed_commit_hides_no_event(world: World) -> None:
     world.disk.is_full = False
     world.run_until(lambda: not publisher.client.unacknowledged)
     read(world, reader)
-    # The ten were appended when it subscribed; their commit failed, and they came again.
+    # Their commit failed, and they came again.
     assert reader.cut[0] == epoch and offsets(reader) == list(range(4, 14))
     world.check_outcomes()
 
@@ -269,7 +264,6 @@ def test_cut_holds_during_the_first_commits_after_a_failed_one() -> None:
         world.run_until(lambda: not publisher.client.unacknowledged)
         publish(world, publisher, 2)
         read(world, *readers, seconds=30.0)
-        # The new epoch was on disk before the five had places in it.
         assert readers[0].cut == later
         for reader in readers:
             reader.check(read_log(world))
@@ -293,7 +287,7 @@ def test_cut_holds_in_a_new_session_during_commits() -> None:
         (session,) = [s for s in world.node.acceptor.sessions if s.delivery.feeds]
         session.end(TooManySessions("for a moment"))
         world.run(0.5)
-        # The client has resumed; the five are not committed yet.
+        # The five are not committed yet.
         assert client.connected and world.node.event_log.bounds.last == 0
         world.run_until(lambda: not publisher.client.unacknowledged)
         publisher.publish()
@@ -310,7 +304,7 @@ def test_no_place_is_reused_after_failed_commits_and_a_restart(world: World, end
     world.disk.is_full = True
     readers: list[Reader] = []
     for _ in range(4):
-        # These events get no place that holds, and each reader gets a cut.
+        # These events get no place that holds.
         for _ in range(5):
             publisher.publish()
         readers.append(Reader(world, client))

@@ -1,5 +1,3 @@
-"""Time slices of a node: results are the same as without them."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +16,7 @@ from tests.simulation.test_greedy_subscribers import Greedy, settings
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A node whose time slices end at once, after one document each."""
+    """Time slices end at once, after one document each."""
     monkeypatch.setattr(time_slices, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(session, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(session, "MAX_DOCUMENTS", 1)
@@ -71,14 +69,13 @@ def test_connection_broken_between_time_slices_loses_nothing(
     world.run(1.0)
     publisher.publish("greedy.x", altitude=4)
     world.run(1.0)
-    # Only the query `altitude = 4` matches.
     assert sum(len(each.take_ready()) for each in greedy.accepted) == 1
     world.check_outcomes()
 
 
 # ---------------------------------------------------------------- one batch in many time slices
 
-#: Seconds to match a document; documents of a batch.
+#: To match a document; documents of a batch.
 MATCH_SECONDS = 0.003
 DOCUMENTS = 300
 
@@ -116,7 +113,7 @@ def slow_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_calls(world: World, seconds: float) -> float:
-    """Advance the clock call by call, as calls take time, too; return the longest call."""
+    """Run call by call, as calls take time; return the longest one."""
     clock = world.clock
     end = clock.seconds() + seconds
     longest = 0.0
@@ -132,7 +129,7 @@ def run_calls(world: World, seconds: float) -> float:
 
 
 def publish_batch(world: World, name: str = "publisher") -> Publisher:
-    """Publish one batch and return when about a third of it is matched."""
+    """Return when about a third of the batch is matched."""
     publisher = Publisher(world, world.client(name))
     run_calls(world, 1.0)
     for altitude in range(DOCUMENTS):
@@ -172,7 +169,6 @@ def test_subscription_made_during_a_batch_gets_exactly_the_later_events(slow_wor
 
 
 def test_log_is_matched_in_time_slices(slow_world: World) -> None:
-    """A query is slow for every event of a log."""
     world = slow_world
     publisher = publish_batch(world)
     run_calls(world, 3.0)
@@ -200,7 +196,6 @@ def test_batch_is_answered_once_while_other_clients_publish(
     for _ in range(2):
         other.publish()
         run_calls(world, 0.2)
-        # It is answered before the batch ends.
         assert len(other.receipts) == other.published
     assert publisher.results == []
     run_calls(world, 3.0)

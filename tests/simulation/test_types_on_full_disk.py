@@ -59,7 +59,6 @@ def test_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: Pat
         world.kill_client(reader.client)
         publisher.publish(altitude=3, name="report")
         world.run(1.0)
-        # After a restart the event is validated with the stored DTD.
         folder = tmp_path / "types"
         (folder / "report-1.0.dtd").unlink()
         folder_with(folder)

@@ -49,7 +49,7 @@ def _faults(_: click.Context, __: click.Parameter, value: str) -> list[str]:
 def main(
     minutes: float, seed: int | None, seconds: float, rate: float, faults: list[str], keep: bool
 ) -> None:
-    # SIGTERM ends the soak with its nodes.
+    # The nodes end too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     first = int(time.time()) % 1_000_000 if seed is None else seed
     end = time.monotonic() + 60 * minutes

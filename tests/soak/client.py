@@ -32,13 +32,11 @@ from tests.soak.interests import ALL_INTERESTS, ALTITUDES, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields
 
-#: Fraction of large events, so that a batch can not hold all waiting events.
+#: So that a batch can not hold all waiting events.
 LARGE = 0.05
 
 
 class Publisher:
-    """Publisher of flights at a rate, until it is stopped."""
-
     def __init__(self, client: AsyncioClient, notes: Notebook, said: dict[str, Any]) -> None:
         self._client, self._notes = client, notes
         self._random = Random(said["seed"])
@@ -50,7 +48,7 @@ class Publisher:
         enqueue: Any = client._enqueue
 
         def recorded(document: bytes, event_id: EventId) -> Any:
-            # Noted before it is sent: the checker must know each delivered event.
+            # The checker must know each delivered event.
             key, digest = key_fields(event_id), digest_of(document)
             notes.note("published", key=key, digest=digest, **self._next)
             return enqueue(document, event_id)
@@ -58,13 +56,12 @@ class Publisher:
         client._enqueue = recorded  # type: ignore[method-assign]
 
     def next_version(self) -> None:
-        """Use a newer version of the type `soak` from now on."""
         self._version += 1
 
     async def run(self) -> None:
         waiting: set[asyncio.Task[None]] = set()
         while not self.stopped.is_set():
-            # Limits the unacknowledged events during a long outage.
+            # For a long outage.
             if len(waiting) < 2000:
                 task = asyncio.create_task(self._publish())
                 waiting.add(task)
@@ -112,7 +109,7 @@ async def publish(said: dict[str, Any], client: AsyncioClient, notes: Notebook) 
 def trace_positions(notes: Notebook) -> None:
     """Note each subscription's start, warnings, flow and progress.
 
-    The checker needs only the warnings. The rest helps to find the cause of a violation.
+    The checker needs only the warnings.
     """
     subscribe, receive_subscribed = (
         SubscriptionState.begin_session,
@@ -165,7 +162,6 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
             waiting_task.cancel()
 
     async def caught_up() -> None:
-        """Note when the node has sent all past events."""
         while (remaining := await ask_recoveries(client)) is None or remaining:
             await asyncio.sleep(INTERVAL)
         notes.note("caught-up")
@@ -175,7 +171,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
 
     async def work() -> None:
         await client.when_connected()
-        # The first cut is unknown: events published after this moment are expected.
+        # The first cut is unknown.
         asyncio.get_running_loop().call_later(3.0, notes.note, "flowing")
         working = Working(pause=0.1)
         await client.work(
@@ -194,7 +190,7 @@ async def subscribe(said: dict[str, Any], client: AsyncioClient, notes: Notebook
         await task
     except asyncio.CancelledError:
         if await client.close():
-            # Without it the node has not confirmed the positions, and events may repeat.
+            # Otherwise events may repeat.
             notes.note("closed")
     except BrokerError as error:
         notes.note("error", error=repr(error))

@@ -1,5 +1,3 @@
-"""Disks of nodes that can be filled."""
-
 from __future__ import annotations
 
 import os
@@ -9,13 +7,13 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-#: Bytes for a log, replicas, and LMDB pages written beside old ones.
+#: With LMDB pages written beside old ones.
 SIZE: Final = 192 << 20
 _BLOCK: Final = b"\0" * (1 << 20)
 
 
 class Disk:
-    """The folder of one node: a tmpfs if the user may mount one."""
+    """A tmpfs if the user may mount one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,7 +21,7 @@ class Disk:
         self.mounted = os.geteuid() == 0 and _mount(folder)
 
     def fill(self, pid: int) -> None:
-        """Fill the disk. Without a mount, limit the process to files of 64 KiB."""
+        """Without a mount, limit files to 64 KiB."""
         if not self.mounted:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
             return
@@ -32,7 +30,6 @@ class Disk:
                 while True:
                     ballast.write(_BLOCK)
             except OSError:
-                # The disk is full.
                 return
 
     def free(self, pid: int) -> None:
@@ -43,7 +40,7 @@ class Disk:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
 
     def close(self, *, keep: bool = False) -> None:
-        """Unmount the disk; with `keep`, copy its files to a folder beside it first."""
+        """With `keep`, copy the files first."""
         if self.mounted:
             if keep:
                 kept = self.folder.with_name(self.folder.name + "-kept")
@@ -53,7 +50,7 @@ class Disk:
 
 
 def copy(folder: Path, target: Path) -> None:
-    """Copy all files of a folder except sockets."""
+    """Sockets are not copied."""
     shutil.copytree(folder, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.socket"))
 
 

@@ -1,5 +1,3 @@
-"""A web server for the DTDs of the type `soak`, in any version."""
-
 from __future__ import annotations
 
 import re
@@ -12,7 +10,7 @@ from broker.dtd.catalogue import shipped_folder
 
 
 class DtdServer:
-    """Server of `/soak-1.N.dtd`: the flight DTD with another name."""
+    """`/soak-1.N.dtd` is the flight DTD with another name."""
 
     def __init__(self) -> None:
         flights = (shipped_folder() / "flight-1.0.dtd").read_text()

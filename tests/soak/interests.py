@@ -18,7 +18,7 @@ LEVELS: Final = ("low", "med", "high")
 
 @attrs.frozen
 class Interest:
-    """One subscription of one client; the client's name starts with its account."""
+    """The client's name starts with its account."""
 
     client: str
     kind: Kind
@@ -28,7 +28,6 @@ class Interest:
 
     @property
     def account(self) -> str:
-        """The first part of the client's name."""
         return self.client.split("-")[0]
 
     @property
@@ -72,7 +71,7 @@ INTERESTS: Final[Mapping[str, Interest]] = {
         ),
     )
 }
-#: Subscribers that start after the faults and read all events, with their nodes.
+#: After the faults they read all events at these nodes.
 LATE_READERS: Final[Mapping[str, str]] = {f"high-late-{node}": node for node in DTD_FETCHING_NODES}
 ALL_INTERESTS: Final[Mapping[str, Interest]] = {
     **INTERESTS,
@@ -81,7 +80,6 @@ ALL_INTERESTS: Final[Mapping[str, Interest]] = {
         for name in LATE_READERS
     },
 }
-#: Nodes of each publisher: some have one node, one may use all.
 PUBLISHERS: Final[Mapping[str, tuple[str, ...]]] = {
     "high-feed-1": DTD_FETCHING_NODES[:1],
     "high-feed-2": DTD_FETCHING_NODES[1:],

@@ -10,32 +10,29 @@ import attrs
 
 from broker.identity.secret import hash_secret
 
-#: Nodes of each cluster. The first node founds it; the others join it.
+#: The first node founds its cluster; the others join it.
 CLUSTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "alps": ("a1", "a2", "a3"),
     "coast": ("c1", "c2"),
     "plain": ("p1",),
 }
-#: The cluster whose members are linked by UDP, without relays.
+#: By UDP, without relays.
 UDP_CLUSTER: Final = "coast"
-#: The dialling node, and the node of another cluster that it dials.
+#: The dialling node, and the dialled one.
 GATEWAYS: Final[Mapping[str, str]] = {"c1": "a2", "c2": "a3", "p1": "c1"}
 NAMES: Final = tuple(name for names in CLUSTERS.values() for name in names)
-#: Nodes that may fetch DTDs from the pointers of events.
+#: From the pointers of events.
 DTD_FETCHING_NODES: Final = ("a1", "c1")
 SECRET: Final = "soak"
-#: Clearance of each account.
 ACCOUNTS: Final[Mapping[str, str]] = {"low": "low", "med": "med", "high": "high"}
 
 
 @attrs.frozen
 class Ports:
-    """Ports of one node on the loopback interface."""
-
     clients: int
     nodes: int
     relay: int
-    """Other nodes connect to the relay at this port."""
+    """Other nodes connect there."""
 
 
 @attrs.frozen
@@ -51,7 +48,7 @@ class Layout:
         return f"tcp:127.0.0.1:{self.ports[name].clients}"
 
     def data(self, name: str) -> Path:
-        """Return the data folder of a node, which outlives its process."""
+        """The folder outlives the process."""
         return self.folder / name / "data"
 
     @property
@@ -59,7 +56,7 @@ class Layout:
         return self.folder / "archive"
 
     def settings(self, name: str, faults: str = "") -> str:
-        """Return the configuration of a node, with `[[faults]]` tables if given."""
+        """`faults` are `[[faults]]` tables."""
         ports = self.ports[name]
         pointers = [f"http://127.0.0.1:{self.dtd_port}/"] if name in DTD_FETCHING_NODES else []
         return (

@@ -1,5 +1,3 @@
-"""One node of the soak: its process, its disk and its log file."""
-
 from __future__ import annotations
 
 import re
@@ -16,8 +14,6 @@ _READY: Final = re.compile(r"node \S+ is ready: log (\S+?),")
 
 
 class SoakNode:
-    """A node that can be started, killed, stopped and paused repeatedly."""
-
     def __init__(self, name: str, layout: Layout) -> None:
         self.name = name
         self.layout = layout
@@ -26,10 +22,10 @@ class SoakNode:
         self._log = self.folder / "node.log"
         self.process: SoakProcess | None = None
         self.is_claimed = False
-        """True while a fault acts on it."""
+        """By a fault."""
 
     def start(self, faults: str = "") -> None:
-        """Start a process with the previous data unless one runs."""
+        """Start with the previous data."""
         if self.is_running:
             return
         settings = self.folder / "node.toml"
@@ -39,7 +35,7 @@ class SoakNode:
 
     @property
     def is_running(self) -> bool:
-        """True while a process exists, paused or not."""
+        """Paused or not."""
         return self.process is not None and self.process.is_running
 
     @property
@@ -51,7 +47,7 @@ class SoakNode:
             self.process.send(number)
 
     def kill(self, *, machine: bool = False) -> None:
-        """Kill the process with SIGKILL; with `machine`, its child processes, too."""
+        """With `machine`, kill the child processes, too."""
         if self.process is not None:
             if machine:
                 self.process.kill_all()
@@ -59,7 +55,6 @@ class SoakNode:
                 self.process.kill()
 
     def stop(self) -> None:
-        """Stop the process with SIGTERM, then kill its child processes."""
         if self.process is not None:
             self.process.send(signal.SIGTERM)
             self.process.wait()

@@ -1,4 +1,4 @@
-"""Notes of a client process: one JSON line for each observation, in a file that outlives it."""
+"""Notes of a client process: one JSON line for each observation."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from broker.testing.guarantees.records import digest_of
 
 
 class Notebook:
-    """A file of notes. Written lines survive `kill -9`."""
+    """Written lines survive `kill -9`."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def note(self, kind: str, **fields: Any) -> None:
-        """Append an observation with the time of the machine's monotonic clock."""
+        """The time is of the machine's monotonic clock."""
         line = json.dumps({"kind": kind, "at": time.monotonic(), **fields})
         os.write(self._file, line.encode() + b"\n")
 
@@ -62,14 +62,11 @@ def place_fields(place: Place) -> list[Any]:
 
 
 class NotebookReader:
-    """Reader of a growing notebook."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
 
     def read_new(self) -> Iterator[dict[str, Any]]:
-        """Yield the observations appended since the last call."""
         if not self._path.exists():
             return
         with open(self._path, "rb") as file:

@@ -30,25 +30,22 @@ from tests.soak.notebook import NotebookReader
 from tests.soak.recorded_places import RecordedPlaces
 from tests.soak.soak_client import SoakClient
 
-#: Events per page of a log.
+#: Of a log.
 PAGE = 5000
 
 
 class Observer:
-    """Reader of all clients' notebooks while they grow."""
-
     def __init__(self) -> None:
         self.seen = Observations()
         self._pages: dict[tuple[str, int], NotebookReader] = {}
         self._processes: dict[tuple[str, int], Process] = {}
         self.newest_note_at = 0.0
-        """Time of the newest delivery or receipt."""
+        """Of a delivery or receipt."""
         self.flowing_clients: set[str] = set()
-        """Clients with an active subscription in some process."""
+        """In some process."""
         self.caught_up_clients: set[str] = set()
-        """Clients that have received all past events."""
+        """They have received all past events."""
         self.refused_publications: list[str] = []
-        """Publications that the node refused."""
         self.recorded = RecordedPlaces()
 
     def read_notebooks(self, clients: Iterable[SoakClient]) -> Observations:
@@ -66,7 +63,7 @@ class Observer:
         return self.seen
 
     def read_archive(self, location: Path) -> list[str]:
-        """Record the newest places of the archive; return problems."""
+        """Return problems."""
         try:
             covered = Archive.open(str(location), create=False).state().covered
             for origin, found in covered.items():
@@ -76,13 +73,13 @@ class Observer:
         return []
 
     def read_logs(self, nodes: Iterable[SoakNode]) -> list[str]:
-        """Record the places of all events in the nodes' logs; return problems."""
+        """Return problems."""
         problems = []
         for node in nodes:
             try:
                 self._read_log(node)
             except Exception as error:
-                # Reading a damaged log may raise anything; the check works without it.
+                # Reading a damaged log may raise anything.
                 problems.append(f"the log of {node.name} can not be read: {error!r}")
         return problems
 

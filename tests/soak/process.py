@@ -1,5 +1,3 @@
-"""A child process of the soak: a node or a client."""
-
 from __future__ import annotations
 
 import contextlib
@@ -12,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-#: Lets the kernel kill the process when the soak ends, even by `kill -9`.
+#: The process ends with the soak, even by `kill -9`.
 DIES_WITH_PARENT: Final = f"import ctypes; ctypes.CDLL(None).prctl(1, {int(signal.SIGKILL)})\n"
-#: Seconds for a process to end after SIGTERM.
+#: Seconds after SIGTERM.
 STOP_SECONDS: Final = 15.0
 
 
 class SoakProcess:
-    """Python code in its own session, with its output appended to a file."""
+    """Python code in its own session."""
 
     def __init__(self, code: str, arguments: Sequence[str], folder: Path, log: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -31,7 +29,7 @@ class SoakProcess:
                 stdout=output,
                 stderr=output,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
-                # Ctrl-C must reach only the soak, which stops its processes.
+                # Ctrl-C must reach only the soak.
                 start_new_session=True,
             )
 
@@ -45,7 +43,7 @@ class SoakProcess:
 
     @property
     def status(self) -> int | None:
-        """Exit status; negative for a signal."""
+        """Negative for a signal."""
         return self._process.poll()
 
     def send(self, number: signal.Signals) -> None:
@@ -57,20 +55,18 @@ class SoakProcess:
         self._process.wait()
 
     def kill_all(self) -> None:
-        """Kill it and its child processes with SIGKILL."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def wait(self, seconds: float = STOP_SECONDS) -> bool:
-        """Wait for the end; return whether it came in time."""
+        """Return whether the end came in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
         return not self.is_running
 
 
 def children_of(pid: int, part_of_command: str) -> list[int]:
-    """Return the child processes whose command line has a part."""
     found = []
     for other in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:

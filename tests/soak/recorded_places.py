@@ -17,20 +17,17 @@ class RecordedPlaces:
         self._branches: dict[str, list[tuple[int, Mark]]] = {}
 
     def add(self, origin: str, marks: Iterable[Mark]) -> None:
-        """Record these places and those before them on the same branch."""
+        """Earlier places on the same branch are recorded, too."""
         furthest = self._furthest[origin]
         for epoch, offset in marks:
             furthest[epoch] = max(offset, furthest.get(epoch, 0))
 
     def set_histories(self, origin: str, histories: Iterable[History]) -> None:
-        """Set the histories of the branch on which an origin's log ended."""
+        """The histories are of the branch on which the log ended."""
         self._branches[origin] = [(history.epoch, history.branch) for history in histories]
 
     def __contains__(self, place: Place) -> bool:
-        """True if a place is recorded.
-
-        A mark of a later epoch records it, unless a branch in between started before the place.
-        """
+        """A mark of a later epoch records a place, unless a branch in between started before it."""
         mark = place.mark
         branches = self._branches.get(place.origin, ())
         next_branch = min(

@@ -14,24 +14,21 @@ _READ: Final = 65536
 
 
 class _Connection:
-    """One relayed connection between two nodes."""
-
     def __init__(
         self, dialler: str, target: str, writers: tuple[asyncio.StreamWriter, ...]
     ) -> None:
         self.dialler, self.target, self.writers = dialler, target, writers
 
     def abort(self) -> None:
-        """Reset both ends."""
         for end in self.writers:
             end.transport.abort()
 
 
 class Relays:
-    """A listening port for each node, on the loop that calls `start`."""
+    """The ports belong to the loop that calls `start`."""
 
     def __init__(self, pids: Callable[[], dict[str, int]]) -> None:
-        """`pids` returns the process of each running node; it identifies the dialling node."""
+        """`pids` identifies dialling nodes by their processes."""
         self._pids = pids
         self._servers: list[asyncio.Server] = []
         self._connections: set[_Connection] = set()
@@ -41,8 +38,6 @@ class Relays:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, name: str, port: int, target: int) -> None:
-        """Relay connections from a port to the named node's own port."""
-
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.ensure_future(self._pass(name, target, reader, writer))
             self._tasks.add(task)
@@ -60,29 +55,27 @@ class Relays:
     # ------------------------------------------------------------------ faults
 
     def cut(self, one: str, other: str) -> None:
-        """Reset the connections between two nodes; new ones are accepted."""
+        """New connections are accepted."""
         for connection in list(self._connections):
             if {connection.dialler, connection.target} == {one, other}:
                 connection.abort()
 
     def half_open(self, one: str, other: str) -> None:
-        """Close the end of `one` and leave `other` with a silent connection."""
+        """`other` has a silent connection."""
         for connection in list(self._connections):
             if {connection.dialler, connection.target} == {one, other}:
                 self._stalled.add((one, other))
                 connection.writers[connection.target == one].transport.abort()
 
     def stall(self, directions: Iterable[Direction]) -> None:
-        """Hold back the bytes of these directions."""
         self._stalled.update(directions)
 
     def refuse(self, directions: Iterable[Direction]) -> None:
-        """Leave new connections of these directions unanswered, and stall the others."""
+        """Leave new connections unanswered, and stall the others."""
         self._refused.update(directions)
         self._stalled.update(directions)
 
     def heal(self, *, reset: bool = False) -> None:
-        """Open all directions. With `reset`, reset connections that were stalled."""
         if reset:
             for connection in list(self._connections):
                 pair = connection.dialler, connection.target
@@ -135,7 +128,7 @@ class Relays:
 
 
 def find_owner(port: int, pids: dict[str, int]) -> str:
-    """Return the node whose process has the socket with this local port, or an empty string."""
+    """Return an empty string for an unknown port."""
     inode = _inode_of(port)
     if inode:
         for name, pid in pids.items():

@@ -35,14 +35,14 @@ from tests.soak.world import World, last_lines, make_layout
 #: Seconds for subscribers to start, and between two reads of the notebooks.
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 2.0
-#: A run ends after so many seconds without a missing event, or without any delivery.
+#: The end: no event is missing, or none is delivered, for so many seconds.
 CALM_SECONDS: Final = 3.0
 PATIENCE: Final = 75.0
-#: Longest wait after the faults, in seconds.
+#: Seconds after the faults.
 LONGEST_WAIT: Final = 300.0
 #: Simultaneous faults.
 MAX_FAULTS: Final = 3
-#: Longest pause between two faults, in seconds.
+#: In seconds.
 LONGEST_PAUSE: Final = 4.0
 _UNEXPECTED: Final = re.compile(r"Traceback|Unhandled|unexpected error")
 
@@ -63,7 +63,7 @@ class Verdict:
 class Plan:
     seed: int
     seconds: float
-    """Duration of the faults."""
+    """Of the faults."""
     faults: Sequence[str]
     rate: float
     """Events per second of each publisher."""
@@ -111,7 +111,7 @@ async def _start_clients(world: World, observer: Observer) -> None:
 
 async def _inject_faults(world: World, plan: Plan) -> None:
     end = time.monotonic() + plan.seconds
-    # Separate from the faults' own random numbers, whose count depends on timing.
+    # The number of the faults' own random numbers depends on timing.
     random = Random(f"plan {plan.seed}")
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -129,7 +129,7 @@ async def _inject_faults(world: World, plan: Plan) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    # A fault may fail, for example because a file has disappeared.
+    # A file may have disappeared.
     world.problems += [f"a fault failed: {each!r}" for each in results if each is not None]
 
 
@@ -149,7 +149,7 @@ def _record_death(world: World, name: str) -> None:
 
 
 async def _heal(world: World, observer: Observer) -> None:
-    """Repair all links and processes; publishers wait for their last receipts."""
+    """Publishers wait for their last receipts."""
     world.note("everything heals")
     world.relays.heal(reset=True)
     await _restart_dead_nodes(world)
@@ -175,7 +175,7 @@ async def _quiescence(world: World, observer: Observer) -> None:
         calm = now - max(observer.newest_note_at, started)
         if calm > PATIENCE:
             return
-        # An unknown origin has no missing events, so the late readers must have caught up.
+        # No events of an unknown origin are missing, so the late readers count.
         is_over = calm > CALM_SECONDS and observer.caught_up_clients.issuperset(LATE_READERS)
         if is_over and is_complete(seen, _allowances(world, seen)):
             return
@@ -183,7 +183,6 @@ async def _quiescence(world: World, observer: Observer) -> None:
 
 
 def _restart_dead_clients(world: World) -> None:
-    """Restart subscribers that ended unexpectedly, like a supervisor."""
     for name in ALL_INTERESTS:
         client = world.clients[name]
         if client.processes and not client.is_running and not client.is_claimed:
@@ -194,7 +193,7 @@ def _restart_dead_clients(world: World) -> None:
 def _allowances(
     world: World, seen: Observations, recorded: RecordedPlaces | None = None
 ) -> Allowances:
-    """Return the exceptions that this run's faults justify; `recorded` is given after its end."""
+    """`recorded` is given after the end."""
     damaged = {
         origin: until
         for name, until in world.lost_until.items()
@@ -223,7 +222,7 @@ def _allowances(
     return Allowances(
         justifies_gap=justifies_gap,
         is_unrecorded=is_unrecorded,
-        # If the archive can not be searched, a recovery ends with an error.
+        # An archive that can not be searched ends a recovery.
         errors_end_processes=True,
         unknown_origins=world.has_stepped_clock or world.has_emptied_disk,
         # Publishers that move use several origins.
@@ -261,7 +260,7 @@ def _verdict(world: World, observer: Observer, plan: Plan) -> Verdict:
 
 
 def tracebacks(log: str) -> set[str]:
-    """Return the last line of each traceback in a log, with the line before the traceback."""
+    """Return its last line, and the line before it."""
     found = set()
     lines = log.splitlines()
     for number, line in enumerate(lines):

@@ -1,5 +1,3 @@
-"""Client processes of the soak: started, killed, closed and started again."""
-
 from __future__ import annotations
 
 import json
@@ -13,18 +11,15 @@ from tests.soak.layout import NAMES, Layout
 from tests.soak.process import SoakProcess
 
 _RUN: Final = (
-    # Signals may arrive before the client has its handlers.
+    # Signals may arrive before the handlers.
     "import signal\nsignal.signal(signal.SIGUSR1, signal.SIG_IGN)\n"
     "import asyncio, json, sys\nfrom tests.soak.client import main\n"
     "asyncio.run(main(json.loads(sys.argv[1])))\n"
 )
-#: Seconds for a publisher to get its last receipts after the faults.
 LAST_RECEIPTS: Final = 90.0
 
 
 class SoakClient:
-    """One client name with its successive processes."""
-
     def __init__(self, name: str, layout: Layout, random: Random, rate: float) -> None:
         self.name = name
         self._layout = layout
@@ -35,7 +30,7 @@ class SoakClient:
         self.closed: list[int] = []
         self.is_claimed = False
         self.version = 0
-        """Version of the unknown type that a publisher uses."""
+        """Of the unknown type."""
         if name in PUBLISHERS:
             self._nodes = list(PUBLISHERS[name])
         elif name in LATE_READERS:
@@ -45,7 +40,6 @@ class SoakClient:
             self._nodes = [first, *(each for each in NAMES if each != first)]
 
     def shuffle_nodes(self) -> None:
-        """Let the next process try other nodes first."""
         self._random.shuffle(self._nodes)
 
     def notebook_of(self, number: int) -> Path:
@@ -56,7 +50,6 @@ class SoakClient:
         return bool(self.processes) and self.processes[-1].is_running
 
     def start_process(self) -> None:
-        """Start a process unless one runs."""
         if self.is_running:
             return
         number = len(self.processes) + 1
@@ -88,7 +81,7 @@ class SoakClient:
             self.processes[-1].kill()
 
     def close(self, seconds: float = 15.0) -> bool:
-        """Send SIGTERM, then SIGKILL after `seconds`; return whether it stopped in time."""
+        """Send SIGKILL after `seconds`; return whether it stopped in time."""
         if not self.is_running:
             return True
         process = self.processes[-1]
@@ -98,7 +91,6 @@ class SoakClient:
         return ended
 
     def next_version(self) -> None:
-        """Let a publisher use a newer version of the unknown type."""
         self.version += 1
         if self.is_running:
             self.processes[-1].send(signal.SIGUSR1)

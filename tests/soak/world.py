@@ -23,16 +23,15 @@ from tests.soak.node import SoakNode
 from tests.soak.relay import Relays
 from tests.soak.soak_client import SoakClient, make_clients
 
-#: Seconds until a started node is ready.
 READY_SECONDS = 60.0
 POLL_SECONDS = 0.1
 
 
 class World:
-    """Everything that faults act on, on one asyncio loop."""
+    """Objects of faults, on one asyncio loop."""
 
     def __init__(self, seed: int, layout: Layout, *, rate: float, most_damaged: int) -> None:
-        """`most_damaged` is the largest number of nodes whose disks lose data."""
+        """At most `most_damaged` disks lose data."""
         self.random = Random(f"soak {seed}")
         self.layout = layout
         self.nodes = {name: SoakNode(name, layout) for name in NAMES}
@@ -40,24 +39,23 @@ class World:
         self.relays = Relays(lambda: {name: node.pid for name, node in self.nodes.items()})
         self.most_damaged = most_damaged
         self.lost_until: dict[str, float] = {}
-        """Nodes whose disks lost data, with the last time at which an event may have been lost."""
+        """By node: the last time at which an event may have been lost."""
         self.has_stepped_clock = False
-        """True after a fault stepped a clock."""
         self.has_emptied_disk = False
-        """True after a node restarted without a log; it knows no other origin."""
+        """A node without a log knows no other origin."""
         self.restored_nodes: set[str] = set()
-        """Nodes that started from an older copy of their disks."""
+        """From an older copy of their disks."""
         self.versions = 0
-        """Number of versions of the unknown type."""
+        """Of the unknown type."""
         self.fault_notes: list[str] = []
-        """Faults and unexpected deaths, with their times."""
+        """And unexpected deaths, with their times."""
         self.problems: list[str] = []
-        """Problems that break no guarantee."""
+        """They break no guarantee."""
         self.started_at = time.monotonic()
 
     @property
     def edges(self) -> list[tuple[str, str]]:
-        """Pairs of nodes that are linked by TCP."""
+        """Pairs that are linked by TCP."""
         inside = [
             (one, other)
             for cluster, names in CLUSTERS.items()
@@ -73,7 +71,6 @@ class World:
         )
 
     async def start(self) -> None:
-        """Start relays and nodes, and wait until the nodes are ready."""
         for name, node in self.nodes.items():
             await self.relays.start(
                 name, self.layout.ports[name].relay, self.layout.ports[name].nodes
@@ -84,7 +81,7 @@ class World:
                 await self.wait_until_ready(node, 1)
 
     async def wait_until_ready(self, node: SoakNode, starts: int) -> None:
-        """Wait until a node was ready `starts` times; RuntimeError if its process ended."""
+        """Raises RuntimeError if the process ended."""
         while node.starts < starts:
             if not node.is_running:
                 status = None if node.process is None else node.process.status
@@ -92,7 +89,7 @@ class World:
             await asyncio.sleep(POLL_SECONDS)
 
     async def start_node(self, node: SoakNode, faults: str = "") -> bool:
-        """Start a node and wait until it is ready; return whether it is."""
+        """Return whether the node is ready."""
         starts = node.starts + 1
         node.start(faults)
         try:
@@ -107,7 +104,7 @@ class World:
 
     @contextmanager
     def claim_node(self) -> Iterator[SoakNode | None]:
-        """Claim a running node that no other fault acts on; None if there is none."""
+        """No other fault acts on the node; None if there is none."""
         free = [node for node in self.nodes.values() if node.is_running and not node.is_claimed]
         # More than half of the nodes must keep running.
         if len(free) <= len(self.nodes) // 2:
@@ -124,11 +121,11 @@ class World:
     def claim_disk(self) -> Iterator[SoakNode | None]:
         """Claim a node whose disk may lose data; None if there is none.
 
-        A restored node is not claimed again. Until it has its events back, a second failure of
-        its disk is beyond the guarantees (`docs/guarantees.md`, limits).
+        A restored node is not claimed again: until it has its events back, a second failure of its
+        disk is beyond the guarantees (`docs/guarantees.md`, limits).
         """
         names = set(self.lost_until if len(self.lost_until) >= self.most_damaged else self.nodes)
-        # Nodes with publishers lose most, so they are claimed more often.
+        # Nodes with publishers lose most.
         free = [
             self.nodes[name]
             for name in (*sorted(names), *(3 * DTD_FETCHING_NODES))
@@ -147,7 +144,7 @@ class World:
             node.is_claimed = False
 
     def stop(self, *, keep: bool) -> None:
-        """Kill all processes and unmount all disks; with `keep`, copy their files first."""
+        """With `keep`, copy the files first."""
         for client in self.clients.values():
             for process in client.processes:
                 process.kill_all()
@@ -156,13 +153,12 @@ class World:
             node.disk.close(keep=keep)
 
     def pick_client(self) -> SoakClient | None:
-        """Return a running client that no other fault acts on, or None."""
+        """No other fault acts on the client."""
         free = [each for each in self.clients.values() if each.is_running and not each.is_claimed]
         return self.random.choice(free) if free else None
 
 
 def make_layout(folder: Path, dtd_port: int) -> Layout:
-    """Return a layout in a folder with free ports."""
     free = iter(free_ports(3 * len(NAMES)))
     ports = {name: Ports(next(free), next(free), next(free)) for name in NAMES}
     path = folder
@@ -171,5 +167,5 @@ def make_layout(folder: Path, dtd_port: int) -> Layout:
 
 
 def last_lines(text: str, count: int = 3) -> str:
-    """Return the last lines of a log as one line."""
+    """Return the last lines as one."""
     return " | ".join(line.strip()[:200] for line in text.splitlines()[-count:])

@@ -1,5 +1,3 @@
-"""Stored state of durable subscriptions."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,8 +10,6 @@ DAY = 86_400_000
 
 
 class FakeLog:
-    """Stores values, and confirms on demand."""
-
     def __init__(self) -> None:
         self.rows: dict[bytes, bytes] = {}
         self.waiting: list[Callable[[], object]] = []
@@ -151,7 +147,6 @@ def test_a_subscription_in_use_does_not_expire() -> None:
     setting.put("alice", "d")
     setting.now += 40 * DAY
     assert setting.durables.delete_expired() == 0
-    # Its expiry begins at the end of its session.
     setting.durables.release("alice", "d")
     setting.now += 29 * DAY
     assert setting.durables.delete_expired() == 0

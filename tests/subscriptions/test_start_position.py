@@ -1,5 +1,3 @@
-"""Start positions in a node's log."""
-
 from __future__ import annotations
 
 from typing import Any, cast
@@ -85,7 +83,7 @@ class Log:
 
 
 def log_with(**named: tuple[NamedHistory, ...]) -> EventLog:
-    """Return a log that knows histories of other origins."""
+    """The histories are of other origins."""
     return cast(EventLog, Log(named=named))
 
 
@@ -110,7 +108,7 @@ def test_a_subscription_begins_at_the_named_start() -> None:
 def test_a_time_holds_for_origins_without_a_mark() -> None:
     position = Position({"own": (1, 2)})
     assert begins("position", position, 3) == (3, {"far": (1, 2), "own": (1, 2)})
-    # Without a start time all are read, as for a durable subscription.
+    # All are read, as for a durable subscription.
     assert begins("position", position) == (1, {"own": (1, 2)})
     assert begins("stored", position, 3) == (1, {"own": (1, 2)})
 

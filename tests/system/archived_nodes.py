@@ -19,16 +19,15 @@ from examples.free_ports import free_port
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.traffic import Inbox
 
-#: Padding; the smallest log, of 1 MiB, holds some hundred such events.
+#: The smallest log, of 1 MiB, holds some hundred such events.
 FILLING = "x" * 8_000
-#: Seconds between two reads of the archive.
 POLL_SECONDS = 0.05
 
 
 def node_settings(
     archive: Path | str, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> str:
-    """Return settings with a small log and an archive; `more` belongs to `[recovery]`."""
+    """`more` belongs to `[recovery]`."""
     return (
         f'[log]\nmax_bytes = "{log}"\n'
         f'[archive]\nlocation = "{archive}"\nevery = 0.2\n'
@@ -39,7 +38,6 @@ def node_settings(
 def two_nodes(
     folder: Path, *, engine: str = "local", more: str = "", log: str = "1MiB"
 ) -> list[NodeProcess]:
-    """Return the two nodes of a cluster with a common archive, not started."""
     common = node_settings(folder / "archive", engine=engine, more=more, log=log)
     ports = {"a": free_port(), "b": free_port()}
     return [
@@ -54,7 +52,7 @@ def two_nodes(
 
 
 async def wait_until_archived(folder: Path | str, receipts: Sequence[Receipt]) -> None:
-    """Wait until the archive has the events of all receipts."""
+    """The receipts' events are in the archive."""
     archive = Archive(open_object_store(str(folder)))
     marks: dict[str, Mark] = {}
     for place in (receipt.place for receipt in receipts):
@@ -79,7 +77,6 @@ def recovered_ids(events: Sequence[ReceivedEvent]) -> list[EventId]:
 async def read_first_events(
     node: NodeProcess, count: int, state: Path | None = None
 ) -> list[ReceivedEvent]:
-    """Read `count` events with one process of the durable client, acknowledge them, and end."""
     async with connect(node.endpoint, client_id="rover", state=state) as client:
         await client.when_connected(PATIENCE)
         subscription = await client.subscribe("true()", "roaming.>", durable="d")
@@ -93,14 +90,13 @@ async def read_first_events(
 
 
 async def resume(client: AsyncioClient) -> Inbox:
-    """Subscribe again with another process of the durable client."""
     await client.when_connected(PATIENCE)
     async with asyncio.timeout(4 * PATIENCE):
         return Inbox(await client.subscribe("true()", "roaming.>", durable="d"))
 
 
 def find_child(node: NodeProcess, module: str) -> int:
-    """Return the process id of a node's child that runs a module; raises `LookupError`."""
+    """Raises `LookupError`."""
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             status = Path(f"/proc/{pid}/stat").read_text()
@@ -114,14 +110,13 @@ def find_child(node: NodeProcess, module: str) -> int:
 
 
 def kill_child(node: NodeProcess, module: str) -> None:
-    """Kill a node's child that runs a module with SIGKILL."""
     os.kill(find_child(node, module), signal.SIGKILL)
 
 
 async def wait_for_all(
     inbox: Inbox, receipts: Sequence[Receipt], seconds: float = PATIENCE
 ) -> None:
-    """Wait until each event has come; the error lists missing ones."""
+    """The error lists missing events."""
     expected = set(ids_of(receipts))
     try:
         await inbox.wait_until(lambda: expected <= set(inbox.ids), seconds)

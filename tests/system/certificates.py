@@ -19,14 +19,13 @@ class Certificate:
     certificate: Path
 
     def write_combined(self) -> Path:
-        """Write both into one file and return its path."""
         both = self.certificate.with_suffix(".both.pem")
         both.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         return both
 
 
 def make_certificate(folder: Path, name: str, issuer: Certificate | None = None) -> Certificate:
-    """Make a certificate for `name`. Without an issuer it is self-signed and may issue others."""
+    """A certificate without an issuer may issue others."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     signer, signed_by = key, subject

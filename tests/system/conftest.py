@@ -1,5 +1,3 @@
-"""A node that several tests share, so that each sees if another one harmed it."""
-
 from __future__ import annotations
 
 import threading
@@ -13,7 +11,7 @@ import pytest
 
 from tests.system.node_process import NodeProcess
 
-#: Handshake timeout of the shared node, in seconds.
+#: In seconds.
 HANDSHAKE = 2.0
 
 
@@ -55,7 +53,7 @@ def shared_node(
 ) -> Iterator[NodeProcess]:
     """A node with a short handshake timeout that fetches DTDs only below one path.
 
-    It must not have logged a traceback when all its tests are done.
+    Afterwards its log must have no traceback.
     """
     configuration = (
         f"[limits]\nhandshake_timeout = {HANDSHAKE}\n"

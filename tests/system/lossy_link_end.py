@@ -1,7 +1,6 @@
 """One end of a link in a namespace: `python -m tests.system.lossy_link_end KIND ...`.
 
-It sends `COUNT` packets, expects as many from each other end, and reports when they are complete.
-It runs until its standard input ends.
+It sends `COUNT` packets, expects as many from each other end, and runs until its input ends.
 """
 
 from __future__ import annotations
@@ -26,26 +25,22 @@ from tests.system.recording_member import RecordingMember
 
 reactor = cast(Any, the_reactor)
 
-#: Seconds after which the test has failed.
 PATIENCE = 60.0
 UDP_PORT = 7001
 GROUP_PORT = 7002
 
 
 def packet(number: int) -> bytes:
-    """Return a packet: most are small, some need several datagrams."""
+    """Some packets need several datagrams."""
     return b"%d:" % number + bytes(20_000 if number % 100 == 0 else number % 1000)
 
 
 def report(*words: object) -> None:
-    """Print one line for the test."""
     print(*words, flush=True)
 
 
 @implementer(ISocketReceiver)
 class UdpEnd:
-    """Sender of all packets, and checker of all that it receives."""
-
     def __init__(self, count: int, dials: bool) -> None:
         self.count = count
         self.dials = dials
@@ -85,8 +80,6 @@ class UdpEnd:
 
 
 class StopAtEndOfInput(Protocol):
-    """Stop the process when its parent closes the pipe."""
-
     def __init__(self, stop: Callable[[], object], lingers: bool) -> None:
         self.stop = stop
         self.lingers = lingers

@@ -1,5 +1,3 @@
-"""Publishers of events of mixed sizes and types, and checks of their subscribers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,9 +13,9 @@ from broker.event.envelope import EventType
 from broker.event.event_id import EventId
 from tests.system.traffic import FLIGHT, Inbox, flight
 
-#: Unacknowledged events of one publisher.
+#: Of one publisher.
 MAX_UNACKNOWLEDGED = 100
-#: Padding of flight records in bytes; the largest need more than a hundred datagrams.
+#: In bytes; the largest need more than a hundred datagrams.
 FILLINGS = (0, 0, 0, 700, 1100, 3000, 0, 20_000, 100, 0)
 LONGEST_FILLING = 199_000
 #: Every n-th event has the longest padding, is a real alert, flies high.
@@ -32,7 +30,7 @@ class Published:
 
 
 class Publisher:
-    """Publisher of flights and real alerts; `published` lists the acknowledged events."""
+    """`published` lists the acknowledged events."""
 
     def __init__(self, client: AsyncioClient, alerts: Sequence[bytes]) -> None:
         self._client = client
@@ -42,7 +40,6 @@ class Publisher:
         self.published: list[Published] = []
 
     async def publish(self, count: int) -> None:
-        """Publish `count` events and wait until all are durable."""
         async with asyncio.TaskGroup() as tasks:
             for number in range(count):
                 await self._room.acquire()
@@ -66,7 +63,6 @@ class Publisher:
         self._room.release()
 
     def expected_ids(self, *, high: bool) -> list[EventId]:
-        """Return the published events in order, all or only those that fly high."""
         found = [each.event_id for each in self.published if each.high or not high]
         return sorted(found, key=lambda event_id: event_id.sequence_number)
 
@@ -74,7 +70,7 @@ class Publisher:
 def check_received(
     received: Sequence[ReceivedEvent], publishers: Sequence[Publisher], *, high: bool = False
 ) -> None:
-    """Check that a subscriber got each event once, in its publisher's order, and no others."""
+    """Each event came once, in its publisher's order, and no others."""
     ids = [event.event_id for event in received]
     for publisher in publishers:
         due = publisher.expected_ids(high=high)
@@ -90,14 +86,14 @@ async def wait_for_all(
     before: int = 0,
     high: bool = False,
 ) -> None:
-    """Wait until all published events have come; an earlier inbox got the first `before`."""
+    """An earlier inbox got the first `before` events."""
     due = sum(len(publisher.expected_ids(high=high)) for publisher in publishers) - before
     for inbox in inboxes:
         await inbox.wait_until(lambda inbox=inbox: len(inbox.events) >= due)  # type: ignore[misc]
 
 
 class LongestPause:
-    """Longest time without an event of one publisher in an inbox."""
+    """Longest time without an event of one publisher."""
 
     def __init__(self, inbox: Inbox, client_id: str) -> None:
         self._inbox = inbox
@@ -106,7 +102,7 @@ class LongestPause:
         self._task = asyncio.create_task(self._watch())
 
     async def stop(self) -> float:
-        """Stop and return the seconds."""
+        """Return the seconds."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task

@@ -1,5 +1,3 @@
-"""Small disks for tests."""
-
 from __future__ import annotations
 
 import contextlib
@@ -12,7 +10,7 @@ from tests.capability import need, skip
 
 @contextlib.contextmanager
 def mounted_tmpfs(folder: Path, options: str) -> Iterator[Path]:
-    """Mount a tmpfs on `folder`; skip the test if the user may not mount."""
+    """Skip the test if the user may not mount."""
     need("mounts")
     folder.mkdir()
     mounting = subprocess.run(

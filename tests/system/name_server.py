@@ -1,4 +1,4 @@
-"""A DNS server for tests: Twisted's, with a zone of the test."""
+"""Twisted's DNS server with a zone of the test."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ reactor.run()
 
 
 class NameServer:
-    """A context that runs the server on a port of the loopback interface."""
-
     def __init__(self, folder: Path, records: Iterable[str]) -> None:
         """`records` are expressions such as `A("nodes.example.test", "127.0.0.1")`."""
         self._zone = folder / "zone"

@@ -28,11 +28,10 @@ class Host:
     address6: str
 
     def run(self, *command: str) -> None:
-        """Run a command in the namespace. Raises CalledProcessError."""
+        """Raises CalledProcessError."""
         run("ip", "netns", "exec", self.namespace, *command)
 
     def start(self, module: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a Python module in the namespace, with pipes for its input and output."""
         command = ["ip", "netns", "exec", self.namespace, sys.executable, "-m", module]
         return subprocess.Popen(
             [*command, *arguments],
@@ -45,8 +44,6 @@ class Host:
 
 
 class Hosts:
-    """A context that makes hosts and removes them."""
-
     hosts: Sequence[Host]
 
     def __enter__(self) -> Self:
@@ -77,8 +74,6 @@ class Hosts:
 
 
 class TwoHosts(Hosts):
-    """A context with two hosts on one cable."""
-
     def __init__(self) -> None:
         tag = f"xb{os.getpid()}"
         self.hosts = tuple(
@@ -87,7 +82,7 @@ class TwoHosts(Hosts):
         )
 
     def lose(self, percent: int) -> None:
-        """Drop a share of incoming datagrams at both hosts. On output, loss would be an error."""
+        """Loss on output would be an error."""
         for host in self.hosts:
             if shutil.which("nft"):
                 host.run("nft", "add", "table", "inet", "lossy")
@@ -126,5 +121,5 @@ def need_namespaces() -> None:
 
 
 def run(*command: str) -> None:
-    """Run a command. Raises CalledProcessError."""
+    """Raises CalledProcessError."""
     subprocess.run(command, check=True, capture_output=True, text=True)

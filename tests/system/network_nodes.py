@@ -1,5 +1,3 @@
-"""Node processes on the hosts of a segment, in one cluster or several."""
-
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +14,7 @@ MEMBERS, UDP, GROUP = 7100, 7200, "239.255.78.1:7300"
 def make_node(
     host: Host, name: str, folder: Path, network: str, *, key: str = "a key of all the nodes"
 ) -> NodeProcess:
-    """Return a node on a host, not started, with a Unix socket for clients."""
+    """The node is not started."""
     node_folder = folder / name
     node_folder.mkdir()
     (node_folder / "key").write_text(key)
@@ -31,7 +29,7 @@ def make_node(
 
 
 def make_members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[NodeProcess]:
-    """Return the nodes n1, n2, ... of one cluster with links by UDP, not started."""
+    """Nodes n1, n2, ... with links by UDP, not started."""
     nodes = []
     for number, host in enumerate(hosts, 1):
         seeds = [f"{other.address}:{UDP}" for other in hosts if other is not host]
@@ -46,7 +44,7 @@ def make_members(hosts: Sequence[Host], folder: Path, with_group: bool) -> list[
 
 @contextlib.contextmanager
 def run_nodes(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) -> Iterator[None]:
-    """Start all nodes and wait for these links; print the nodes' logs on failure."""
+    """Print the nodes' logs on failure."""
     try:
         for node in nodes:
             node.launch()
@@ -63,8 +61,6 @@ def run_nodes(nodes: Sequence[NodeProcess], links: Iterable[tuple[int, int]]) ->
 
 
 class LogTail:
-    """The lines that a node logs from now on."""
-
     def __init__(self, node: NodeProcess) -> None:
         self._node = node
         self._seen = len(node.log().splitlines())
@@ -74,7 +70,6 @@ class LogTail:
 
 
 def address_setting(key: str, host: Host) -> str:
-    """Return a settings line with the address at which a node on that host listens for others."""
     if key == "gateways":
         return f'gateways = ["tcp:host={host.address}:port={MEMBERS}"]\n'
     return f'{key} = ["{host.address}:{MEMBERS}"]\n'

@@ -15,7 +15,6 @@ from types import TracebackType
 from examples.free_ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds after which an awaited condition counts as failed.
 PATIENCE = 30.0
 
 _RUN = "from twisted.scripts.twistd import run; run()"
@@ -25,7 +24,7 @@ class NodeProcess:
     """A node with its files in `folder`, listening on a free loopback port.
 
     `configuration` is TOML besides `[node]` and `[listen]`. The process can be started and killed
-    repeatedly. As a context manager it starts at the beginning and is killed at the end.
+    repeatedly. The context manager starts and kills it.
     """
 
     def __init__(
@@ -40,11 +39,8 @@ class NodeProcess:
         inside: Sequence[str] = (),
         code: Path = ROOT,
     ) -> None:
-        """Write the configuration.
-
-        `endpoint` is the listening endpoint. `prelude` is Python code that the process runs first.
-        `inside` is a command prefix, and `code` the tree that the process runs.
-        """
+        """`endpoint` is the listening endpoint, `prelude` Python code to run first, `inside` a
+        command prefix, and `code` the tree."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.name = name
@@ -55,7 +51,7 @@ class NodeProcess:
             self.endpoint = endpoint
         self.settings = folder / "node.toml"
         if "[archive]" not in configuration:
-            # Another process, which most tests do not need.
+            # Most tests do not need this process.
             configuration += "\n[archive]\nenabled = false\n"
         self.settings.write_text(
             f'[node]\nname = "{name}"\ndata = "{self.data}"\n'
@@ -87,7 +83,7 @@ class NodeProcess:
     # ------------------------------------------------------------------ process
 
     def launch(self, *arguments: str, daemon: bool = False) -> None:
-        """Start the process without waiting. `arguments` replace `--config FILE`."""
+        """`arguments` replace `--config FILE`."""
         options = arguments or ("--config", str(self.settings))
         running = ("--pidfile=twistd.pid",) if daemon else ("-n", "--pidfile=")
         self._process = subprocess.Popen(
@@ -108,7 +104,7 @@ class NodeProcess:
         self._reader.start()
 
     def start(self) -> None:
-        """Start the process and wait until the node is ready."""
+        """Wait until the node is ready."""
         seen = len(self._lines)
         self.launch()
         self.await_log(r"node \S+ is ready", seen)
@@ -136,12 +132,12 @@ class NodeProcess:
     # ------------------------------------------------------------------ log
 
     def log(self) -> str:
-        """Return the log of all processes."""
+        """Log of all processes."""
         with self._changed:
             return "".join(self._lines)
 
     def await_log(self, pattern: str, after: int = 0, patience: float = PATIENCE) -> str:
-        """Wait for the first line with `pattern`, from line `after` on, and return it.
+        """Return the first line with `pattern`, from line `after` on.
 
         Raises AssertionError after `patience` seconds without a new line.
         """

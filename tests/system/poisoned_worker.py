@@ -1,7 +1,4 @@
-"""A worker process that dies at one event: `poisoned_worker ENDPOINT STATE NUMBER`.
-
-It kills itself when it handles the flight with that number.
-"""
+"""A worker process that kills itself at one event: `poisoned_worker ENDPOINT STATE NUMBER`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """A client of another version: `python -m tests.system.previous_client ENDPOINT NAME`, run in the
 tree of that version.
 
-It subscribes durably and writes the EventId of each event, and a line for each gap. For each input
-line `FIRST LAST` it publishes these flights and writes their EventIds. Output lines are JSON: a
-kind, and an EventId as text.
+It subscribes durably. For each input line `FIRST LAST` it publishes these flights. Output lines are
+JSON: a kind (`published`, `received` or `gap`), and an EventId as text.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.system.traffic import publish
 
 
 class PreviousClient:
-    """Such a process, from the test's side."""
+    """The test's side of the process."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -33,7 +32,6 @@ class PreviousClient:
 
     @classmethod
     async def start(cls, endpoint: str, name: str, tree: Path) -> PreviousClient:
-        """Start a client with the library of a tree and wait until it has subscribed."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.system.previous_client", endpoint, name),
             cwd=tree,
@@ -46,7 +44,7 @@ class PreviousClient:
         return client
 
     def ids(self, kind: str) -> list[str]:
-        """Return the EventIds that were `published` or `received`; an empty text for each `gap`."""
+        """An empty text stands for each `gap`."""
         return [text for each, text in self._lines if each == kind]
 
     async def publish(self, first: int, last: int) -> None:
@@ -61,7 +59,6 @@ class PreviousClient:
                 await self._wait_for_line()
 
     async def close(self) -> None:
-        """Close the input and wait for the end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         assert await self._process.wait() == 0
@@ -96,7 +93,6 @@ async def read(subscription: Subscription) -> None:
 
 
 async def publish_on_request(client: AsyncioClient) -> None:
-    """Publish as the input says, until it ends."""
     while line := await asyncio.to_thread(sys.stdin.readline):
         first, last = map(int, line.split())
         await client.when_connected(PATIENCE)

@@ -1,5 +1,3 @@
-"""Trees of earlier versions, for networks of two versions."""
-
 from __future__ import annotations
 
 import io
@@ -15,7 +13,7 @@ _FORMAT = re.compile(r'^FORMAT(?:_NAME)? = b"([^"]+)"', re.MULTILINE)
 
 
 def previous_tree(folder: Path, revision: str) -> Path:
-    """Unpack a commit into `folder`; skip the test if the clone lacks it."""
+    """Skip the test if the clone lacks the commit."""
     found = subprocess.run(
         ["git", "-C", str(ROOT), "archive", revision, "broker", "plugins", "twisted", "dtd"],
         capture_output=True,
@@ -29,7 +27,6 @@ def previous_tree(folder: Path, revision: str) -> Path:
 
 
 def log_format(tree: Path) -> str:
-    """Return the format of the event log that a tree writes."""
     names = ("log/tables.py", "store/tables.py", "store/log_file.py")
     files = (tree / "broker" / name for name in names)
     found = _FORMAT.search("".join(file.read_text() for file in files if file.exists()))

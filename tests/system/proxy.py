@@ -10,11 +10,7 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """A proxy that runs in its own thread, so it works with any event loop of the test.
-
-    `port` is its listening port; `accepted` counts connections. `cut_after` cuts connections after
-    a number of bytes, anywhere in a frame.
-    """
+    """A proxy in a thread of its own, so it works with any event loop."""
 
     def __init__(self, target: int) -> None:
         self.port = 0
@@ -30,7 +26,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._cut_all)
 
     def cut_after(self, *sizes: int) -> None:
-        """Cut the next connections, one after another, after these numbers of bytes."""
+        """Cut the next connections after these numbers of bytes, anywhere in a frame."""
         self._loop.call_soon_threadsafe(self._cuts.extend, sizes)
 
     def _cut_all(self) -> None:
@@ -106,7 +102,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def unanswering_port() -> Iterator[int]:
-    """Yield a port that never answers: its accept queue is full."""
+    """The port's accept queue is full."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)

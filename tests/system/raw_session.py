@@ -1,4 +1,4 @@
-"""A client without the client library: it sends any message and reads at any time."""
+"""A client without the client library, to send any message and read at any time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ WINDOW = 4 << 20
 
 
 def frame(packet: bytes) -> bytes:
-    """Return a packet with its length, as on the wire."""
     return struct.pack(">I", len(packet)) + packet
 
 
 def hello(client_id: str, incarnation: int = 0, token: bytes = b"", secret: str = "") -> Hello:
-    """Return the first message of a client, by default of a new process."""
     return Hello(
         magic=MAGIC,
         versions=PROTOCOL_VERSIONS,
@@ -44,14 +42,12 @@ def hello(client_id: str, incarnation: int = 0, token: bytes = b"", secret: str 
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
-    """Read a packet; raises `IncompleteReadError` at the end of the stream."""
+    """Raises `IncompleteReadError` at the end of the stream."""
     (length,) = struct.unpack(">I", await reader.readexactly(4))
     return await reader.readexactly(length)
 
 
 class RawSession:
-    """A session that sends and reads single messages."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -61,7 +57,6 @@ class RawSession:
 
     @classmethod
     async def open(cls, port: int, client_id: str) -> RawSession:
-        """Connect, exchange the handshake and start the stack."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         message = hello(client_id)
         writer.write(frame(messages.encode(message)))
@@ -83,7 +78,7 @@ class RawSession:
         self._writer.transport.abort()
 
     async def send(self, message: bytes) -> None:
-        """Send one message, ignoring credit."""
+        """Credit is ignored."""
         self._sent += 1
         (packet,) = wire.encode_data(self._sent, self._received, self._limit, [message])
         await self.send_packet(packet)
@@ -93,13 +88,12 @@ class RawSession:
         await self._writer.drain()
 
     async def subscribe(self, number: int, pattern: str) -> None:
-        """Subscribe to all events of a stream pattern and wait until the subscription flows."""
         await self.send(messages.encode(Subscribe(number, pattern, "true()", {}, "", "new", (), 0)))
         while not isinstance(await self.receive(), Flowing):
             pass
 
     async def receive(self) -> Message | bytes:
-        """Read a message: decoded, or the bytes of a delivery."""
+        """Messages are decoded; a delivery is not."""
         while True:
             packet = await read_frame(self._reader)
             kind, fields, message = wire.decode_packet(packet)
@@ -108,7 +102,6 @@ class RawSession:
                 return message if message[0] == messages.DELIVER else messages.decode(message)
 
     async def read_refusal(self) -> BrokerError:
-        """Read until the node refuses the session, and return its error."""
         while True:
             message = await self.receive()
             if isinstance(message, Refuse):
@@ -116,7 +109,6 @@ class RawSession:
 
 
 async def connect_and_read_refusal(port: int, packets: Sequence[bytes]) -> BrokerError:
-    """Send packets on a new connection and return the node's error."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(b"".join(frame(packet) for packet in packets))
@@ -128,7 +120,7 @@ async def connect_and_read_refusal(port: int, packets: Sequence[bytes]) -> Broke
 
 
 async def send_and_read_all(port: int, data: bytes) -> bytes:
-    """Send bytes on a new connection and return everything that the node sends until it closes."""
+    """Return everything that the node sends until it closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(data)

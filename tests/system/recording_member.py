@@ -1,5 +1,3 @@
-"""A recording receiver of a multicast group, for tests with real sockets."""
-
 from __future__ import annotations
 
 from collections import defaultdict
@@ -12,7 +10,7 @@ from broker.transport.socket.datagram_group import IGroupReceiver
 
 @implementer(IGroupReceiver)
 class RecordingMember:
-    """A receiver that records its calls and then calls `changed`."""
+    """Records its calls and then calls `changed`."""
 
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self.changed = changed
@@ -34,7 +32,7 @@ class RecordingMember:
         self.changed()
 
     def reachability_changed(self, sender: str, is_reachable: bool) -> None:
-        """Ignored: members of one segment always receive each other."""
+        """Members of one segment always receive each other."""
 
     def sender_disappeared(self, sender: str) -> None:
         self.present.discard(sender)

@@ -1,4 +1,4 @@
-"""Hosts on one segment: network namespaces on a bridge, with loss and cuts by the kernel."""
+"""Hosts in network namespaces on a bridge, with loss and cuts by the kernel."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ _TABLE = ("inet", "segment")
 
 
 class Segment(Hosts):
-    """A context with hosts on one bridge, which has its own namespace."""
-
     def __init__(self, count: int) -> None:
-        """The first of `hosts` has the address 10.78.0.1."""
+        """The first host has the address 10.78.0.1."""
         tag = f"xs{os.getpid()}"
         self._bridge = f"{tag}-b"
         self.hosts: Sequence[Host] = tuple(
@@ -26,7 +24,7 @@ class Segment(Hosts):
     # ------------------------------------------------------------------ faults
 
     def lose_datagrams(self, percent: int) -> None:
-        """Drop a share of incoming UDP at each host. On output, loss would be an error."""
+        """Loss on output would be an error."""
         for host in self.hosts:
             if shutil.which("nft"):
                 _rule(host, "meta", "l4proto", "udp", *_chance(percent), "drop")
@@ -37,7 +35,6 @@ class Segment(Hosts):
                 )
 
     def cut(self, one: Host, other: Host) -> None:
-        """Drop everything between two hosts silently."""
         for host, sender in ((one, other), (other, one)):
             if shutil.which("nft"):
                 host.run("nft", "add", "element", *_TABLE, "cut", f"{{ {sender.address} }}")

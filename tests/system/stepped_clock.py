@@ -1,11 +1,9 @@
-"""A wall clock that signals step, for node processes."""
-
 from __future__ import annotations
 
 from typing import Final
 
-#: Python code that a node's process runs first. SIGUSR1 steps its wall clock back by an hour,
-#: SIGUSR2 forward by a day. Everything based on `time.time` sees it, also `reactor.seconds`.
+#: Run first in a node's process: SIGUSR1 steps its wall clock back by an hour, SIGUSR2 forward by a
+#: day, also for `reactor.seconds`.
 PRELUDE: Final = """
 import signal, time
 real, real_ns, offset = time.time, time.time_ns, 0

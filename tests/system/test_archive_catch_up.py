@@ -1,5 +1,3 @@
-"""The unsent events of a dead node come from the archive, with real processes."""
-
 from __future__ import annotations
 
 import os

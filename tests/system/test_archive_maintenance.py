@@ -1,5 +1,3 @@
-"""A real node maintains its archive while it runs."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,15 +19,13 @@ pytestmark = pytest.mark.system
 
 STREAMS, HOURS, FLUSHES = 2, 3, 350
 THOUSANDS = STREAMS * HOURS * FLUSHES
-#: Seconds for maintenance; a busy machine gives it a tenth of a processor.
+#: Maintenance gets a tenth of a busy processor.
 MAINTENANCE_SECONDS = 4 * PATIENCE
 #: Old enough to be settled.
 LONG_AGO = MORNING - 3 * 365 * 24 * HOUR
 
 
 class UnsyncedDisk(Disk):
-    """A disk that does not sync, to be fast."""
-
     def write(self, path: Path, data: bytes | memoryview) -> None:
         path.write_bytes(data)
 
@@ -38,7 +34,7 @@ class UnsyncedDisk(Disk):
 
 
 def fill(folder: Path) -> int:
-    """Write thousands of files of another node that did not compact; return their events."""
+    """Write thousands of uncompacted files of another node; return their events."""
     archive = Archive.open(str(folder), wall_clock=lambda: LONG_AGO, disk=UnsyncedDisk())
     writer = ArchiveWriter(archive, "aa", lambda: LONG_AGO)
     each = STREAMS * HOURS

@@ -1,5 +1,3 @@
-"""A real node's log is archived, whatever process dies."""
-
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.system
 
 
 def archived(folder: Path) -> dict[Place, bytes]:
-    """Return the archived documents of a node by place."""
     archive = Archive.open(str(folder / "data" / "archive"), create=False)
     found: dict[Place, bytes] = {}
     for file in archive.state().files.values():
@@ -33,7 +30,6 @@ def archived(folder: Path) -> dict[Place, bytes]:
 
 
 def wait_until_archiver_ended(folder: Path) -> None:
-    """Wait until no archiver reads the node's log any more."""
     with open(folder / "data" / "log" / "archiver.lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 

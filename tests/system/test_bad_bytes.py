@@ -1,4 +1,4 @@
-"""Bytes that violate the protocol, over a real socket: they are refused, other clients go on."""
+"""Bytes that violate the protocol are refused, and other clients go on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Events that a node must refuse, over a real socket, while other clients use it."""
-
 from __future__ import annotations
 
 import asyncio
@@ -38,12 +36,12 @@ pytestmark = pytest.mark.system
 
 STREAM = "bad.events"
 SECRET = "root:"
-#: End of the DOCTYPE in documents of `write_event`.
+#: In documents of `write_event`.
 DOCTYPE_END = b'">\n<Mspaces:Event'
 
 
 def event(client: AsyncioClient, number: int, payload: bytes, kind: EventType = FLIGHT) -> bytes:
-    """Return a document as the client library writes it."""
+    """Write an event as the client library does."""
     event_id = EventId(client.client_id, 1_700_000_000_000, number, client.incarnation)
     return write_event(event_id, STREAM, kind, payload)
 
@@ -152,7 +150,7 @@ def test_bad_event_is_refused_alone(name: str, shared_node: NodeProcess) -> None
             connect(shared_node.endpoint) as client,
         ):
             inbox = Inbox(await client.subscribe("true()", STREAM))
-            # In one batch: the other events are accepted.
+            # In one batch.
             good = client.publish_document(event(client, 1, flight(1)), EventId("", 0, 0, 0))
             bad = client.publish_document(change(event(client, 2, flight(1))), EventId("", 0, 0, 0))
             good_too = client.publish_document(event(client, 3, flight(3)), EventId("", 0, 0, 0))
@@ -191,7 +189,6 @@ def test_client_library_rejects_invalid_arguments(shared_node: NodeProcess) -> N
                     client.publish(stream, flight(1), FLIGHT)
             with pytest.raises(BadEnvelope):
                 client.publish(STREAM, flight(1), EventType("../flight", "1.0"))
-            # None of the rejected events used a sequence number.
             receipt = await client.publish(STREAM, flight(1), FLIGHT)
             assert receipt.event_id.sequence_number == 1
 
@@ -294,7 +291,6 @@ def test_pointer_to_an_allowed_place_is_followed_once(
             )
             assert len({receipt.place for receipt in receipts}) == 50
             await inbox.wait_until(lambda: len(inbox.events) == 28)
-            # FIFO for each publisher, although its first events had to wait for the DTD.
             for client in (one, two):
                 numbers = [
                     event.event_id.sequence_number
@@ -337,5 +333,4 @@ def test_pointer_to_no_dtd_refuses_the_event(
                 assert SECRET not in str(refused.value)
 
     run_within(work())
-    # A failure is cached.
     assert dtd_server.requests[f"/allowed/{path}"] == 1

@@ -41,7 +41,6 @@ def start_command(node: NodeProcess, *arguments: str, **pipes: Any) -> subproces
 def run_command(
     node: NodeProcess, *arguments: str, stdin: str | None = None, status: int = 0
 ) -> tuple[str, str]:
-    """Run `xmlbroker ARGUMENTS` and return its stdout and stderr."""
     pipes = {} if stdin is None else {"stdin": subprocess.PIPE}
     process = start_command(node, *arguments, **pipes)
     out, err = process.communicate(stdin, timeout=2 * PATIENCE)
@@ -63,7 +62,6 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="session")
 def voevents(shared_data: Path) -> list[bytes]:
-    """Return the first packets of the archive."""
     packets: list[bytes] = []
     with tarfile.open(shared_data / "voevent" / "2014-04.001.tar.bz2", "r|*") as archive:
         for member in archive:
@@ -78,7 +76,7 @@ def voevents(shared_data: Path) -> list[bytes]:
 def test_voevents_are_published_and_read_back(
     node: NodeProcess, tmp_path: Path, voevents: list[bytes]
 ) -> None:
-    # No separators: each packet starts with an XML declaration.
+    # Each packet starts with an XML declaration, without separators.
     (tmp_path / "packets.xml").write_bytes(b"".join(voevents))
     out, err = run_command(node, "pub", str(tmp_path / "packets.xml"))
     (summary,) = json_lines(out)
@@ -180,7 +178,7 @@ def test_interrupted_publisher_reports_durable_events(node: NodeProcess) -> None
     assert publisher.stdin is not None
     publisher.stdin.write("<flight><id>1</id><flightleg/></flight>")
     publisher.stdin.flush()
-    # The event is durable when it is delivered; the pipe is still open.
+    # The pipe is still open.
     subscriber.communicate(timeout=PATIENCE)
     publisher.send_signal(signal.SIGINT)
     publisher.wait(PATIENCE)

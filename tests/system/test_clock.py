@@ -1,5 +1,3 @@
-"""Timers of a node while the wall clock is stepped."""
-
 from __future__ import annotations
 
 import asyncio
@@ -28,7 +26,7 @@ def test_timers_ignore_a_step_of_the_clock(step: signal.Signals, tmp_path: Path)
         began = time.monotonic()
         reading = asyncio.create_task(send_and_read_all(node.port, b""))
         async with connect(node.endpoint) as client:
-            # The node has accepted the silent connection and started its timer.
+            # The node has started the silent connection's timer.
             await client.publish("clock", flight(1), FLIGHT)
             node.process.send_signal(step)
             inbox = Inbox(await client.subscribe("true()", "clock"))
@@ -49,9 +47,8 @@ def test_timers_ignore_a_step_of_the_clock(step: signal.Signals, tmp_path: Path)
         run_within(work(node))
         node.stop()
         arrivals = [event.arrival for event in read_events(node.data / "log", 1, 100)]
-        # Arrival times in the log never decrease, as the log is searched by time.
+        # The log is searched by time.
         assert arrivals == sorted(arrivals)
-        # The step was effective, and the events are intact.
         if step is signal.SIGUSR2:
             assert arrivals[-1] - arrivals[0] > 86_000_000
         for event in read_events(node.data / "log", 1, 100):
@@ -59,7 +56,6 @@ def test_timers_ignore_a_step_of_the_clock(step: signal.Signals, tmp_path: Path)
 
 
 def test_reactor_seconds_are_monotonic(tmp_path: Path) -> None:
-    """The patch of the service applies to the running reactor."""
     prelude = (
         "import time\n"
         "from twisted.internet import reactor\n"

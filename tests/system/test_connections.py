@@ -30,7 +30,6 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
 
 pytestmark = pytest.mark.system
 
-#: Common signature of both `connect` functions.
 Connect = Callable[..., Client]
 EVENTS = 400
 
@@ -47,11 +46,9 @@ async def take_events(subscription: Subscription, count: int) -> list[ReceivedEv
 async def publish_and_read_through_cuts(
     connect: Connect, proxy: Proxy, seed: int, durable: str
 ) -> None:
-    """Publish and subscribe through a proxy that cuts at arbitrary bytes."""
     sizes = random.Random(seed)
-    # The first bytes are the handshake; later ones are anything.
     proxy.cut_after(*(sizes.choice((20, 200, 2_000, 20_000, 60_000)) for _ in range(12)))
-    # A cut within the first frame counts as a failure; the backoff after twelve would be long.
+    # A cut within the first frame counts as a failure, with a longer backoff.
     publisher = connect(f"tcp:127.0.0.1:{proxy.port}", longest_wait=0.5)
     subscriber = connect(f"tcp:127.0.0.1:{proxy.port}", longest_wait=0.5)
     subscription = await subscriber.subscribe("true()", f"cut.{seed}", durable=durable)
@@ -65,7 +62,7 @@ async def publish_and_read_through_cuts(
     events = await take_events(subscription, EVENTS)
     assert [event.event_id for event in events] == [receipt.event_id for receipt in receipts]
     assert not subscription.gaps
-    # Nothing repeats: the next event is the one published last.
+    # Nothing repeats.
     last = await publisher.publish(f"cut.{seed}", flight(0), FLIGHT)
     assert [event.event_id for event in await take_events(subscription, 1)] == [last.event_id]
     assert proxy.accepted > 6
@@ -76,7 +73,6 @@ async def publish_and_read_through_cuts(
 async def connect_to_the_next_endpoint(connect: Connect, port: int) -> None:
     """The first endpoint refuses, the second is invalid, the third serves."""
     client = connect(f"tcp:127.0.0.1:{free_port()}", "tcp:127.0.0.1:99999", f"tcp:127.0.0.1:{port}")
-    # Published without a connection, so it waits in the outbox.
     receipt = client.publish("endpoints", flight(1), FLIGHT)
     assert client.unacknowledged == 1
     assert not client.connected
@@ -111,13 +107,11 @@ async def close_while_dialling(connect: Connect, port: int) -> None:
 
 
 async def run_pending_callbacks() -> None:
-    """Let callbacks of `call_soon` run."""
     for _ in range(10):
         await asyncio.sleep(0)
 
 
 def run_with_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run with the asyncio API; no task or thread may be left."""
     threads = threading.active_count()
 
     async def checked() -> None:
@@ -126,7 +120,7 @@ def run_with_asyncio(work: Callable[..., Awaitable[None]], *args: Any) -> None:
         assert asyncio.all_tasks() - {asyncio.current_task()} == set()
 
     run_within(checked(), debug=True)
-    # Threads of asyncio for name resolution end with its loop.
+    # Threads for name resolution end with the loop.
     assert threading.active_count() <= threads
 
 
@@ -159,7 +153,7 @@ def test_client_can_be_closed_while_dialling() -> None:
 
 
 class TwistedFaceTests(TestCase):
-    """The same with the Twisted API; trial checks that the reactor is clean."""
+    """Trial checks that the reactor is clean."""
 
     timeout = 60
 
@@ -224,7 +218,6 @@ def test_closing_a_client_ends_its_session_at_once(shared_node: NodeProcess) -> 
             await inbox.close()
         status = await ask_status(shared_node.endpoint)
         assert "polite" not in {session["client"] for session in status["sessions"]}
-        # The position was sent with the close, so the event does not repeat.
         async with asyncio_face.connect(shared_node.endpoint, client_id="polite") as client:
             subscription = await client.subscribe("true()", "polite", durable="d")
             again = await client.publish("polite", flight(2), FLIGHT)

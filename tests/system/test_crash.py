@@ -27,8 +27,6 @@ MAX_UNACKNOWLEDGED = 150
 
 
 class Publications:
-    """Publisher of `EVENTS` events, at most `MAX_UNACKNOWLEDGED` of them unacknowledged."""
-
     def __init__(self, client: AsyncioClient) -> None:
         self._client = client
         self._slots = asyncio.Semaphore(MAX_UNACKNOWLEDGED)
@@ -53,7 +51,6 @@ class Publications:
 
 
 def epoch_of(node: NodeProcess) -> int:
-    """Return the epoch of the last start."""
     lines = [line for line in node.log().splitlines() if " is ready: log " in line]
     return int(lines[-1].split("epoch ")[1].split(",")[0])
 
@@ -139,7 +136,7 @@ def test_stop_commits_and_notifies_clients(by: signal.Signals, tmp_path: Path) -
             connect(node.endpoint, client_id="publisher") as client,
             connect(node.endpoint, client_id="watcher") as watcher,
         ):
-            # A sending client may get a reset before the reason, so another one watches.
+            # A sending client may get a reset before the reason.
             await watcher.when_connected()
             watcher.on_state = lambda up, error: None if up else reasons.append(error)
             inbox = Inbox(await client.subscribe("true()", "crash.>", durable="all"))
@@ -167,7 +164,6 @@ def test_stop_takes_seconds_with_a_client_that_never_reads(tmp_path: Path) -> No
         async with connect(node.endpoint) as publisher:
             raw = await RawSession.open(node.port, "deaf")
             await raw.subscribe(1, ">")
-            # Megabytes queue up in the node's socket.
             await asyncio.gather(
                 *(
                     publisher.publish("crash.a", flight(n, filling="x" * 20_000), FLIGHT)

@@ -42,7 +42,7 @@ def test_event_that_kills_its_worker_becomes_a_dead_letter(tmp_path: Path) -> No
                 await first.subscribe("/flight", durable="d")
             await publish(client)
             done: list[int] = []
-            # The first dies without a record; the next two have one, and the last gives it up.
+            # The first dies without a record; the last gives the event up.
             for _ in range(3):
                 process = await worker(node, state)
                 output, _ = await process.communicate()
@@ -58,7 +58,7 @@ def test_event_that_kills_its_worker_becomes_a_dead_letter(tmp_path: Path) -> No
             process.kill()
             await process.communicate()
             assert DEADLY not in done
-            # Events that a process finished without an acknowledgement repeat.
+            # Events without an acknowledgement repeat.
             assert sorted(set(done)) == [n for n in range(EVENTS) if n != DEADLY]
 
     state = tmp_path / "state"

@@ -31,7 +31,6 @@ def node(
 
 
 def check_discovery(nodes: Sequence[NodeProcess]) -> None:
-    """Check that all nodes are linked in one cluster."""
     links = [(i, k) for i in range(len(nodes)) for k in range(len(nodes)) if i != k]
     with run_nodes(nodes, links):
         for each in nodes:
@@ -40,7 +39,7 @@ def check_discovery(nodes: Sequence[NodeProcess]) -> None:
 
 def test_discovery_by_a_dns_service(tmp_path: Path) -> None:
     ports = [free_port() for _ in range(3)]
-    # Nothing listens at the first target, so the next one is tried.
+    # Nothing listens at the first target.
     targets = [free_port(), *ports[:2]]
     records = [
         f'SRV("_xmlbroker._tcp.example.test", {place}, 0, {port}, "localhost")'

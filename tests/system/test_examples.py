@@ -1,5 +1,3 @@
-"""The examples run unchanged."""
-
 from __future__ import annotations
 
 import os
@@ -101,7 +99,6 @@ def located_flight(flight_id: str, altitude: int, latitude: str) -> bytes:
 def network_example(
     folder: Path, *options: str, module: str = "examples.network"
 ) -> subprocess.Popen[str]:
-    """Start an example of several nodes, with their files in `folder`."""
     return subprocess.Popen(
         [sys.executable, "-m", module, "--keep", str(folder), *options],
         cwd=ROOT,
@@ -113,7 +110,6 @@ def network_example(
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Return the processes with a working directory in this folder."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -146,7 +142,7 @@ def test_network_example_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
-    # Generated events are small: fewer would fit into the smallest log and need no archive.
+    # Fewer of the small generated events would fit into the smallest log.
     count = 1200 if SHARED_DATA.exists() else 8000
     running = network_example(
         *(tmp_path / "nodes", "--limit", str(count)), module="examples.roaming"
@@ -155,7 +151,7 @@ def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
     assert running.returncode == 0, output
     assert "nothing missing, nothing twice, everything in order" in output
     assert "north is lost" in output
-    # Nine twentieths were published while the client was away; the logs hold a sixth.
+    # Nine twentieths came meanwhile; the logs hold a sixth.
     found = re.search(rf"recovered from the archive \({engine()}\) +(\d+)", output)
     assert found is not None, output
     assert int(found[1]) > count * 9 / 20 / 2
@@ -167,7 +163,7 @@ def test_roaming_example_loses_nothing(tmp_path: Path) -> None:
 def test_interrupted_network_example_leaves_no_process(tmp_path: Path) -> None:
     running = network_example(tmp_path / "nodes")
     assert running.stdout is not None
-    # All nodes run when this line appears.
+    # All nodes run by then.
     assert " subscribes to " in running.stdout.readline()
     assert len(processes_in(tmp_path)) == 9
     running.send_signal(signal.SIGINT)

@@ -26,7 +26,6 @@ EVENTS = 600
 
 
 def http_request(port: int, path: str, method: str = "GET") -> tuple[int, str]:
-    """Return status and text of a page of the node."""
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as page:
@@ -86,7 +85,7 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
                 receipts.append(await publisher.publish("disk.a", payload, FLIGHT))
                 calls.wake()
 
-            # In steps, so that some fit on the disk and some do not.
+            # Some fit on the disk and some do not.
             tasks = []
             for number in range(EVENTS):
                 tasks.append(asyncio.create_task(publish(number)))
@@ -107,7 +106,6 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
             assert status["log"]["failures"] > 0
             assert status["log"]["writable"] is False
             assert status["published"]["not_taken"] > 0
-            # Subscribers have their events and can read the log.
             await inbox.wait_for_receipts(receipts)
             before = list(receipts)
             late = Inbox(await subscriber.subscribe("true()", "disk.>", durable="late"))
@@ -131,7 +129,7 @@ def test_full_disk_delays_publications_and_loses_none(tmp_path: Path) -> None:
         ballast = disk / "ballast"
         ballast.write_bytes(b"\0" * (DISK * 3 // 4))
         with NodeProcess(tmp_path / "node", configuration, data=disk / "data") as node:
-            # The events do not fit beside the ballast, and fit without it.
+            # The events fit only without the ballast.
             run_within(work(node, ballast))
             assert node.log().count("the event log can not be written") >= 1
             assert "the event log can be written again" in node.log()

@@ -1,5 +1,3 @@
-"""Subscribers that are killed repeatedly miss nothing, and no process gets an event twice."""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +13,7 @@ from tests.system.traffic import FLIGHT, flight, run_within
 
 pytestmark = pytest.mark.system
 
-#: Events that each process handles before it is killed.
+#: Then the process is killed.
 KILL_AFTER = (40, 900)
 LAST = 2500
 SECONDS = 120.0
@@ -30,7 +28,7 @@ async def start_process(node: NodeProcess, kind: str, state: Path) -> asyncio.su
 
 
 async def run_and_kill(node: NodeProcess, kind: str, state: Path) -> list[list[int]]:
-    """Return the events that each process of a kind handled, until one has the last event."""
+    """Return the events that each process handled, until the last event."""
     handled: list[list[int]] = []
     for most in (*KILL_AFTER, LAST):
         process = await start_process(node, kind, state)
@@ -57,7 +55,7 @@ def check(kind: str, handled: list[list[int]]) -> None:
         assert numbers == sorted(set(numbers)), f"{kind}: twice, or out of order, in one process"
     assert set(itertools.chain(*handled)) == set(range(1, LAST + 1)), f"{kind}: some are missing"
     for earlier, later in itertools.pairwise(handled):
-        # Only the end of the killed process's events repeats, and none is skipped.
+        # Only the end of the killed process's events repeats.
         assert earlier[0] <= later[0] <= earlier[-1] + 1, kind
 
 
@@ -67,7 +65,7 @@ def test_killed_subscribers_of_each_kind_resume(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> None:
         async with connect(node.endpoint, client_id="publisher") as publisher:
             for kind in kinds:
-                # The durable subscriptions exist before the first event.
+                # Before the first event.
                 async with connect(node.endpoint, client_id=kind) as client:
                     await client.subscribe(durable="d")
             subscribers = asyncio.gather(

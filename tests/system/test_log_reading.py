@@ -20,7 +20,7 @@ MAX_LOG_BYTES = 4 << 20
 FILLING = "x" * 10_000
 EVENTS = 2_000
 
-#: Reads the log repeatedly from its start, until the input ends.
+#: Until the input ends.
 READER = """
 import sys, threading
 from pathlib import Path
@@ -71,12 +71,11 @@ def test_log_stays_bounded_while_another_process_reads_it(tmp_path: Path) -> Non
                 _, looks, _, newest = output.split()
                 assert int(looks) > 3
                 assert int(newest) > EVENTS // 4
-                # 20 MB were written; the log holds as much as retention allows.
+                # 20 MB were written.
                 assert log["last"] == EVENTS
                 assert log["first"] > EVENTS // 2
                 assert log["used_bytes"] <= MAX_LOG_BYTES * 1.2
                 assert (node.data / "log" / "data.mdb").stat().st_size < 3 * MAX_LOG_BYTES
-                # Removed events are reported as a gap.
                 inbox = Inbox(await client.subscribe("true()", "log", start=ALL))
                 await inbox.wait_until(lambda: len(inbox.events) == EVENTS - log["first"] + 1)
                 await inbox.close()
@@ -114,7 +113,6 @@ def test_durable_subscriber_gets_a_gap_after_a_long_absence(tmp_path: Path) -> N
             assert (gap.first.offset, gap.last.offset) == (2, first - 1)
             assert gap.count == first - 2
             assert inbox.events[0].place.offset == first
-        # The gap is reported once.
         async with connect(node.endpoint, client_id="away") as client:
             inbox = Inbox(await client.subscribe("true()", "log", durable="d", on_gap=gaps.append))
             receipt = await client.publish("log", flight(0), FLIGHT)

@@ -25,13 +25,11 @@ def lossy_hosts() -> Iterator[tuple[Host, ...]]:
 
 
 def next_line(process: subprocess.Popen[str]) -> str:
-    """Return the next line of output; empty if the process gave up."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def remaining_output(process: subprocess.Popen[str]) -> str:
-    """Close the input and return the rest of the output."""
     return process.communicate(timeout=60)[0].strip()
 
 

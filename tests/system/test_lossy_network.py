@@ -23,21 +23,20 @@ from tests.system.traffic import Inbox, ask_status, run_within
 pytestmark = pytest.mark.system
 
 LOSS_PERCENT = 20
-#: Events of each publisher.
+#: Of each publisher.
 EVENTS = 1000
-#: Seconds for one test on a busy machine.
 SECONDS = 120.0
 
 
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a short path: the path of a Unix socket has at most 100 bytes."""
+    """The path of a Unix socket has at most 100 bytes."""
     return tmp_path_factory.mktemp("net")
 
 
 @pytest.fixture(scope="module")
 def alerts() -> list[bytes]:
-    """Return real VOEvents 2.0, or none without the data."""
+    """None without the data."""
     archives = sorted((SHARED_DATA / "voevent").glob("2021*.tar.bz2"))
     found = []
     for archive in archives:
@@ -55,7 +54,6 @@ async def network_status(nodes: Sequence[NodeProcess]) -> list[dict[str, Any]]:
 
 
 def count_repeated(networks: Sequence[dict[str, Any]]) -> int:
-    """Return the number of datagrams that were repeated over links."""
     return sum(link["corrections"]["repeated"] for each in networks for link in each["links"])
 
 
@@ -107,8 +105,8 @@ def test_members_lose_no_event_with_a_fifth_of_datagrams_lost(
             networks = await network_status(nodes)
             print(f"{count_repeated(networks)} datagrams sent again over links")
             assert count_repeated(networks) > 0
-            # A node that dials a seed and a member may get two connections to one node, and
-            # closes one of them later.
+            # A node that dials a seed and a member may get two connections to one node, and closes
+            # one later.
             assert not any("was silent" in node.log() for node in nodes)
             for network in networks:
                 print(network["group"], network["arrivals"])
@@ -155,7 +153,6 @@ def test_killed_member_and_cut_link_lose_no_event(
             segment.cut(*segment.hosts[:2])
             await asyncio.gather(*(each.publish(part) for each in publishers))
             await log.wait_for("the link to alps/n2 is down")
-            # The third node is another route.
             await wait_for_all(inboxes, publishers)
             await asyncio.gather(*(each.publish(part) for each in publishers))
             await wait_for_all(inboxes, publishers)
@@ -169,7 +166,7 @@ def test_killed_member_and_cut_link_lose_no_event(
             for inbox in (*inboxes, durable):
                 check_received(inbox.events, publishers)
             check_received(high.events, publishers, high=True)
-            # The killed node lost its transient subscriptions; only there a gap is reported.
+            # The killed node lost its transient subscriptions.
             for inbox in (inboxes[0], inboxes[2], durable):
                 assert not inbox.subscription.gaps
             networks = await network_status(nodes)
@@ -210,7 +207,6 @@ def test_events_take_another_route_when_a_gateway_dies_silently(
             passed = (await network_status(nodes[2:3]))[0]["frames"]
             assert passed["transit"] > 0
             log = LogTail(nodes[0])
-            # Some events are in transit.
             publishing = asyncio.gather(*(each.publish(EVENTS // 4) for each in publishers))
             segment.isolate(hosts[2])
             await publishing

@@ -1,5 +1,3 @@
-"""Merged streams at a real node: both client APIs and the command line."""
-
 from __future__ import annotations
 
 import json
@@ -26,7 +24,7 @@ pytestmark = pytest.mark.system
 
 
 async def check_merged_order(connect: Connect, node: NodeProcess, name: str) -> None:
-    """Two publishers: the event published second is concurrent and sorts first."""
+    """The event published second is concurrent and sorts first."""
     plans, tracks = f"{name}.fp", f"{name}.tz"
     linkage = EventLinkage(time_constraint="within 2s", order=(Order(plans), Order(tracks)))
     radar, office, reader = (connect(node.endpoint) for _ in range(3))
@@ -44,8 +42,6 @@ def test_asyncio_reader_gets_merged_streams(shared_node: NodeProcess) -> None:
 
 
 class TwistedReaders(TestCase):
-    """The same with the Twisted API."""
-
     timeout = 60
 
     @pytest.fixture(autouse=True)
@@ -60,7 +56,6 @@ class TwistedReaders(TestCase):
 
 
 def xmlbroker(node: NodeProcess, *arguments: str, stdin: bytes = b"") -> tuple[list[Any], str]:
-    """Run a command and return its JSON lines and its stderr."""
     done = subprocess.run(
         [sys.executable, "-m", "broker.cli", *arguments],
         cwd=ROOT,

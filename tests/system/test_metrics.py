@@ -1,5 +1,3 @@
-"""A node's metrics over HTTP add up."""
-
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.system
 
 
 def metric_values(text: str) -> dict[str, dict[str, float]]:
-    """Return the samples of a page by name and by the value of their only label."""
+    """Return samples by name and by the value of the only label."""
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -63,7 +61,6 @@ def test_metrics_add_up(tmp_path: Path) -> None:
             assert status["refused_subscriptions"] == refused
             seen = page["xmlbroker_subscription_events_total"]
             assert seen["delivered"] == 20 + 9
-            # Both subscriptions saw each of the 21 events.
             assert sum(seen.values()) == 2 * 21
             assert page["xmlbroker_log_events"] == {"": 21}
             assert page["xmlbroker_sessions"] == {"": 1}

@@ -1,6 +1,6 @@
-"""Multicast groups over real sockets of one host.
+"""Multicast groups over real sockets.
 
-`test_lossy_links` tests IPv6: the loopback interface has no route for its groups.
+IPv6 is in `test_lossy_links`: the loopback interface has no route for its groups.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ reactor = cast(Any, the_reactor)
 
 
 class MulticastTests(WaitingTestCase):
-    """IPv4, on the loopback interface by its address."""
-
     group = "239.255.77.1"
     interface: ClassVar[str] = "127.0.0.1"
 
@@ -63,7 +61,7 @@ class MulticastTests(WaitingTestCase):
         for each in recorder:
             assert all(packets == [*sent, bytes(100_000)] for packets in each.received.values())
             assert not each.gaps
-            assert len(each.received) == 2  # nobody hears itself
+            assert len(each.received) == 2
 
     async def test_leaving_is_noticed_at_once_and_a_returning_member_is_new(self) -> None:
         first, _ = self.member("a")
@@ -104,6 +102,4 @@ class MulticastTests(WaitingTestCase):
 
 
 class MulticastByNameTests(MulticastTests):
-    """IPv4, on the loopback interface by its name."""
-
     interface = "lo"

@@ -23,13 +23,13 @@ from tests.system.traffic import ask_status
 
 pytestmark = pytest.mark.system
 
-#: A group of this machine's own, and an address without an interface.
+#: Of this machine, and without an interface.
 GROUP, NOWHERE = "239.255.78.9:7309", "192.0.2.7"
 
 
 @pytest.fixture
 def used_port() -> Iterator[int]:
-    """A port of the loopback interface that is in use for TCP and UDP."""
+    """Port in use for TCP and UDP."""
     with socket.socket() as stream, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         stream.bind(("127.0.0.1", 0))
         stream.listen()
@@ -156,7 +156,7 @@ def test_unreachable_nodes_are_reported_once_with_address_and_cause(
                 text=True,
             )
             assert "other nodes connect there: clients take one of" in asked.stderr
-            # Each is reported once in two seconds of attempts.
+            # In two seconds of attempts.
             assert node.log().count("no link to") == 3
 
 
@@ -183,9 +183,9 @@ def test_invalid_connections_are_logged_with_their_number_and_closed(tmp_path: P
                         stranger.shutdown(socket.SHUT_WR)
                         while stranger.recv(1000):
                             pass
-        # When the node answers, it has handled all earlier connections.
+        # The node handles connections in order.
         asyncio.run(ask_status(node.endpoint))
-        # Starting threads open some descriptors; none of the 48 connections is left.
+        # Starting threads open some descriptors.
         assert len(list(descriptors.iterdir())) <= before + 10
         node.stop()
         assert "Traceback" not in node.log()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.system
 def node(
     folder: Path, name: str, network: str, shown: Certificate | None, authority: Certificate
 ) -> NodeProcess:
-    """Return a node; without a certificate to show it uses no TLS."""
+    """TLS needs a certificate."""
     certified = ""
     if shown is not None:
         certified = (

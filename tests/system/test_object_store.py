@@ -1,4 +1,4 @@
-"""An archive on an S3 object store: a node writes it, both engines read it.
+"""An archive on an S3 object store.
 
 The store is moto's server, version 5.2 or newer; older ones fail multipart uploads.
 """
@@ -32,7 +32,6 @@ pytestmark = [pytest.mark.system, needs("s3-server")]
 
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URI of an archive that does not exist yet."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "anything")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -1,5 +1,3 @@
-"""`xmlbroker recover` against a real node with an archive."""
-
 from __future__ import annotations
 
 import asyncio
@@ -36,7 +34,7 @@ def metrics() -> int:
 
 @pytest.fixture
 def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
-    """A node with all its events in the archive."""
+    """All its events are in the archive."""
     configuration = (
         f'[metrics]\nendpoint = "tcp:port={metrics}:interface=127.0.0.1"\n'
         '[archive]\nevery = "0.2s"\n[recovery]\nengine = "local"\n'
@@ -50,8 +48,6 @@ def node(tmp_path: Path, metrics: int) -> Iterator[NodeProcess]:
 
 
 def wait_for_status(node: NodeProcess, reached: Any) -> Any:
-    """Poll the node's recovery status until the condition is true, and return it."""
-
     async def ask() -> Any:
         async with connect(node.endpoint) as client:
             for _ in range(100):
@@ -65,7 +61,7 @@ def wait_for_status(node: NodeProcess, reached: Any) -> Any:
 
 
 def run_on_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> tuple[str, int]:
-    """Run `xmlbroker ARGUMENTS` on a terminal; send Ctrl-C when it shows `interrupt`."""
+    """Send Ctrl-C when the terminal shows `interrupt`."""
     master, slave = pty.openpty()
     environment = {"XMLBROKER_NODE": node.endpoint, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(
@@ -94,7 +90,7 @@ def run_on_terminal(node: NodeProcess, *arguments: str, interrupt: str = "") -> 
 
 
 def lose_all_but_the_archive(node: NodeProcess) -> None:
-    """Restart the node as a new origin; only the archive has the old events."""
+    """Only the archive has the events of the old origin."""
     node.stop()
     for each in node.data.iterdir():
         if each.name == "archive":
@@ -147,11 +143,9 @@ def test_interrupted_replay_resumes_at_the_printed_position(
     assert int(found[1]) == len(had) < EVENTS
     out, _ = run_command(node, "recover", "--since", found[2])
     assert had + numbers(out) == list(range(1, EVENTS + 1))
-    # The status shows both.
     report = wait_for_status(node, lambda report: report["recoveries"]["under_way"] == 0)
     assert (report["recoveries"]["begun"], report["recoveries"]["cancelled"]) == (2, 1)
     assert report["archive"]["runs"] and report["archive"]["events"] == EVENTS
-    # The log has all events, so the archive is not searched.
     assert report["replays"]["processes"] == 0
     page = metric_values(http_request(metrics, "/metrics")[1])
     assert page["xmlbroker_recoveries_total"] == {"": 2}
@@ -188,7 +182,6 @@ def test_recovery_leaves_the_durable_position_unchanged(node: NodeProcess) -> No
     run_command(node, "sub", "/flight[id > 9]", *me, "--from", "all", "--count", "40")
     for _ in range(2):
         out, _ = run_command(node, "recover", *me)
-        # The events after the subscription's position, by its query.
         assert numbers(out) == list(range(51, EVENTS + 1))
     (report,) = json_lines(run_command(node, "recover", "--explain", *me)[0])
     assert (report["query"], report["durable"], report["places"]) == ("/flight[id > 9]", "d", 250)

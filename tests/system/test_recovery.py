@@ -1,5 +1,3 @@
-"""Recovery at a real node, from log and archive, each event once."""
-
 from __future__ import annotations
 
 import asyncio
@@ -33,13 +31,11 @@ pytestmark = pytest.mark.system
 
 
 def first_place(file: ArchivedFile) -> Mark:
-    """Return the earliest place in a file of one origin."""
     [(first, _)] = file.spans.values()
     return first
 
 
 def removed_upto(node: NodeProcess) -> Mark:
-    """Return the mark up to which retention has removed the node's own events."""
     with closing(ExternalReader(node.data / "log")) as log:
         return log.own_extent()[0]
 
@@ -90,7 +86,7 @@ def test_each_event_comes_once_if_a_process_is_killed_during_recovery(
             for first in range(0, 350, 70):
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await wait_until_archived(tmp_path / "archive", receipts[-1:])
-            # A small window: most events wait in the spool when the first arrive.
+            # Most events wait in the spool when the first arrive.
             async with connect(node.endpoint, client_id="rover", window_bytes=1 << 16) as client:
                 await client.when_connected(PATIENCE)
                 subscription = await client.subscribe("true()", "roaming.>", durable="d")
@@ -125,7 +121,7 @@ def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Pat
                 receipts += await publish(publisher, first, first + 70, FILLING)
                 await wait_until_archived(tmp_path / "archive", receipts[-1:])
             archive = Archive.open(str(tmp_path / "archive"))
-            # Not the first file, so that the archive has events before and after the damage.
+            # Events lie before and after the damage.
             [_, file, *_] = sorted(archive.state().files.values(), key=first_place)
             [(first_mark, last_mark)] = file.spans.values()
             assert removed_upto(node) >= last_mark, "the log could replace what is damaged"
@@ -137,7 +133,7 @@ def test_truncated_archive_file_becomes_a_gap_and_the_rest_arrives(tmp_path: Pat
                     for each in receipts
                     if each.place is not None and first_mark <= each.place.mark <= last_mark
                 ]
-                # The archiver gets time to write the range again before the gap is reported.
+                # The archiver may write the range again before.
                 rest = [each for each in receipts if each not in lost]
                 await wait_for_all(inbox, rest, 2 * PATIENCE)
                 last = await publish(publisher, 350, 351)

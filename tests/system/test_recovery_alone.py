@@ -1,5 +1,3 @@
-"""A lone node without its log serves its old events from the archive."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""A client whose node is lost recovers at another one, with real processes."""
-
 from __future__ import annotations
 
 import asyncio
@@ -78,7 +76,6 @@ def test_client_of_a_lost_node_gets_the_rest_at_another(tmp_path: Path, with_sta
     "where", ["there", pytest.param("where it was before", marks=pytest.mark.soak)]
 )
 def test_client_resumes_when_the_recovering_node_is_killed(tmp_path: Path, where: str) -> None:
-    """The client resumes after its processed events, at either node."""
     state = tmp_path / "client"
     nodes = a, b = two_nodes(tmp_path)
 

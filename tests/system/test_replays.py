@@ -1,5 +1,3 @@
-"""Replays of a real node: of everything, of parts, and of too much."""
-
 from __future__ import annotations
 
 import asyncio
@@ -27,7 +25,6 @@ pytestmark = pytest.mark.system
 
 
 async def publish_and_archive(client: AsyncioClient, archive: Path) -> list[Receipt]:
-    """Publish more than the log holds and wait until everything is archived."""
     receipts: list[Receipt] = []
     for first in range(0, 280, 70):
         receipts += await publish(client, first, first + 70, FILLING)
@@ -57,7 +54,6 @@ def test_replays_return_the_requested_events_and_end(tmp_path: Path) -> None:
             cancelled = client.replay()
             await anext(cancelled)
             cancelled.unsubscribe()
-            # The node serves again, and nothing of the cancelled replay is left.
             assert await replayed_ids(client.replay(last=3)) == all_ids[-3:]
 
     with NodeProcess(tmp_path, node_settings(tmp_path / "archive")) as node:
@@ -93,7 +89,7 @@ def test_replay_follows_its_pace(tmp_path: Path) -> None:
             receipts: list[Receipt] = []
             logged_at: list[float] = []
             for first in range(3):
-                # Archiving takes time, so the events are apart.
+                # So the events are apart.
                 receipts += await publish(client, first, first + 1)
                 logged_at.append(time.time())
                 await wait_until_archived(tmp_path / "archive", receipts[-1:])
@@ -107,7 +103,7 @@ def test_replay_follows_its_pace(tmp_path: Path) -> None:
                 first_id = (await anext(replay)).event_id
                 began = clock()
                 assert [first_id, *await replayed_ids(replay)] == ids_of(receipts)
-                # On a busy machine the first event may be late, which shortens the rest.
+                # The first event may be late, which shortens the rest.
                 if (seconds := clock() - began) >= shortest:
                     break
             assert seconds >= shortest
@@ -174,7 +170,6 @@ def test_replay_of_a_missing_archive_fails_after_the_timeout(tmp_path: Path) -> 
                 await replayed_ids(client.replay())
             told = (await ask_status(node.endpoint))["recovery"]["recoveries"]
             assert (told["failed"], told["cancelled"], told["under_way"]) == (1, 0, 0)
-            # Events in the log need no archive.
             places = [receipt.place for receipt in receipts if receipt.place is not None]
             since = Position().advanced([places[-4]])
             subscription = await client.subscribe("true()", "roaming.>", start=start_at(since))
@@ -192,7 +187,6 @@ def test_lost_archive_costs_only_events_without_a_copy(tmp_path: Path) -> None:
         async with connect(node.endpoint, client_id="publisher") as client:
             receipts = await publish_and_archive(client, archive)
             shutil.rmtree(archive)
-            # A new, empty archive.
             Archive.open(str(archive))
             replay = client.replay()
             got = await replayed_ids(replay)

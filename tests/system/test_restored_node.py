@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 def two_clusters(folder: Path) -> list[NodeProcess]:
-    """Return the nodes of two clusters; the second dials the first."""
     ports = [free_port(), free_port()]
     dialled = f'gateways = ["tcp:host=127.0.0.1:port={ports[0]}"]\n'
     return [
@@ -67,7 +66,7 @@ def test_lost_events_come_back_from_the_other_node(tmp_path: Path) -> None:
                 assert not inbox.subscription.gaps
             places = [receipt.place for receipt in published]
             assert len(set(places)) == 300
-            # A new client gets the counts from the restored node.
+            # The restored node answers.
             async with connect(a.endpoint, client_id="new") as new:
                 await new.when_connected(PATIENCE)
                 found = (await new.ask("status"))["recovery"]["recoveries"]

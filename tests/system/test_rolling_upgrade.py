@@ -26,14 +26,14 @@ from tests.system.traffic import publish, run_within
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-#: Origin name of old logs, without the time.
+#: Without the time.
 OLD_ORIGIN = "0123456789abcdef"
 LINKS = [(1, 0), (2, 1)]
 
 
 @pytest.fixture(scope="module")
 def first_version(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tree with version 1 of the node protocol and logs of format 3."""
+    """Node protocol 1 and log format 3."""
     return previous_tree(tmp_path_factory.mktemp("first"), VERSION_1)
 
 
@@ -43,10 +43,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def line_of_nodes(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
-    """Return nodes of these trees in a line, not started.
-
-    The first is a cluster of its own and the gateway to the others.
-    """
+    """Return nodes in a line, not started. The first is a cluster of its own and a gateway."""
     ports = [free_port() for _ in trees]
     nodes = []
     for number, tree in enumerate(trees):
@@ -69,7 +66,6 @@ def line_of_nodes(folder: Path, trees: Sequence[Path]) -> list[NodeProcess]:
 
 
 def upgrade(node: NodeProcess, tree: Path) -> None:
-    """Stop a node and start it on its data with another tree."""
     node.stop()
     seen = len(node.log().splitlines())
     node.code = tree
@@ -78,8 +74,6 @@ def upgrade(node: NodeProcess, tree: Path) -> None:
 
 
 class ClientsOfBothVersions:
-    """A durable subscriber and a publisher of each version at each node."""
-
     def __init__(self, clients: list[AsyncioClient], previous: list[PreviousClient]) -> None:
         self._clients = clients
         self._previous = previous
@@ -87,11 +81,9 @@ class ClientsOfBothVersions:
         self._published: list[str] = []
 
     async def start(self) -> None:
-        """Subscribe at each node to all events."""
         self._inboxes = [await resume(client) for client in self._clients]
 
     async def exchange(self) -> None:
-        """Publish at each node with both versions; wait until all clients have all events."""
         receipts: list[Receipt] = []
         for client in self._clients:
             await client.when_connected(PATIENCE)
@@ -113,7 +105,7 @@ class ClientsOfBothVersions:
         return [text for each in self._previous for text in each.ids("published")]
 
     async def close(self) -> None:
-        """Check that nothing repeated and no gap was reported."""
+        """Nothing repeated and no gap was reported."""
         all_ids = sorted([*self._published, *self._by_previous()])
         for inbox in self._inboxes:
             assert sorted(map(str, inbox.ids)) == all_ids
@@ -131,10 +123,7 @@ class ClientsOfBothVersions:
 def test_network_is_upgraded_node_by_node(
     tmp_path: Path, request: pytest.FixtureRequest, version: int, order: Sequence[int]
 ) -> None:
-    """Between upgrades, nodes and clients of both versions get all events of all others.
-
-    This includes gateways, a cluster, and replicas of each other's events.
-    """
+    """Between upgrades, nodes and clients of both versions get all events of all others."""
     previous = request.getfixturevalue("first_version" if version == 1 else "release")
     nodes = line_of_nodes(tmp_path, [previous, previous, previous])
 
@@ -167,7 +156,6 @@ def test_network_is_upgraded_node_by_node(
 
 
 async def links_of(client: AsyncioClient) -> list[dict[str, object]]:
-    """Return the links in the status of a client's node."""
     status = await client.ask("status")
     links: list[dict[str, object]] = status["network"]["links"]
     return links
@@ -176,7 +164,6 @@ async def links_of(client: AsyncioClient) -> list[dict[str, object]]:
 def test_log_with_an_old_origin_name_continues_after_the_upgrade(
     tmp_path: Path, first_version: Path
 ) -> None:
-    """The old log keeps its name, its events and its places."""
     nodes = first, second = line_of_nodes(tmp_path, [first_version, first_version])
     first.start()
     first.stop()
@@ -225,7 +212,6 @@ def rename_log(data: Path, name: str) -> None:
 
 
 def test_previous_version_refuses_a_later_log_format(tmp_path: Path, first_version: Path) -> None:
-    """A downgrade ends with one line that names both formats, and changes nothing."""
     old, new = log_format(first_version), log_format(ROOT)
     assert old != new
     (node,) = line_of_nodes(tmp_path, [first_version])

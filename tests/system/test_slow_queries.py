@@ -1,5 +1,3 @@
-"""A client with many slow queries at a real node."""
-
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +12,7 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, checked_bystander, f
 
 pytestmark = pytest.mark.system
 
-#: Only lxml evaluates it, and no index excludes it.
+#: Only lxml evaluates it.
 UNDECIDED = "count(//flightleg[count(//flightleg[altitude != {0}]) > 0]) != 5{0}"
 
 

@@ -1,5 +1,3 @@
-"""The soak: a short run succeeds and leaves nothing; an unknown fault is refused."""
-
 from __future__ import annotations
 
 import os
@@ -15,7 +13,6 @@ from tests.soak.faults import FAULTS
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Faults that are over within seconds.
 QUICK_FAULTS = "kill,cut,partition,freeze,client-kill,client-close"
 
 
@@ -31,7 +28,6 @@ def soak(*arguments: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def find_leftovers(folder: Path) -> list[str]:
-    """Return processes that run in a folder, and the folder's entries."""
     found = []
     for each in Path("/proc").iterdir():
         try:

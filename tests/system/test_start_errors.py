@@ -19,7 +19,7 @@ pytestmark = pytest.mark.system
 
 
 def fail_to_start(node: NodeProcess, *arguments: str) -> str:
-    """Return the log of a node that does not start."""
+    """Return the log."""
     node.launch(*arguments)
     try:
         assert node.wait() == 1
@@ -33,7 +33,6 @@ def fail_to_start(node: NodeProcess, *arguments: str) -> str:
 
 
 def start_error(node: NodeProcess) -> str:
-    """Return the one line of the log with the cause."""
     lines = [line for line in fail_to_start(node).splitlines() if "can not start" in line]
     assert len(lines) == 1, lines
     return lines[0]
@@ -90,7 +89,6 @@ def test_file_that_is_not_a_log_is_reported(tmp_path: Path) -> None:
 
 
 def epoch(node: NodeProcess) -> int:
-    """Return the epoch from the line that says that the node is ready."""
     found = re.search(r"is ready: log \w+, epoch (\d+),", node.log())
     assert found is not None, node.log()
     return int(found[1])
@@ -103,7 +101,6 @@ def test_two_nodes_can_not_share_a_data_folder(tmp_path: Path) -> None:
         assert str(first.data) in line
         assert "in use" in line
         first.kill()
-        # A killed node leaves no lock.
         with second:
             assert epoch(second) > epoch(first)
 
@@ -149,7 +146,7 @@ def test_node_without_options_listens_on_loopback_quickly(
     try:
         assert "127.0.0.1" in node.await_log("listening on")
         node.await_log("is ready")
-        # The requirement is one second on an idle machine; tests share theirs.
+        # One second on an idle machine.
         assert time.monotonic() - began < 5.0
         assert (tmp_path / "xmlbroker-data" / "log" / "data.mdb").exists()
     finally:

@@ -75,7 +75,6 @@ class TcpChannelTests(WaitingTestCase, SocketChannelContract):
         return client, server
 
     async def finish(self, channel: ISocketChannel) -> None:
-        """Close the channel and wait for its loss."""
         receiver = RecordingReceiver(channel, self.changed)
         if not cast(TcpSocketChannel, channel)._is_lost:
             channel.abort(Closed("the test is over"))
@@ -143,8 +142,6 @@ class TlsChannelTests(TcpChannelTests):
 
 
 class RawClient(Protocol):
-    """A client that writes raw bytes and waits for its end."""
-
     transport: Any
 
     def __init__(self) -> None:
@@ -155,8 +152,6 @@ class RawClient(Protocol):
 
 
 class RawPeerTests(WaitingTestCase):
-    """A peer that speaks another protocol."""
-
     async def connect(self) -> tuple[RawClient, RecordingReceiver]:
         accepted: Deferred[ISocketChannel] = Deferred()
         endpoint = serverFromString(reactor, "tcp:0:interface=127.0.0.1")
@@ -199,8 +194,6 @@ class RawPeerTests(WaitingTestCase):
 
 
 class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
-    """The contract over asyncio's TCP, with an asyncio server."""
-
     def changed(self) -> None:
         self.event.set()
 
@@ -237,7 +230,7 @@ class AsyncioChannelTests(SocketChannelContract, IsolatedAsyncioTestCase):
 
 @implementer(IStackReceiver)
 class Echo:
-    """A user of a stack that collects messages and may send them back."""
+    """Messages are collected, and sent back if `echoes`."""
 
     def __init__(self, changed: Callable[[], None], echoes: bool) -> None:
         self.driver: StackDriver | None = None
@@ -266,8 +259,6 @@ class Echo:
 
 
 class StackOverTcpTests(WaitingTestCase):
-    """p2p over real sockets, with broken connections."""
-
     def new_end(self, incarnation: int, echoes: bool) -> Echo:
         end = Echo(self.changed, echoes)
         end.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, end)
@@ -303,8 +294,6 @@ class StackOverTcpTests(WaitingTestCase):
 
 
 class AsyncioStackTests(IsolatedAsyncioTestCase):
-    """The same driver with asyncio's clock."""
-
     async def test_a_stack_runs_on_asyncio(self) -> None:
         loop = asyncio.get_running_loop()
         event = asyncio.Event()

@@ -1,5 +1,3 @@
-"""A node with TLS, and clients that trust its certificate or not."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -25,8 +23,6 @@ pytestmark = pytest.mark.system
 
 @attrs.frozen
 class TlsNode:
-    """A node with TLS, its certificate, and an unrelated one."""
-
     node: NodeProcess
     own: Certificate
     other: Certificate
@@ -49,7 +45,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
 
 
 async def exchange(connect: Connect, endpoint: str, trust: Path) -> None:
-    """Publish and receive events, some of them larger than a TLS record."""
     client = connect(endpoint, trust=trust)
     await client.when_connected(PATIENCE)
     subscription = await client.subscribe("true()", "secured.>")
@@ -126,8 +121,6 @@ def test_tls_to_a_node_without_tls_is_reported(shared_node: NodeProcess, secured
 
 
 class TwistedFaceTests(TestCase):
-    """The same with the Twisted API."""
-
     timeout = 60
 
     @pytest.fixture(autouse=True)

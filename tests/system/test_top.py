@@ -1,5 +1,3 @@
-"""`xmlbroker top` on real nodes that die and return; Ctrl-C ends it."""
-
 from __future__ import annotations
 
 import json
@@ -30,7 +28,6 @@ def top(*endpoints: str) -> subprocess.Popen[str]:
 
 
 def wait_for(watching: subprocess.Popen[str], reachable: list[bool]) -> list[dict[str, Any]]:
-    """Return the nodes of the first line with this reachability."""
     assert watching.stdout is not None
     for line in watching.stdout:
         nodes: list[dict[str, Any]] = json.loads(line)["nodes"]

@@ -1,5 +1,3 @@
-"""The socket channel over real UDP sockets: the common contract and UDP's own behaviour."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -40,7 +38,6 @@ class UdpChannelTests(WaitingTestCase, SocketChannelContract):
         return client, server
 
     async def finish(self, channel: ISocketChannel) -> None:
-        """Close the channel and wait for its loss."""
         receiver = RecordingReceiver(channel, self.changed)
         if not cast(DatagramChannel, channel).core.is_over:
             channel.abort(Closed("the test is over"))
@@ -87,8 +84,6 @@ class UdpPortTests(WaitingTestCase):
 
 @implementer(IStackReceiver)
 class CollectingUser:
-    """A user of a p2p stack that takes everything at once."""
-
     def __init__(self, changed: Callable[[], None], incarnation: int) -> None:
         self.changed = changed
         self.messages: list[bytes] = []
@@ -112,8 +107,6 @@ class CollectingUser:
 
 
 class StackOverUdpTests(WaitingTestCase):
-    """p2p over UDP, with broken connections."""
-
     async def test_messages_survive_broken_connections(self) -> None:
         client, server = CollectingUser(self.changed, 1), CollectingUser(self.changed, 2)
         there = UdpPort(reactor, "127.0.0.1", 0, server.driver.attach)

@@ -16,7 +16,7 @@ import pytest
 from tests.capability import need
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Sources of a wheel. They are copied, so that building leaves nothing in the checkout.
+#: Copied, so that building leaves nothing in the checkout.
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "broker", "plugins", "dtd")
 OLDEST_SETUPTOOLS = 75
 
@@ -25,14 +25,11 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 @attrs.frozen
 class Installation:
-    """The wheel, and an environment with only the wheel installed."""
-
     wheel: Path
     prefix: Path
     other_folder: Path
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a program of the environment in an unrelated folder."""
         return subprocess.run(
             [str(self.prefix / "bin" / command[0]), *command[1:]],
             cwd=self.other_folder,
@@ -89,9 +86,8 @@ def build_wheel(sources: Path, target: Path) -> Path:
 def make_environment(prefix: Path) -> None:
     """Make a virtual environment with our dependencies but without our packages.
 
-    It sees the packages of the running environment through a `.pth` file. Python ignores `.pth`
-    files in folders that another one added, so an editable installation stays unseen. Nothing is
-    downloaded.
+    A `.pth` file adds the packages of the running environment. Python ignores `.pth` files in such
+    folders, so an editable installation stays unseen.
     """
     venv.create(prefix, with_pip=False, symlinks=True)
     packages = sysconfig.get_path("purelib", vars={"base": str(prefix)})

@@ -1,5 +1,3 @@
-"""Publishers and subscribers with checks of what they receive."""
-
 from __future__ import annotations
 
 import asyncio
@@ -23,7 +21,6 @@ STREAM = "roaming.flights"
 
 
 def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
-    """Return a flight record; `filling` extends its identifier."""
     return (
         b'<flight><id>UAL%d%s</id><flightleg status="active"><speed type="ground">512</speed>'
         b'<altitude type="reported" mode="plain">%d</altitude>'
@@ -32,7 +29,7 @@ def flight(number: int, altitude: int = 300, filling: str = "") -> bytes:
 
 
 async def publish(client: AsyncioClient, first: int, last: int, filling: str = "") -> list[Receipt]:
-    """Publish flights with these numbers and wait until they are durable."""
+    """Wait until the flights are durable."""
     async with asyncio.timeout(PATIENCE):
         published = [
             client.publish(STREAM, flight(number, filling=filling), FLIGHT)
@@ -44,9 +41,9 @@ async def publish(client: AsyncioClient, first: int, last: int, filling: str = "
 def run_within(
     work: Coroutine[Any, Any, Any], seconds: float = 2 * PATIENCE, *, debug: bool = False
 ) -> None:
-    """Run a test's coroutine for at most some seconds, in asyncio's debug mode if asked.
+    """Run for at most some seconds.
 
-    Errors that the loop reports, such as a pending task that is destroyed, fail the test.
+    Errors that the loop reports fail the test.
     """
     errors: list[str] = []
 
@@ -62,8 +59,6 @@ def run_within(
 
 
 class Inbox:
-    """A background reader of a subscription that collects its events."""
-
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
         self.events: list[ReceivedEvent] = []
@@ -78,7 +73,7 @@ class Inbox:
         return Counter(self.ids)
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait until the condition is true after an arrival."""
+        """The condition is evaluated after each arrival."""
         async with asyncio.timeout(seconds):
             while not condition():
                 if self._task.done():
@@ -88,7 +83,6 @@ class Inbox:
                 await self._changed.wait()
 
     async def wait_for_receipts(self, receipts: list[Receipt]) -> None:
-        """Wait until each of these publications has arrived."""
         wanted = {receipt.event_id for receipt in receipts}
         await self.wait_until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))
 
@@ -97,7 +91,6 @@ class Inbox:
         return self._task.done()
 
     async def wait_for_end(self) -> None:
-        """Wait for the end of the subscription and raise its error."""
         await self._task
 
     async def close(self) -> None:
@@ -117,7 +110,7 @@ class Inbox:
 
 
 class Bystander:
-    """Other traffic through the node, which must not be disturbed."""
+    """Traffic that must not be disturbed."""
 
     def __init__(self, client: AsyncioClient, inbox: Inbox, stream: str) -> None:
         self._client = client
@@ -128,7 +121,7 @@ class Bystander:
         client.on_state = lambda up, error: None if up else self._disconnections.append(error)
 
     async def check_traffic(self, events: int = 5) -> None:
-        """Publish events and check that each arrives once, in order, over the same connection."""
+        """Each event arrives once, in order, over the same connection."""
         async with asyncio.timeout(PATIENCE):
             self._receipts += await asyncio.gather(
                 *(self._client.publish(self._stream, flight(n), FLIGHT) for n in range(events))
@@ -141,7 +134,6 @@ class Bystander:
 
 @contextlib.asynccontextmanager
 async def checked_bystander(endpoint: str, **identity: str) -> AsyncIterator[Bystander]:
-    """A bystander whose traffic is checked before and after the block."""
     async with connect(endpoint, **identity) as client:  # type: ignore[arg-type]
         await client.when_connected(PATIENCE)
         stream = f"bystander.{client.client_id.removeprefix('anonymous-')}"

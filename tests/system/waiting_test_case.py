@@ -1,5 +1,3 @@
-"""A test case that waits for calls of its receivers."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,7 +11,7 @@ reactor = cast(Any, the_reactor)
 
 
 class WaitingTestCase(TestCase):
-    """A test case with a condition that each call of `changed` evaluates again."""
+    """Each call of `changed` evaluates the awaited condition again."""
 
     timeout = 30
 
@@ -21,10 +19,9 @@ class WaitingTestCase(TestCase):
         self.waiting: Deferred[None] | None = None
 
     def changed(self) -> None:
-        """Evaluate the awaited condition again."""
         waiting, self.waiting = self.waiting, None
         if waiting is not None:
-            # In a later reactor iteration, not inside the channel's call.
+            # Not inside the channel's call.
             reactor.callLater(0, waiting.callback, None)
 
     async def until(self, condition: Callable[[], bool]) -> None:

@@ -34,7 +34,7 @@ def number(pattern: bytes, payload: bytes) -> int:
 
 
 def of_aircraft(events: list[MadeEvent]) -> dict[bytes, list[MadeEvent]]:
-    """Return the events of each flight, in order: by call sign and computer id."""
+    """Group by call sign and computer id."""
     flights: dict[bytes, list[MadeEvent]] = {}
     for event in events:
         found = re.search(rb"<aircraftId>.*</computerId>", event.payload)

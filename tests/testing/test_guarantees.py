@@ -1,4 +1,4 @@
-"""The checker of the guarantees, on constructed runs: each violation is found, and no other."""
+"""The checker of the guarantees finds each violation in constructed runs, and no other."""
 
 from __future__ import annotations
 

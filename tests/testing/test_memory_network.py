@@ -1,5 +1,3 @@
-"""The network in memory."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -16,8 +14,6 @@ from broker.transport.socket import ISocketChannel
 
 
 class MemoryChannelTests(SocketChannelContract, TestCase):
-    """The contract, in virtual time."""
-
     def setUp(self) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, 1, jitter=0.001)
@@ -135,7 +131,7 @@ class MemoryNetworkTests(SynchronousTestCase):
         self.clock.advance(0.1)
         self.failureResultOf(connecting, ConnectionRefusedError)
         self.network.listen("a", lambda channel: None)
-        self.port.stop_listening()  # the old port's
+        self.port.stop_listening()
         self.connect()
 
     def test_connecting_can_be_cancelled(self) -> None:

@@ -1,4 +1,4 @@
-"""Places recorded by a run's disks: the soak expects no gap for a lost event at another one."""
+"""The soak expects no gap for a lost event at a place that no disk recorded."""
 
 from __future__ import annotations
 

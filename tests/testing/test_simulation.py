@@ -1,5 +1,3 @@
-"""The simulation itself."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -18,7 +16,6 @@ PAYLOAD = b"<flight><id>A</id><flightleg/></flight>"
 
 
 def history(seed: int) -> list[tuple[float, Any]]:
-    """Return the observations of a reader and a publisher, with times, during faults."""
     seen: list[tuple[float, Any]] = []
     with World(seed, jitter=0.01) as world:
         publisher, reader = world.client("publisher"), world.client("reader")

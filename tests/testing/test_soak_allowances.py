@@ -1,4 +1,4 @@
-"""Excuses of the soak: only for events published before their node's disk was damaged."""
+"""Only events published before their node's disk was damaged are excused."""
 
 from __future__ import annotations
 

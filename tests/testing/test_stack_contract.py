@@ -65,7 +65,7 @@ class CarelessStack:
 
 
 class BareStack(CarelessStack):
-    """A stack without p2p, so that it receives foreign bytes."""
+    """Without p2p it receives foreign bytes."""
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [CarelessLayer()]

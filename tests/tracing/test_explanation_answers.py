@@ -1,5 +1,3 @@
-"""Explanations run one at a time with pauses; DTDs are fetched once."""
-
 from __future__ import annotations
 
 from typing import Any, cast
@@ -30,13 +28,13 @@ MISSING = DtdReference("heard", "1.0")
 
 @attrs.define
 class FakeMatcher:
-    """Takes a second for an explanation; `missing` is a type without its DTD."""
+    """An explanation takes a second; `missing` is a type without its DTD."""
 
     clock: Clock
     missing: DtdReference | None = None
     asked: int = 0
     shapes: bool = False
-    """True if shapes of documents were requested."""
+    """Shapes of documents were requested."""
 
     def explain(
         self, query: Any, document: Any, undescribed: Any = frozenset(), *, shapes: bool
@@ -52,8 +50,6 @@ class FakeMatcher:
 
 @attrs.define
 class FakeDtds:
-    """Finds the DTD if `found` is set."""
-
     matcher: FakeMatcher
     found: bool = True
 
@@ -66,8 +62,6 @@ class FakeDtds:
 
 
 class FakeFate:
-    """Traces no event."""
-
     async def trace_event(self, *asked: Any, here: bool) -> None:
         """Return None."""
 

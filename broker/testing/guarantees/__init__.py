@@ -1,6 +1,6 @@
 """Guarantees of `docs/guarantees.md` as code: observations of a run, and their violations.
 
-Pure code, without input, output or clock. Simulation and soak both use it.
+Without input, output or clock, for simulation and soak.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import attrs
 from broker.event.place import Place
 from broker.testing.guarantees.records import EventKey, ReportedGap
 
-#: Reasons of gaps that a node may report about events without a known header.
+#: Of gaps that a node may report about events without a known header.
 HEADERLESS_REASONS = frozenset({"lost", "retention"})
 
 
@@ -23,16 +23,14 @@ def _never_justified(key: EventKey, place: Place, gap: ReportedGap) -> bool:
 
 @attrs.frozen
 class Allowances:
-    """Exceptions from the guarantees in one run."""
-
     justifies_gap: Callable[[EventKey, Place, ReportedGap], bool] = _never_justified
     """True if a gap may stand for an acknowledged event at a place that it contains."""
     is_unrecorded: Callable[[EventKey, Place], bool] = _never_unrecorded
     """True if no remaining disk shows an event at this place, so no node can report a gap."""
     reasons: frozenset[str] | None = None
-    """Reasons of gaps that the run's faults justify; None allows any."""
+    """Justified reasons of gaps; None allows any."""
     unknown_origins: bool = False
-    """If true, stepped clocks, or nodes without log and link, hide whether an origin began before
+    """True if stepped clocks, or nodes without log and link, hide whether an origin began before
     the subscription. Events of an origin outside the first cut are then expected from its first
     delivered event on."""
     fifo_across_origins: bool = True
@@ -51,5 +49,5 @@ class Allowances:
     """Event types that some nodes did not have when the run began."""
 
 
-#: No exceptions: a run without faults.
+#: A run without faults.
 NONE = Allowances()

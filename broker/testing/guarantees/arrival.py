@@ -24,7 +24,7 @@ _NEVER: Mark = (1 << 32, 0)
 
 
 def unlogged_events(seen: Observations) -> Iterator[Violation]:
-    """Yield acknowledged events that no log holds, if nothing was removed from the logs."""
+    """Yield events that no log holds, although nothing was removed."""
     if seen.has_all_places:
         for key in seen.receipts:
             if not seen.places.get(key):
@@ -45,7 +45,6 @@ def shared_places(seen: Observations) -> Iterator[Violation]:
 def lost_events(
     seen: Observations, subscriber: Subscriber, allowed: Allowances
 ) -> Iterator[Violation]:
-    """Yield events that the subscription missed."""
     handled = subscriber.handled
     given_out = {each.key for each in subscriber.deliveries}
     gaps = list(subscriber.gaps)
@@ -87,7 +86,7 @@ def _is_after_cut(subscriber: Subscriber, places: set[Place], allowed: Allowance
 
 
 def _has_ended_early(subscriber: Subscriber) -> bool:
-    """True for an ended transient subscription: only holes between its deliveries are losses."""
+    """Only holes between the deliveries of an ended transient subscription are losses."""
     return subscriber.kind is Kind.TRANSIENT and subscriber.processes[-1].end is not End.RUNNING
 
 

@@ -18,7 +18,7 @@ from broker.testing.guarantees.records import End, Guarantee, Violation
 from broker.testing.guarantees.repetition import repeated_events
 from broker.testing.guarantees.subscriber import Subscriber
 
-#: Rule for one subscription.
+#: For one subscription.
 Rule = Callable[[Observations, Subscriber, Allowances], Iterator[Violation]]
 
 
@@ -49,17 +49,16 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-#: Guarantees that more time may still fulfil, while events are in transit.
+#: More time may still fulfil these, while events are in transit.
 PENDING = frozenset({Guarantee.DURABILITY, Guarantee.AT_LEAST_ONCE, Guarantee.TYPES})
 
 
 def is_complete(seen: Observations, allowed: Allowances = NONE) -> bool:
-    """True if no event is missing any more."""
     return not any(violation.guarantee in PENDING for violation in check(seen, allowed))
 
 
 def check(seen: Observations, allowed: Allowances = NONE) -> list[Violation]:
-    """Return every violation of every guarantee, subscription by subscription."""
+    """Return every violation, subscription by subscription."""
     found = [*unlogged_events(seen), *shared_places(seen)]
     for subscriber in seen.subscribers:
         for rule in RULES:

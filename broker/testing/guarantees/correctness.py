@@ -19,8 +19,7 @@ from broker.testing.guarantees.records import (
 )
 from broker.testing.guarantees.subscriber import Process, Subscriber
 
-#: Reasons of gaps in the session protocol: these, and the code of an error for which a node could
-#: not pass an event on. `Allowances.reasons` may allow others.
+#: Of the session protocol, and codes of errors for which a node could not pass an event on.
 REASONS = frozenset({"slow", "retention", "lost", *BrokerError._by_code})
 
 
@@ -85,7 +84,7 @@ def _arrived_within(
 ) -> Iterator[Violation]:
     for other in subscriber.processes[: process.number]:
         if other is not process and other.end is End.KILLED:
-            # The next process must get the events again that a killed one had not confirmed.
+            # The next process gets unconfirmed events of a killed one again.
             continue
         for event in other.deliveries:
             if event.handled and gap.contains(event.place):

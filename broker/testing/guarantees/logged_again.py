@@ -8,7 +8,6 @@ from broker.testing.guarantees.records import Delivered
 
 
 def is_logged_again(seen: Observations, event: Delivered, allowed: Allowances) -> bool:
-    """True if an origin that was set back had the event at an earlier place too."""
     place = event.place
     return place.origin in allowed.set_back_origins and any(
         other.origin == place.origin and other.mark < place.mark

@@ -11,17 +11,14 @@ from broker.testing.guarantees.subscriber import Subscriber
 
 
 class Observations:
-    """Publications, receipts, places and subscriptions of one run.
-
-    Times are seconds of any one clock. They appear in traces only, except for publications without
-    an observed place.
-    """
+    """Times are seconds of any one clock. They appear in traces only, except for publications
+    without an observed place."""
 
     def __init__(self) -> None:
         self.events: dict[EventKey, Published] = {}
         self.receipts: dict[EventKey, Acknowledged] = {}
         self.places: defaultdict[EventKey, set[Place]] = defaultdict(set)
-        """Places of each event; a republished event may have several."""
+        """A republished event may have several."""
         self.subscribers: list[Subscriber] = []
         self.faults: list[str] = []
         """One line for each fault, in order."""

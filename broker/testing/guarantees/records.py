@@ -13,7 +13,7 @@ from broker.event.place import Mark, Place
 
 
 class Guarantee(enum.Enum):
-    """The guarantees, with their numbers in `docs/guarantees.md`."""
+    """Guarantees, with their numbers in `docs/guarantees.md`."""
 
     DURABILITY = 1
     AT_LEAST_ONCE = 2
@@ -63,16 +63,16 @@ def digest_of(document: bytes) -> str:
 
 @attrs.frozen
 class Published:
-    """One event from its publisher."""
+    """An event from its publisher."""
 
     key: EventKey
     stream: str
     type: str
     """Name and version, such as `flight 1.0`."""
     level: int
-    """Rank of the security level."""
+    """Rank."""
     digest: str = ""
-    """Digest of the bytes; empty if unknown."""
+    """Of the bytes; empty if unknown."""
     value: Any = None
     """Part of the payload for the `matches` function of subscribers."""
     at: float = 0.0
@@ -87,7 +87,7 @@ class Acknowledged:
 
 @attrs.frozen
 class Delivered:
-    """One event delivered by a subscription to its user."""
+    """An event delivered to a user."""
 
     key: EventKey
     place: Place
@@ -103,7 +103,7 @@ class Delivered:
 
 @attrs.frozen
 class ReportedGap:
-    """One gap reported by a subscription; its bounds are inclusive."""
+    """Bounds are inclusive."""
 
     origin: str
     first: Mark

@@ -13,7 +13,7 @@ LONGEST_TRACE = 20
 
 
 def report(seed: str, seen: Observations, violations: Sequence[Violation]) -> str:
-    """Return the number of violations of each guarantee, and traces of the first ones."""
+    """Return the counts by guarantee, and traces of the first violations."""
     return "\n".join(_lines(seed, seen, violations))
 
 

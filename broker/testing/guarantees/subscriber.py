@@ -14,19 +14,17 @@ from broker.testing.guarantees.records import Delivered, End, EventKey, Kind, Pu
 class Process:
     number: int
     first_cut: Mapping[str, Mark] | None = None
-    """The first cut: later places of these origins must come. None if not observed."""
+    """Later places of these origins must come. None if not observed."""
     flowing_at: float | None = None
     end: End = End.RUNNING
     items: list[Delivered | ReportedGap] = attrs.field(factory=list)
-    """Deliveries and gaps in the order of the user's view."""
+    """In the order of the user's view."""
     error: str = ""
-    """Error that ended the subscription, or ""."""
     may_repeat: bool = False
     """True if a warning said that it continues from a possibly old position."""
 
     def record_flow(self, cut: Mapping[str, Mark] | None, at: float = 0.0) -> None:
-        """Record the first cut from the node; without one, events published from now on must
-        come."""
+        """Record the first cut; without one, events published from now on must come."""
         self.first_cut, self.flowing_at = cut if cut is None else dict(cut), at
 
     @property
@@ -40,7 +38,7 @@ class Process:
 
 @attrs.define(eq=False)
 class Subscriber:
-    """A subscription, its query as a Python function, and its processes.
+    """`matches` is the query.
 
     Each process of a transient subscription is a `Subscriber` of its own.
     """

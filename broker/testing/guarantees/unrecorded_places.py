@@ -1,7 +1,7 @@
 """Places inside reported gaps at which no log and no receipt of the run shows an event.
 
-The receipt of a republished event has no place. If damage then removes the event from the log, no
-record of its place remains: it may be any of these.
+The receipt of a republished event has no place. If its event is damaged, it may have been at any of
+these.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from broker.testing.guarantees.records import EventKey, ReportedGap
 
 
 class UnrecordedPlaces:
-    """Unrecorded places in one subscription's gaps. Each stands for one event."""
+    """Each place stands for one event."""
 
     def __init__(self, seen: Observations, gaps: Sequence[ReportedGap]) -> None:
         self._seen = seen
@@ -28,8 +28,7 @@ class UnrecordedPlaces:
         return [gap.count - sum(map(gap.contains, known)) for gap in self._gaps]
 
     def use_place(self, key: EventKey, allowed: Allowances) -> bool:
-        """Use one place for an event, in a gap that the run's faults justify; False if none is
-        left."""
+        """Use one place in a gap that the run's faults justify; False if none is left."""
         for index, gap in enumerate(self._gaps):
             first = Place(gap.origin, *gap.first)
             if self._left[index] > 0 and allowed.justifies_gap(key, first, gap):

@@ -25,7 +25,6 @@ from tests.simulation.network.simulated_client import INTERESTS, Publisher, Read
 from tests.simulation.network.test_dtd_exchange import report_settings
 from tests.simulation.observer import Observer
 
-#: Runs a network with or without a variant and returns the violations.
 Scenario: TypeAlias = Callable[[AbstractContextManager[None], Path], list[Violation]]
 
 
@@ -60,7 +59,7 @@ def killed_node(variant: AbstractContextManager[None], _: Path) -> list[Violatio
 
 
 def late_reader(variant: AbstractContextManager[None], _: Path) -> list[Violation]:
-    """A durable subscriber reads from the log the events that came while it was away."""
+    """A durable subscriber reads events from the log after its absence."""
     with variant, NetworkWorld(1) as world:
         world.add("a", "one")
         world.run(1.0)
@@ -108,7 +107,7 @@ def repeated_publication(variant: AbstractContextManager[None], _: Path) -> list
         reader = Reader(world, world.client("reader", "a"), durable="d")
         world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 5)
-        # The commit is in progress and has no session left to answer.
+        # The commit is in progress.
         world.cut_client("publisher")
         world.run(0.2)
         world.kill("a")

@@ -20,12 +20,12 @@ from broker.testing.simulated_network import NetworkWorld
 
 @contextmanager
 def acknowledge_before_commit() -> Iterator[None]:
-    """The log reports events as durable when they are appended."""
+    """Report events as durable when they are appended."""
     append = EventLog.append
 
     def appended(self: EventLog, entries: Sequence[Any], done: Any) -> None:
         def committed(result: object) -> None:
-            """Drop the report of the commit."""
+            """The report of the commit is dropped."""
 
         append(self, entries, committed)
         waiting = [each for each in (self._pending, self._committing) if each is not None]
@@ -101,7 +101,7 @@ def position_before_handling() -> Iterator[None]:
         portion = self._batch
         if portion is not None:
             self._owner.mark_processed(self._number, portion)
-            # The credit is returned already and must not be returned twice.
+            # The credit must not be returned twice.
             self._batch = attrs.evolve(portion, delivery=attrs.evolve(portion.delivery))
         return events
 

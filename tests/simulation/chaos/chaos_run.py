@@ -1,4 +1,4 @@
-"""Chaos: faults in a simulated network, then a check of all guarantees.
+"""Faults in a simulated network, then a check of all guarantees.
 
 Everything follows from the seed and the options (`FaultOptions`).
 """
@@ -31,14 +31,13 @@ from tests.simulation.simulated_client import STREAMS
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
-#: The turn in which a node joins.
 JOIN_TURN = 50
-#: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up
-#: to `_LATEST_STEP` apart.
+#: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up to
+#: `_LATEST_STEP` apart.
 _CLOCK_STEP = 1e-5
 _LATE_PERCENT = 2
 _LATEST_STEP = 0.02
-#: Seconds after the last fault until all recovery is complete, backoff included.
+#: Seconds after the last fault, backoff included.
 LONGEST_RECOVERY = 180.0
 
 
@@ -67,8 +66,6 @@ def _clock_readings(busy: Random | None) -> Iterator[float]:
 
 
 class Subscriber:
-    """One durable or transient subscription over all processes of its client."""
-
     def __init__(self, world: NetworkWorld, name: str, interest: int, durable: str) -> None:
         self.name = name
         self._world = world
@@ -83,7 +80,6 @@ class Subscriber:
         return bool(self._durable)
 
     def start_process(self) -> None:
-        """Start a client process; it knows all nodes and begins at one that runs."""
         world = self._world
         first = world.random.choice(world.running)
         nodes = [first, *(name for name in world.names if name != first)]
@@ -93,10 +89,10 @@ class Subscriber:
         self.readers.append(reader)
 
     def kill_process(self) -> bool:
-        """Kill the process if its subscription is active; return whether it was."""
+        """Return whether the subscription was active, so that the process was killed."""
         if self._client is None or not self.readers[-1].is_flowing:
             return False
-        # The next read reports the events as processed; sending that takes a moment.
+        # The report of processed events takes a moment.
         for _ in range(10):
             self.read()
             self._world.run(0.1)
@@ -119,10 +115,9 @@ class ChaosRun:
         self._disk_was_lost = False
         self._faults = self._archive_faults()
         self.log: list[str] = []
-        """Faults, each with its time."""
+        """Faults with times."""
 
     def run(self) -> None:
-        """Raise AssertionError with a report if a guarantee was broken."""
         with deterministic(self._world.seed, busy=self._dangers.busy), self._world as world:
             edges = SHAPES[world.seed % len(SHAPES)](world, world.random.randint(3, 6))
             world.run(4.0)
@@ -167,7 +162,6 @@ class ChaosRun:
         assert not violations, report(str(world.seed), observer.seen, violations)
 
     def _archived(self) -> Callable[[Place], bool]:
-        """Return a predicate: the archive holds the event at a place."""
         archive = self._world.archive
         covered = {} if archive is None else archive.open().state().covered
         return lambda place: any(
@@ -183,7 +177,7 @@ class ChaosRun:
         return [name, *others] if self._dangers.wandering else [name]
 
     def _join(self, edges: list[Edge]) -> Publisher:
-        """Add a node and a publisher that publishes there before the node has links."""
+        """The publisher publishes before the node has links."""
         world, name = self._world, "new"
         neighbour = self._random.choice(world.names)
         self._record(f"{name} joins {neighbour}")
@@ -221,7 +215,6 @@ class ChaosRun:
     # ------------------------------------------------------------------ faults
 
     def _damage_archive(self, faults: ArchiveFaults) -> None:
-        """Damage the archive, kill an archiver or run maintenance, at random."""
         faults.restore_delayed()
         fault = faults.random.randrange(12)
         if fault == 0:

@@ -1,7 +1,4 @@
-"""Fault options of a chaos run, and faults of an archive.
-
-`ArchiveFaults` damages the objects of a local archive. Tests with real processes use it, too.
-"""
+"""Fault options of a chaos run, and faults of an archive, also for tests with real processes."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from broker.event.place import Place
 from broker.event.stream import StreamPattern
 from broker.testing.guarantees import Allowances
 
-#: Bytes of a short log: some dozens of the events of `chaos`.
+#: In bytes: some dozens of events.
 _SHORT: int = 4 << 20
 
 
 @attrs.frozen
 class FaultOptions:
-    """Faults of a run. Every run also cuts and delays links and restarts nodes."""
+    """Every run also cuts and delays links and restarts nodes."""
 
     archived: bool = False
-    """Logged events are archived within seconds."""
+    """Within seconds."""
     guarded: bool = False
     """A neighbour stores a copy before an event is acknowledged."""
     disks: bool = False
@@ -40,8 +37,8 @@ class FaultOptions:
     busy: bool = False
     """Matching takes longer at random."""
     torn: bool = False
-    """Objects of the archive are cut, flipped, deleted and delayed; archivers are killed; files
-    are compacted."""
+    """Objects of the archive are cut, flipped, deleted and delayed; archivers are killed; files are
+    compacted."""
     wandering: bool = False
     """Publishers move to other nodes while theirs is away, and resend unacknowledged events."""
     joining: bool = False
@@ -67,7 +64,6 @@ class FaultOptions:
         return self.short or not self.archived
 
     def allowances(self, archived: Callable[[Place], bool]) -> Allowances:
-        """Return the exceptions from the guarantees that these faults justify."""
         return Allowances(
             justifies_gap=lambda key, place, gap: (
                 self.allows_gaps and (self.torn or not archived(place))
@@ -84,20 +80,18 @@ class FaultOptions:
 
 @attrs.define
 class ArchiveFaults:
-    """Damage to the objects of an archive in a local folder."""
-
     root: Path
     random: Random
     now: Callable[[], float]
-    """Seconds of a monotonic clock."""
+    """Monotonic seconds."""
     _hidden: list[tuple[float, Path, bytes]] = attrs.field(factory=list, init=False)
 
     def inject_one(self) -> str:
-        """Damage one object and return a description; empty if there is no object."""
+        """Return a description; empty if there is no object."""
         objects = self._objects(self.random.choice(self.FOLDERS))
         if not objects:
             return ""
-        # The newest objects are most likely to be read next.
+        # These are most likely to be read next.
         path = self.random.choice(objects if self.random.random() < 0.5 else objects[-3:])
         ways = [self._cut, self._delete, self._delay]
         if path.parent != self.root:
@@ -106,7 +100,7 @@ class ArchiveFaults:
         done = self.random.choice(ways)(path)
         return f"{done} {path.relative_to(self.root)}"
 
-    #: Folders of an archive; the empty name is the root with the marker.
+    #: The empty name is the root with the marker.
     FOLDERS = ("manifests", "manifests", "events", "events", "durables", "")
 
     def restore_delayed(self, *, at_once: bool = False) -> None:
@@ -118,7 +112,6 @@ class ArchiveFaults:
 
     def _objects(self, folder: str) -> list[Path]:
         if not folder and not (self.root / "manifests").exists():
-            # Nothing is archived yet.
             return []
         found = (self.root / folder).rglob("*") if folder else self.root.glob("*.json")
         files = [path for path in found if path.is_file()]

@@ -1,7 +1,4 @@
-"""Chaos runs, each in a process of its own, so that sets have the same order each time.
-
-`python -m tests.simulation.chaos` makes more runs.
-"""
+"""Chaos runs, each in a process of its own, so that sets have the same order each time."""
 
 from __future__ import annotations
 
@@ -12,13 +9,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-#: Each event has a copy, so a lost disk loses nothing.
+#: A lost disk loses nothing.
 COPIED = ("--archived", "--guarded", "--disks", "--moving")
-#: The archive is damaged, too.
 TORN = (*COPIED, "--torn")
-#: Retention removes events quickly.
 SHORT_LOGS = ("--archived", "--short", "--moving", "--clocks")
-#: Nodes are busy, nodes join, and publishers move.
 BUSY = (*COPIED, "--busy", "--wandering", "--joining")
 
 

@@ -23,7 +23,7 @@ from broker.transport.view import LinkState, View
 
 @implementer(IStackReceiver)
 class BadPeer:
-    """A link to a node, as a gateway of another cluster or as a member of its own."""
+    """A gateway of another cluster, or a member of the node's own."""
 
     def __init__(
         self, world: NetworkWorld, node: str, cluster: str = "evil", name: str = "mallory"

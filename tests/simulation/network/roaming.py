@@ -1,5 +1,3 @@
-"""A client that moves between nodes, with its publishers and a final check."""
-
 from __future__ import annotations
 
 from broker.testing.simulated_network import NetworkWorld
@@ -45,12 +43,12 @@ class Roaming:
         self.world.run(0.5)
 
     def kill_process(self) -> None:
-        """Kill the process after the events that it read are acknowledged."""
+        """The events that it read are acknowledged."""
         read(self.world, self.readers[-1])
         self.world.kill_client(self.readers[-1].client)
 
     def check(self, *, once: bool = True) -> None:
-        """Check that each event came to one of the processes, once and in order."""
+        """Each event came to one of the processes, once and in order."""
         world = self.world
         world.run_until(lambda: not any(each.client.unacknowledged for each in self.publishers))
         read(world, *self.readers[1:], seconds=30.0)

@@ -1,5 +1,3 @@
-"""Clients of a simulated network: publishers, readers, and the events that must arrive."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -29,9 +27,9 @@ __all__ = [
     "settle",
 ]
 
-#: Events of each origin's own clients, by origin.
+#: Events of each origin's own clients.
 LogEntries = Mapping[str, list[LogEntry]]
-#: Identity of an event: ClientId, incarnation, sequence number.
+#: ClientId, incarnation, sequence number.
 EventName = tuple[str, int, int]
 
 
@@ -41,7 +39,7 @@ def name_of(entry: LogEntry | ReceivedEvent) -> EventName:
 
 
 def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries:
-    """Return the own events of all running nodes; `seen` supplies those of stopped ones."""
+    """`seen` supplies the events of stopped nodes."""
     found: dict[str, list[LogEntry]] = dict(seen or {})
     for name in world.running:
         log = world[name].event_log
@@ -53,8 +51,6 @@ def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries
 
 
 class Reader:
-    """One subscription, with events of several origins, and the items that its user took."""
-
     def __init__(
         self,
         world: NetworkWorld,
@@ -71,7 +67,7 @@ class Reader:
         self.subscription: Subscription | None = None
         self.items: list[ReceivedEvent | Gap] = []
         self.starts_after: dict[str, Mark] = {}
-        """Events after these marks must be delivered: the first cut."""
+        """The first cut; later events must be delivered."""
         self.error: BaseException | None = None
         self.wrong_liveness: list[ReceivedEvent] = []
         self._start = start
@@ -100,11 +96,10 @@ class Reader:
 
     @property
     def is_flowing(self) -> bool:
-        """True if the subscription has its first cut."""
         return self.subscription is not None
 
     def read(self) -> None:
-        """Take what has arrived; earlier items count as processed."""
+        """Earlier items count as processed."""
         if self.subscription is not None:
             while events := self.subscription.take_ready():
                 self.items += events
@@ -118,7 +113,7 @@ class Reader:
         return [item for item in self.items if isinstance(item, Gap)]
 
     def expected(self, logs: LogEntries) -> dict[EventName, tuple[str, LogEntry]]:
-        """Return the events that must arrive, each with the origin that logged it first."""
+        """Return the events that must arrive, each with its first origin."""
         found: dict[EventName, tuple[str, LogEntry]] = {}
         for origin, log in logs.items():
             for entry in log:
@@ -129,7 +124,7 @@ class Reader:
         return found
 
     def check(self, logs: LogEntries) -> None:
-        """Check that each expected event came once, in its publisher's order, or is in a gap."""
+        """Each expected event came once, in its publisher's order, or is in a gap."""
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert self.is_flowing, f"it never flowed ({where})"
@@ -171,7 +166,6 @@ def settle(
     seconds: float = 5.0,
     seen: LogEntries | None = None,
 ) -> LogEntries:
-    """Wait for all receipts and deliveries, and check them."""
     world.run_until(lambda: not any(each.client.unacknowledged for each in publishers))
     world.run_until(lambda: all(each.is_flowing or each.error for each in readers))
     read(world, *readers, seconds=seconds)
@@ -183,7 +177,7 @@ def settle(
 
 
 def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
-    """Read with these readers for some seconds of virtual time."""
+    """Read in virtual time."""
     end = world.clock.seconds() + seconds
     while world.clock.seconds() < end:
         for reader in readers:
@@ -194,7 +188,7 @@ def read(world: NetworkWorld, *readers: Reader, seconds: float = 2.0) -> None:
 
 
 def check_results(publishers: Iterable[Publisher], logs: LogEntries, seed: int) -> None:
-    """Check that each acknowledged event is in the log of an origin."""
+    """Each acknowledged event is in the log of an origin."""
     held = {name_of(entry) for log in logs.values() for entry in log}
     for publisher in publishers:
         assert len(publisher.results) == publisher.published, f"seed {seed}"

@@ -1,5 +1,3 @@
-"""Address rules of a cluster: settings, refusals, and the excluded nodes."""
-
 from __future__ import annotations
 
 from ipaddress import ip_network
@@ -43,7 +41,6 @@ def test_excluded_node_founds_its_own_cluster(
         world.add("b", join=["a"], ip="10.1.0.2", **rules)
         world.add("far", join=["a"], ip="10.2.0.1")
         world.run(30.0)
-        # The refusal names the cluster that `far` founded.
         world.add("farther", join=["a"], ip="10.2.0.2")
         world.run(30.0)
         assert members_by_unit(world) == {
@@ -63,13 +60,12 @@ def test_excluded_node_founds_its_own_cluster(
 def test_member_dials_no_node_that_its_rules_exclude() -> None:
     with NetworkWorld(1) as world:
         world.add("lax", "c", ip="10.1.0.1")
-        # `strict` dials `far`, whose name is smaller, so only its own rule applies.
+        # `strict` dials `far`, whose name is smaller.
         world.add("strict", "c", join=["lax"], ip="10.1.0.2", deny=("10.2.0.0/16",))
         world.add("far", "c", join=["lax"], ip="10.2.0.1")
         world.run(30.0)
         assert world.are_linked("lax", "strict") and world.are_linked("lax", "far")
         assert not world.are_linked("far", "strict")
-        # A node with rules does not join through an excluded node either.
         world.add("seeker", join=["far"], ip="10.1.0.3", deny=("10.2.0.0/16",))
         world.run(30.0)
         assert world.network_of("seeker").state is None

@@ -21,7 +21,7 @@ SILENCE = 60.0 + 2 * CHECK_INTERVAL + 10.0
 
 
 class PartedNodes:
-    """`a` and `b`, where a client reads; their link is cut before `a` dies."""
+    """A client reads at `b`; the link is cut before `a` dies."""
 
     def __init__(self, seed: int, interest: Interest = INTERESTS[0], *, cluster: str = "c") -> None:
         self.world = world = NetworkWorld(seed, archived=True)
@@ -43,7 +43,6 @@ class PartedNodes:
         self.world.run_until(lambda: not self.publisher.client.unacknowledged)
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """Read for some seconds; return the sequence numbers that arrived."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()

@@ -34,7 +34,6 @@ def test_node_replays_an_unknown_type_from_the_archive(tmp_path: Path, subscribe
         assert len(publisher.receipts) == 5
         for name in "ab":
             world.kill(name)
-        # A separate network that shares only the archive.
         world.add("d", "four")
         world.run(2.0)
         assert REPORT not in world["d"].dtds.references()

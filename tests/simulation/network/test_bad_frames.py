@@ -1,5 +1,3 @@
-"""Invalid frames and replica messages leave a node's log unchanged."""
-
 from __future__ import annotations
 
 import struct

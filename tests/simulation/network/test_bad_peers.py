@@ -1,4 +1,4 @@
-"""A node that misbehaves after the handshake loses its link; other links go on (T44)."""
+"""The link of a node that misbehaves after the handshake ends; others go on (T44)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ BOB = Address(ONE, "b")
 
 
 def two_nodes(seed: int = 1) -> tuple[NetworkWorld, Publisher, Reader]:
-    """Return two nodes of a cluster, a publisher at one and a reader at the other."""
     world = NetworkWorld(seed)
     world.add("a", "one")
     world.add("b", "one", join=["a"])
@@ -38,7 +37,6 @@ def two_nodes(seed: int = 1) -> tuple[NetworkWorld, Publisher, Reader]:
 
 
 def check_delivery(world: NetworkWorld, publisher: Publisher, reader: Reader) -> None:
-    """Check that events arrive and that the link did not break."""
     before = len(reader.events)
     for _ in range(5):
         publisher.publish()

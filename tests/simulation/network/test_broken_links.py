@@ -1,5 +1,3 @@
-"""Broken connections and restarted seeds."""
-
 from __future__ import annotations
 
 import pytest
@@ -11,7 +9,7 @@ from broker.testing.simulated_network import NetworkWorld
 @pytest.mark.parametrize("away", [0.5, 3.0, 10.0])
 @pytest.mark.parametrize("seed", range(2))
 def test_restarted_seed_is_linked_within_the_longest_backoff(seed: int, away: float) -> None:
-    """Members by configuration. The seed itself has no seeds."""
+    """The seed itself has no seeds."""
     with NetworkWorld(seed) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])
@@ -20,7 +18,6 @@ def test_restarted_seed_is_linked_within_the_longest_backoff(seed: int, away: fl
         world.kill("a")
         world.run(away)
         world.start("a")
-        # The backoff is random.
         world.run(LONGEST_BACKOFF)
         assert world.are_linked("a", "b")
 
@@ -36,7 +33,7 @@ def test_broken_connection_is_restored_within_suspect(seed: int) -> None:
         world.cut("a", "b")
         world.run(8.0)
         assert world.are_linked("a", "b")
-        # The link is the same; a link that went down would be a new object.
+        # A link that went down would be a new object.
         links_after = [world.network_of(name).neighbours.get(other) for name, other in ("ab", "ba")]
         assert all(one is other for one, other in zip(links, links_after, strict=True))
         assert all(each is not None and each.reconnections for each in links_after)

@@ -1,5 +1,3 @@
-"""Events go only over links and to nodes that are cleared for them."""
-
 from __future__ import annotations
 
 import pytest
@@ -67,11 +65,9 @@ def test_link_carries_only_levels_it_is_cleared_for(
         assert levels(near) == list(LEVELS) * 10
         assert levels(reader) == list(LEVELS[:passes]) * 10
         assert denied(world, "a") == 10 * (3 - passes)
-        # Denied events are no missing range.
         assert requested(world, "b") == 0
         world.run(60.0)
         assert requested(world, "b") == 0
-        # The same after a partition and pages of the log.
         world.cut("a", "b", refuse=True)
         publish_all(world, publisher)
         world.run(5.0)
@@ -89,7 +85,7 @@ def test_longer_route_is_taken_if_only_it_is_cleared(seed: int) -> None:
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY)
         for name in "ab":
-            # Both trust nodes with the key; their own link is cleared for little.
+            # Their own link is cleared for little.
             world.add(name, f"c-{name}", key_file=key, cleartext_clearance=SecurityLevel.HIGH)
         settings = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
         world.add("c", "c-c", gateways=["a", "b"], **settings)
@@ -121,7 +117,7 @@ def test_high_events_cross_no_cleartext_link_by_default() -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_outcomes_add_up_with_events_denied_on_the_way(seed: int) -> None:
-    """Each place of each origin has one outcome (T40), also for a subscription to few events."""
+    """One outcome for each place of each origin (T40)."""
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY)
         settings = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
@@ -134,7 +130,6 @@ def test_outcomes_add_up_with_events_denied_on_the_way(seed: int) -> None:
         for publisher in publishers:
             publish_all(world, publisher)
         world.run(5.0)
-        # A later subscription counts from its start.
         part = Reader(world, world.client("part", "b"), INTERESTS[3])
         world.run(2.0)
         publish_all(world, publishers[0], 5)

@@ -27,7 +27,6 @@ def test_older_clone_stops_and_events_of_both_arrive(seed: int) -> None:
         for _ in range(5):
             at_a.publish()
         read(world, far)
-        # No other node gets the events that `a` acknowledges from now on.
         world.cut("a", "b", refuse=True)
         for _ in range(5):
             at_a.publish()
@@ -47,7 +46,6 @@ def test_older_clone_stops_and_events_of_both_arrive(seed: int) -> None:
         at_twin.publish()
         read(world, far, seconds=10.0)
         assert len(at_a.receipts) == 15 and len(at_twin.receipts) == 6
-        # With another name it continues as another log.
         world.kill("a")
         world.rename("a", "a-2")
         world.start("a")
@@ -78,7 +76,6 @@ def test_quick_restarts_are_not_taken_for_clones() -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_clones_in_a_cluster_are_detected_without_a_common_neighbour(seed: int) -> None:
-    """No node has a link to both clones or dials both."""
     with NetworkWorld(seed) as world:
         world.add("x", "one")
         world.add("y", "one", join=["x"])
@@ -116,7 +113,6 @@ def test_clones_in_a_cluster_are_detected_without_a_common_neighbour(seed: int) 
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_clones_are_detected_without_a_node_linked_to_both(seed: int) -> None:
-    """Nodes of other clusters dial each of them."""
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("y", "two", gateways=["a"])
@@ -172,11 +168,8 @@ def test_restored_member_with_an_earlier_clock_is_not_taken_for_a_clone(seed: in
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("starts", [1, 2])
 def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) -> None:
-    """The original was alone while the clone ran. It restarts later, so its epochs seem to follow.
-
-    The other node's position is a place of the clone, after everything that the original logged
-    alone.
-    """
+    """The epochs of the original seem to follow after its restart. The other node's position is a
+    place of the clone."""
     with NetworkWorld(starts) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])
@@ -212,7 +205,7 @@ def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) 
 
 
 def test_lost_events_of_a_clone_are_a_gap_for_readers_of_the_original() -> None:
-    """The reader's position is after the start of the clone's branch, and not on that branch."""
+    """The reader's position is on the original's branch, after the start of the clone's."""
     with NetworkWorld(1) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])

@@ -1,5 +1,3 @@
-"""Members by configuration join without admission and must meet the others."""
-
 from __future__ import annotations
 
 from broker.cluster.descriptor import Endpoint
@@ -21,7 +19,6 @@ def test_configured_member_rejoins_when_there_is_room() -> None:
 
 
 def test_configured_members_meet_by_discovery() -> None:
-    """The settings `cluster` and `discover` are valid without `join`."""
     with NetworkWorld(1) as world:
         world.add("a", "c")
         world.add("b", "c")

@@ -1,5 +1,3 @@
-"""Flipped bits in logs of a network: events with a copy are repaired, others are gaps."""
-
 from __future__ import annotations
 
 import pytest
@@ -12,12 +10,12 @@ from tests.log.bit_damage import damage_log, flipped
 from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
-#: Positions of the bit in a value, as fractions: header, places, document.
+#: As fractions of a value: header, places, document.
 WHERE = (0.005, 0.2, 0.97)
 
 
 def damage(world: NetworkWorld, node: str, where: float, *, table: str = "events") -> int:
-    """Flip a bit in each chunk of a node's log; return the number of chunks."""
+    """One bit in each chunk; return the number of chunks."""
     log = world[node].event_log._file
     with log._env.begin() as txn:
         count = int(txn.stat(log._env.open_db(table.encode()))["entries"])
@@ -42,7 +40,6 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
 def add_absent_reader(
     world: NetworkWorld, node: str, publisher: Publisher, count: int = 12
 ) -> None:
-    """Add a durable reader that gets five events and is away for the next `count`."""
     client = world.client("reader", node)
     reader = Reader(world, client, durable="d")
     world.run_until(lambda: reader.is_flowing)
@@ -160,7 +157,7 @@ def test_node_that_was_cut_off_gets_repaired_events(where: float) -> None:
         world.run(0.5)
         publish(world, publisher, 4)
         world.cut("a", "c", refuse=True)
-        # Long enough for the link to end, and its queue with it.
+        # The link ends, and its queue with it.
         publish(world, publisher, 12)
         world.run(30.0)
         damage(world, "a", where)
@@ -184,7 +181,7 @@ def test_node_that_was_cut_off_gets_a_gap_for_damaged_events(where: float) -> No
         world.run(0.5)
         publish(world, publisher, 4)
         world.cut("a", "c", refuse=True)
-        # Long enough for the link to end, and its queue with it.
+        # The link ends, and its queue with it.
         publish(world, publisher, 12)
         world.run(30.0)
         damage(world, "a", where)

@@ -21,7 +21,7 @@ REPORT = DtdReference("report", "1.0")
 
 
 def report_settings(folder: Path, *versions: str) -> Settings:
-    """Return settings with a catalogue of its own: the flight DTD with the name `report`."""
+    """The catalogue has the flight DTD with the name `report`."""
     folder.mkdir(exist_ok=True)
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
     entries = []
@@ -36,7 +36,6 @@ def report_settings(folder: Path, *versions: str) -> Settings:
 
 
 def line_of_three(world: NetworkWorld, settings: Settings) -> None:
-    """Add three clusters in a line; only the first node has the settings."""
     world.add("a", "one", settings=settings)
     world.add("b", "two", gateways=["a"])
     world.add("c", "three", gateways=["b"])
@@ -65,7 +64,7 @@ def test_dtd_is_fetched_once_from_the_previous_hop_and_order_is_kept(
             if event.event_id.client_id == "publisher"
         ]
         assert altitudes == list(range(40))
-        # The gateway has it, too: it matches events that enter its unit.
+        # The gateway matches events that enter its unit.
         for name in "bc":
             assert world[name].dtds.get(REPORT) is not None
             assert world[name]._neighbour_dtds.asked == 1

@@ -24,7 +24,7 @@ KINDS = ("reported", "assigned")
 
 @pytest.fixture
 def texts(tmp_path: Path) -> dict[str, Settings]:
-    """Settings of nodes, by the default value in their DTD."""
+    """Settings by the default value in the DTD."""
     return {kind: folder_with(tmp_path / kind, v1_0=report_text(kind)) for kind in KINDS}
 
 
@@ -34,13 +34,11 @@ def by_default(kind: str) -> Interest:
 
 
 def guarded(settings: Settings) -> Settings:
-    """Return settings with a replica of all streams."""
     streams = (StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),)
     return attrs.evolve(settings, streams=streams)
 
 
 def readers(world: NetworkWorld, node: str, **how: Any) -> dict[str, Reader]:
-    """Return a reader for each DTD that matches only by its default value."""
     return {
         kind: Reader(world, world.client(f"{kind}-{node}", node), by_default(kind), **how)
         for kind in KINDS
@@ -56,7 +54,7 @@ def matched(of: dict[str, Reader]) -> dict[str, list[int]]:
 def test_event_waits_for_the_announcement_of_its_dtd(
     texts: dict[str, Settings], late: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first event of `a` passes leaders before the announcement of its own DTD."""
+    """The first event passes leaders before the announcement."""
     original = TypeTables.handle_timeout
     held = True
 
@@ -95,10 +93,7 @@ def test_event_waits_for_the_announcement_of_its_dtd(
 def test_events_of_a_dead_origin_use_its_dtd(
     texts: dict[str, Settings],
 ) -> None:
-    """`a` joined, published and died while `c` was away.
-
-    `c` gets the events from `b`, which announces the DTD of `a` for it.
-    """
+    """`a` joined, published and died while `c` was away."""
     with NetworkWorld(0) as world:
         world.add("b", "one")
         world.add("c", "three", gateways=["b"], settings=texts["assigned"])
@@ -140,7 +135,6 @@ def test_three_units_with_three_dtds_of_one_name(
         read(world, *at_d.values(), others, seconds=5.0)
         assert matched(at_d) == {"reported": [1], "assigned": [2]}
         assert altitudes(others) == [3]
-        # `status` names the users of each DTD.
         (conflict,) = world["d"].types.snapshot()["conflicts"]
         assert sorted(map(len, conflict["texts"].values())) == [1, 1, 1]
         (conflict,) = world["a"].types.snapshot()["conflicts"]
@@ -150,7 +144,7 @@ def test_three_units_with_three_dtds_of_one_name(
 def test_replay_from_the_archive_uses_the_dtd_of_the_origin(
     texts: dict[str, Settings],
 ) -> None:
-    """Both nodes archive at once; then `c` archives its replica of `a`, which is dead."""
+    """`c` archives its replica of `a`, which is dead."""
     with NetworkWorld(0, archived=True) as world:
         assert world.archive is not None
         world.add("c", "one", settings=texts["assigned"])

@@ -29,10 +29,9 @@ def test_events_resent_to_another_node_are_delivered_once(seed: int) -> None:
         world.run(3.0)
         client = world.client("publisher", "a", "b")
         publisher = Publisher(world, client)
-        # A reader at `b` would bring the events there, and `b` would detect the duplicates.
+        # A reader at `b` would bring the events there.
         readers = [Reader(world, world.client(f"reader{number}", "c")) for number in range(2)]
         world.run(2.0)
-        # `a` logs the events before the client gets the receipts.
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(30):
             publisher.publish()
@@ -70,12 +69,11 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
         publisher.publish()
         read(world, reader)
         world.kill_client(reading_client)
-        # One event is damaged before it is archived.
         world.archive.is_broken = True
         publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         damage_log(world["a"].event_log._file, "events", lambda v: flipped(v, 8 * len(v) - 99), 1)
-        # The later ones are logged at `a` and `b`; `a` drops the duplicates that `b` sends.
+        # `a` drops the duplicates that `b` sends.
         world.network.set_delay(world.client_address("a", "publisher"), 0.3)
         for _ in range(5):
             publisher.publish()
@@ -86,11 +84,11 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
         world.archive.is_broken = False
-        # Reading finds the damage, and no other node has the event.
+        # No other node has the event.
         other = Reader(world, world.client("other", "a"), start=ALL)
         read(world, other, seconds=120.0)
         assert [(gap.first.offset, gap.last.offset) for gap in other.gaps] == [(2, 2)]
-        # The client moves to a node that asks `a` first, and then to another one.
+        # The client moves to a node that asks `a`, then to another one.
         moved_client = world.client("reader", "c", incarnation=2)
         first = Reader(world, moved_client, durable="d", start=STORED)
         world.run_until(lambda: first.is_flowing)
@@ -111,7 +109,7 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
 
 
 def test_archive_repeats_no_event_that_the_client_had() -> None:
-    """The second place is at a dead node, so only the archive has the event there."""
+    """The second place is at a dead node; the archive has the event there."""
     with NetworkWorld(5, archived=True) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -129,7 +127,7 @@ def test_archive_repeats_no_event_that_the_client_had() -> None:
         assert first_reader.subscription is not None
         position = first_reader.subscription.position
         world.kill_client(reading_client)
-        # Without receipts the client sends them again, to a node that does not have them.
+        # The client sends them again, to a node that does not have them.
         world.network.refuse(world.client_address("a", "publisher"))
         world.cut_client("publisher")
         publisher.publish()

@@ -27,7 +27,7 @@ NODES = ("a1", "a2", "a3", "b1", "c1", "c2", "d1")
 
 
 class WideRoaming(Roaming):
-    """Two units of two clusters each. The client was at `a3` and has no position."""
+    """The client was at `a3` and has no position."""
 
     def __init__(self, seed: int, at: str = "a3") -> None:
         self.world = world = NetworkWorld(seed)
@@ -50,7 +50,7 @@ class WideRoaming(Roaming):
         assert self.readers[0].is_flowing
 
     def restart_only_a2(self) -> None:
-        """Stop the cluster until no table names it, then start a2 alone."""
+        """No table names the cluster any more."""
         for name in ("a1", "a2", "a3"):
             self.world.kill(name)
         self.world.run(40.0)
@@ -59,7 +59,6 @@ class WideRoaming(Roaming):
 
 
 def record_searches(world: NetworkWorld) -> list[FindDurables]:
-    """Return a list that gets all questions sent from now on."""
     sent: list[FindDurables] = []
     for name in NODES:
         handover = world[name].recovery.handover
@@ -99,7 +98,7 @@ def test_process_without_state_resumes_where_the_last_one_ended(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_search_that_leads_back_to_its_own_node_ends(seed: int) -> None:
-    """Another node names this one, since the client came from there."""
+    """The client came from this node."""
     roaming = WideRoaming(seed)
     roaming.publish(5)
     roaming.kill_process()
@@ -117,7 +116,7 @@ def test_search_that_leads_back_to_its_own_node_ends(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_search_stops_when_the_client_has_left(seed: int) -> None:
-    """A search would take the subscription from the client's new node and end its session there."""
+    """A search would end the client's session at its new node."""
     roaming = WideRoaming(seed)
     roaming.publish(5)
     roaming.kill_process()
@@ -203,7 +202,7 @@ def test_isolated_node_starts_no_new_subscription(seed: int, node: str) -> None:
 def test_search_waits_for_a_partitioned_half_of_the_network(
     seed: int, away: float, restarted: bool
 ) -> None:
-    """The client's node has links, only to nodes with the same knowledge."""
+    """The client's node has links only to nodes with the same knowledge."""
     roaming = WideRoaming(seed)
     roaming.publish(5)
     roaming.kill_process()
@@ -227,7 +226,7 @@ def test_search_waits_for_a_partitioned_half_of_the_network(
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("restarted", [False, True])
 def test_long_silent_nodes_are_named_in_a_warning(seed: int, restarted: bool) -> None:
-    """A node that starts after they fell silent gives no warning; it would give it for ever."""
+    """A node that starts after they fell silent would give the warning for ever."""
     roaming = WideRoaming(seed)
     roaming.world.cut("a2", "c1", refuse=True)
     roaming.world.run(5.0)
@@ -249,7 +248,7 @@ def test_long_silent_nodes_are_named_in_a_warning(seed: int, restarted: bool) ->
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("node", ["d1", "a2"], ids=["asked by another cluster", "asked itself"])
 def test_node_without_its_cluster_does_not_answer_for_it(seed: int, node: str) -> None:
-    """The node restarted when the others were dead for so long that no table named them."""
+    """No table named the other nodes when this one restarted."""
     roaming = WideRoaming(seed, "a1")
     roaming.publish(5)
     roaming.kill_process()

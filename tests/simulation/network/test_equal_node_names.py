@@ -1,5 +1,3 @@
-"""Two nodes with the same name: others see one node, and are not flooded."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -31,7 +29,7 @@ def test_distant_nodes_with_the_same_name_do_not_flood() -> None:
         assert link is not None
         before = link.sent + link.received
         world.run(10.0)
-        # Each overrides the other's tables, with backoff.
+        # With backoff.
         assert link.sent + link.received - before < 200
 
 
@@ -55,5 +53,5 @@ def test_nodes_with_the_same_name_at_one_gateway_dial_with_backoff(
 
         monkeypatch.setattr(network, "connection_accepted", record)
         world.run(60.0)
-        # The later process has the link; the other one dials with backoff.
+        # The other process dials with backoff.
         assert 0 < len(accepted) < 10

@@ -32,7 +32,6 @@ def nodes() -> Iterator[ThreeNodes]:
 
 
 def counted_reads(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the start of each page read from the log."""
     reads: list[int] = []
     read_page = log.read
 
@@ -50,7 +49,7 @@ def without_times(answer: Any) -> Any:
 
 
 def forged(document: bytes, *changes: tuple[bytes, bytes]) -> bytes:
-    """Return an event that the account may read, with the EventId of another one."""
+    """Readable for the account, with the EventId of another event."""
     for before, after in ((b'"high"', b'"low"'), (b"1000<", b"1001<"), *changes):
         assert before in document
         document = document.replace(before, after)
@@ -81,9 +80,8 @@ def test_existing_event_id_gets_the_same_answer_as_an_unknown_one(
         nodes.world.run(20.0)
     assert answers[0] == answers[1]
     assert answers[0]["network"]["known"] is False
-    # The same pages are read, so the time reveals nothing.
+    # The time reveals nothing.
     assert pages[0] == pages[1]
-    # Refusals of the event itself and of another one of its level are equal.
     other = secret.replace(number % 1, number % 77)
     answers_seen = []
     for document in (secret, other):
@@ -114,7 +112,6 @@ def test_counts_do_not_reveal_if_a_denied_event_matches(nodes: ThreeNodes) -> No
         answers_seen.append([{k: r[k] for k in ("seen", "filtered", "denied")} for r in rows])
         assert row["denied"] == 0 and row["seen"] == 2
     assert answers_seen[0] == answers_seen[1]
-    # An administrator gets the count.
     shown = world.wait(publisher.ask("durable-show", client="low-0", name="d"))
     assert shown["session"]["denied"] == 1
 
@@ -138,7 +135,6 @@ def test_account_inspects_only_its_own_clients(nodes: ThreeNodes) -> None:
     reader = Reader(world, world.client("low-1", "b", **LOW), asdi(), durable="d")
     document = nodes.publish(nodes.join(**ALL), security_level=SecurityLevel.LOW)
     read(world, reader)
-    # The subscriber's session stays connected.
     answer = nodes.explain("a", document, "low-1", asker="low-ops", **LOW)
     assert subscription_verdicts(answer) == {"one/b": ["delivered"]}
     assert reader.client.connected

@@ -1,4 +1,4 @@
-"""`explain` of an event for the whole network: each node has a verdict (N7)."""
+"""`explain` of an event has a verdict of each node (N7)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = b"k" * 32
 
 
 class ThreeNodes:
-    """Nodes a and b of a cluster, and c of another one behind b."""
+    """a and b form a cluster; c is behind b."""
 
     def __init__(self, *, settings: Settings | None = None, **of_c: Any) -> None:
         self.world = world = NetworkWorld(1, settings=settings)
@@ -43,7 +43,7 @@ class ThreeNodes:
         return client
 
     def publish(self, client: Client, stream: str = "asdi.zbw.tz", **kind: Any) -> bytes:
-        """Publish one event and return its document."""
+        """Return the document."""
         event_type = EventType("flight", "1.0", **kind)
         event_id = client._mint.next_id(self.world.wall_clock())
         document = write_event(event_id, stream, event_type, flight(1000))
@@ -96,7 +96,6 @@ def test_each_node_reports_if_it_has_the_event(all_nodes: list[ThreeNodes], at: 
     assert subscription_verdicts(answer) == {"two/c": ["delivered"]}
     assert answer["network"]["known"] and answer["network"]["place"] == str(reader.events[0].place)
     assert not answer["network"]["silent"]
-    # A query that does not match is reported where it is.
     assert subscription_verdicts(nodes.explain(at, document, "low")) == {"one/b": ["query"]}
 
 
@@ -179,9 +178,8 @@ def test_verdicts_name_events_before_and_after_the_position(all_nodes: list[Thre
     Reader(world, late)
     world.run(1.0)
     assert subscription_verdicts(nodes.explain("a", document, "early")) == {"two/c": ["delivered"]}
-    # The subscription started after the event.
     assert subscription_verdicts(nodes.explain("a", document, "late")) == {"two/c": ["before"]}
-    # The client is away; it has processed the first event only.
+    # The client has processed the first event only.
     world.wait(early.client.close())
     newer = nodes.publish(publisher)
     assert subscription_verdicts(nodes.explain("a", document, "early")) == {"two/c": ["before"]}
@@ -190,7 +188,7 @@ def test_verdicts_name_events_before_and_after_the_position(all_nodes: list[Thre
     world.wait(asker.ask("durable-pause", client="early", name="d"))
     assert subscription_verdicts(nodes.explain("a", newer, "early")) == {"two/c": ["paused"]}
     world.wait(asker.ask("durable-resume", client="early", name="d"))
-    # The first node delivers nothing any more; the new one recovers the event.
+    # The new node recovers the event.
     Reader(world, world.client("early", "b", incarnation=2), durable="d")
     world.run(1.0)
     result = subscription_verdicts(nodes.explain("a", newer, "early"))
@@ -241,7 +239,6 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
     world.run(1.0)
     publisher.publish()
     read(world, reader)
-    # The subscription is at `c`; the command goes to `a`.
     asker = world.client("asker", "a")
     world.run(0.5)
     result = world.wait(asker.ask("durable-delete", client="reader", name="d"))
@@ -249,7 +246,6 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
     world.run(0.5)
     assert reader.subscription is not None and reader.subscription.over
     assert world["c"].durables.get("reader", "d") is None
-    # The previous node deletes it, too.
     world.kill_client(reader.client)
     first = Reader(world, world.client("rover", "a"), durable="r")
     world.run(1.0)
@@ -267,7 +263,7 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
 
 @pytest.fixture
 def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search reads at most eight events in one go."""
+    """Search at most eight events."""
     monkeypatch.setattr(tracing, "MAX_PAGES", 4)
     monkeypatch.setattr(tracing, "PAGE_EVENTS", 2)
 
@@ -298,7 +294,6 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
     world.run(0.5)
     event_id = publisher._mint.next_id(world.wall_clock())
     document = write_event(event_id, "asdi.zbw", EventType("flight", "1.0"), flight(7))
-    # Others publish while the publisher holds the event back.
     for _ in range(20):
         nodes.publish(other)
     world.wait(publisher.publish_document(document, event_id))
@@ -307,7 +302,6 @@ def test_partial_search_is_reported_and_completed_by_the_place(all_nodes: list[T
     answer = nodes.explain("b", document, "r")
     assert answer["network"]["known"] is False
     assert answer["network"]["partly"] == ["one/a", "two/c"]
-    # One node that finds it is enough.
     search = tracing.NodeTrace._search_log
 
     async def at_origin(self: Any, question: Any) -> Any:

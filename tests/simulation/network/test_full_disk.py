@@ -1,5 +1,3 @@
-"""A node with a full disk loses no event."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Events that can not be recovered, or not in time, are reported as gaps with their bounds."""
-
 from __future__ import annotations
 
 import attrs
@@ -22,13 +20,11 @@ MIB = 1 << 20
 
 
 def short_log() -> Settings:
-    """Return settings of a short log: 1 MiB."""
     settings = Settings()
     return attrs.evolve(settings, log=attrs.evolve(settings.log, max_bytes=MIB))
 
 
 def overflow_log(world: NetworkWorld, publisher: Publisher, count: int = 60) -> None:
-    """Publish more than a short log holds."""
     for _ in range(count):
         publisher.publish(size=50_000)
         world.run(0.05)
@@ -91,7 +87,7 @@ def test_events_removed_while_the_node_was_down_are_a_gap(seed: int) -> None:
         world.kill("b")
         overflow_log(world, publisher)
         first = world["a"].event_log.bounds.first
-        # The client's subscription flows before the node gets anything of the removed range.
+        # The subscription flows before the node gets anything of the removed range.
         world.start("b")
         settle(world, [publisher], [reader], seconds=60.0, seen=logs)
         origin = world["a"].event_log.origin
@@ -127,7 +123,7 @@ def test_client_at_another_node_gets_events_that_node_did_not_receive(seed: int)
         publisher.publish("asdi.zbw.tz")
         settle(world, [publisher], [shared, other, alone])
         for reader in (shared, other, alone):
-            # The log had some events of `shared` already, and none of `alone`.
+            # The log had some events of `shared`, and none of `alone`.
             assert len(reader.events) == 16
             assert reader.gaps == []
 
@@ -150,7 +146,7 @@ def test_client_gets_missed_events_when_its_node_meets_the_origin_later(
         world.kill("b")
         world.lose_disk("b")
         world.start("b")
-        # The subscription flows while its node has no links.
+        # The node has no links.
         read(world, reader, seconds=10.0)
         for _ in range(5):
             publisher.publish()

@@ -42,7 +42,6 @@ def test_announced_types_are_bounded() -> None:
     table: dict[str, Any] = {f"t{number} 1.0": HASH for number in range(1_000_000)}
     found, bad = read_node_table(table)
     assert (len(found), bad) == (MAX_OF_NODE, 1_000_000 - MAX_OF_NODE)
-    # Pending fetches are bounded, too.
     clock = Clock()
     dtds = DtdCache(Catalogue.load(shipped_folder()), [], CacheLimits(), clock)
     fetcher = TypeFetcher(dtds, clock, lambda _: None)
@@ -69,7 +68,6 @@ def test_invalid_entries_are_counted(table: dict[str, Any]) -> None:
 
 
 def test_announcements_for_other_nodes_are_ignored() -> None:
-    """A node announces its own types, and types of sibling units."""
     tables = Tables(OWN, 1, lambda: ("origin", 1, 1))
     types = TypeTables(tables)
     for kind, subject, scope in (
@@ -97,7 +95,6 @@ def test_dtd_that_does_not_match_its_hash_is_rejected() -> None:
 
 
 def test_neighbour_with_a_false_dtd_is_passed_over() -> None:
-    """b has replaced the DTD of a; c asks the next node."""
     with NetworkWorld(0) as world:
         for name in "abc":
             world.add(name, "one", gateways=[])
@@ -108,7 +105,6 @@ def test_neighbour_with_a_false_dtd_is_passed_over() -> None:
             world.start(name)
         world.run(5.0)
         text, false = report_text().encode(), report_text("forged").encode()
-        # b sends the false DTD and does not announce it.
         world["b"].dtds.add(REPORT, false, "node a")
         world.wait(
             world.client("admin", "a").ask(
@@ -135,16 +131,14 @@ def test_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
     with pytest.raises(TooManyTypes):
         dtds.add(DtdReference("t3", "1.0"), report_text().encode(), "node bad")
     dtds.add(DtdReference("t3", "1.0"), report_text().encode(), "account good")
-    # DTDs that no event in the log needs are evicted.
     store.needed_since_ms = 2000
     dtds.add(DtdReference("t4", "1.0"), report_text().encode(), "node bad")
     assert store.usage_of("node bad")[0] == 3
-    # An evicted DTD is stored again before its next event, and must be the same.
+    # An evicted DTD is stored again before its next event.
     gone = DtdReference("t0", "1.0")
     assert dtds.get(gone) is None and gone not in store
     with pytest.raises(BadDtd, match="another DTD is known"):
         dtds.add(gone, report_text("other").encode(), "account good")
-    # DTDs on disk are loaded again and verified.
     again = DtdStore(tmp_path, StoreLimits(), sync=False)
     assert {each.reference for each in again} == {each.reference for each in store}
     (path,) = tmp_path.glob("_account*/t3-1.0-*.dtd")

@@ -1,5 +1,3 @@
-"""Whole nodes that join clusters."""
-
 from __future__ import annotations
 
 import pytest
@@ -11,7 +9,6 @@ from tests.simulation.network.simulated_client import Publisher, Reader, read_lo
 
 
 def members_by_unit(world: NetworkWorld) -> dict[UnitPath, set[str]]:
-    """Return the nodes by the unit that they are in."""
     found: dict[UnitPath, set[str]] = {}
     for name in world.running:
         knowledge = world.network_of(name).state

@@ -1,5 +1,3 @@
-"""Events keep flowing while a unit's leader restarts and is alone at first."""
-
 from __future__ import annotations
 
 import pytest

@@ -13,7 +13,6 @@ from tests.simulation.network.simulated_client import Publisher, Reader, settle
 
 
 def gateway_costs(world: NetworkWorld, name: str) -> dict[str, int]:
-    """Return the costs of the links to far nodes, from the map of a node."""
     state = world.network_of(name).state
     assert state is not None
     units: list[UnitPath] = [("s", "d"), ("t",)]

@@ -1,5 +1,3 @@
-"""Links between nodes come up and stay up."""
-
 from __future__ import annotations
 
 import pytest
@@ -27,7 +25,6 @@ def test_configured_members_meet_by_their_seeds(seed: int) -> None:
             world.are_linked("a", "b") and world.are_linked("a", "c") and world.are_linked("b", "c")
         )
         connections = reconnections(world)
-        # Two nodes that dial each other keep one connection.
         assert max(connections) <= 1
         world.run(60.0)
         assert reconnections(world) == connections
@@ -60,7 +57,7 @@ def test_connection_broken_during_the_handshake_is_made_again(moment: int) -> No
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_gateways_dial_more_targets_than_at_once(seed: int) -> None:
-    # There are more targets than are dialled at once, and each dials, too.
+    # Each target dials, too.
     names = [f"g{n}" for n in range(6)]
     with NetworkWorld(seed) as world:
         for name in names:

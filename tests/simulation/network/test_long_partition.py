@@ -1,5 +1,3 @@
-"""A node is cut off until the others drop its interest."""
-
 from __future__ import annotations
 
 import pytest
@@ -22,7 +20,6 @@ def test_reconnected_node_gets_the_events_of_its_interest(
         world.run(8.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "lone"), INTERESTS[0])
-        # Its cluster has another interest meanwhile.
         other = Reader(world, world.client("other", "b"), INTERESTS[3])
         world.run_until(lambda: reader.is_flowing and other.is_flowing)
         for node in ("a", "b"):

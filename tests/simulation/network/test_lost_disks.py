@@ -1,5 +1,3 @@
-"""A node's disk is lost and not all events have copies: the lost ranges are gaps."""
-
 from __future__ import annotations
 
 import attrs
@@ -24,7 +22,7 @@ def guarded_and_short() -> Settings:
 def lost_while_cut_off(
     world: NetworkWorld, publisher: Publisher, reader: Reader, *, disk: bool = True
 ) -> str:
-    """Kill the origin while the reader's node has events 1 to 5 and 11; return its identifier."""
+    """The reader's node has events 1 to 5 and 11. Return the origin's identifier."""
     for _ in range(5):
         publisher.publish()
     world.run(1.0)
@@ -32,7 +30,7 @@ def lost_while_cut_off(
     for _ in range(5):
         publisher.publish()
     world.run(20.0)
-    # The event after the missing range arrives before anything of the range is requested.
+    # The event after the missing range arrives before the range is requested.
     world.heal("a", "b")
     traffic = world.network_of("b").traffic
     assert traffic is not None
@@ -101,7 +99,7 @@ def test_replica_reports_the_range_it_no_longer_holds(seed: int, away: float, cl
         world.kill("owner")
         world.lose_disk("owner")
         world.start("owner")
-        # The origin may be back for any time, with an empty disk, before it is asked.
+        # The origin is back, with an empty disk, before it is asked.
         world.run(away)
         world.heal("keeper", "b")
         read(world, reader, seconds=120.0)

@@ -1,5 +1,3 @@
-"""Merged feeds of different nodes, over links of different delay."""
-
 from __future__ import annotations
 
 from typing import cast

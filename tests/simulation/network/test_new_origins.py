@@ -1,5 +1,3 @@
-"""New nodes, and nodes without their disks, log events before they have links."""
-
 from __future__ import annotations
 
 import pytest
@@ -12,13 +10,11 @@ SEEDS = seeds(2, 4)
 
 
 def numbers(reader: Reader, publisher: str) -> list[int]:
-    """Return the sequence numbers that were read from a publisher."""
     ids = [event.header.event_id for event in reader.events]
     return [each.sequence_number for each in ids if each.client_id == publisher]
 
 
 def add_two_nodes(world: NetworkWorld, *, far: bool) -> None:
-    """Add the nodes `here` and `there`, in one cluster or in two."""
     world.add("here", "one")
     if far:
         world.add("there", "two", gateways=["here"])
@@ -28,7 +24,6 @@ def add_two_nodes(world: NetworkWorld, *, far: bool) -> None:
 
 
 def restart_without_disk(world: NetworkWorld) -> Publisher:
-    """Restart `there` without its disk; it logs five events before it has a link."""
     world.kill("there")
     world.lose_disk("there")
     world.run(1.0)
@@ -102,7 +97,7 @@ def test_durable_subscription_gets_events_of_a_new_origin_while_away(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_clients_at_an_empty_node_get_their_own_missing_events(seed: int) -> None:
-    """One client is further ahead; the node must not start at its position for both."""
+    """One client is further ahead."""
     with NetworkWorld(seed) as world:
         world.add("there", "one")
         for name in ("first", "second", "third"):

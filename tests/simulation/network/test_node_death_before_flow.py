@@ -1,5 +1,3 @@
-"""The client's node dies before its subscription flows; the client goes on at another node."""
-
 from __future__ import annotations
 
 import pytest
@@ -12,7 +10,6 @@ SEEDS = seeds(3, 8)
 
 
 def add_cluster(world: NetworkWorld, *names: str) -> None:
-    """Add nodes to one cluster, each seeded by the first."""
     for name in names:
         world.add(name, "c", join=names[:1] if name != names[0] else ())
     world.run(4.0)
@@ -21,19 +18,18 @@ def add_cluster(world: NetworkWorld, *names: str) -> None:
 @pytest.mark.parametrize("durable", ["", "d"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_events_received_before_the_flow_hide_no_missing_range(seed: int, durable: str) -> None:
-    """The second node receives some events for another subscription. They are not all events."""
+    """The second node receives some events for another subscription."""
     with NetworkWorld(seed) as world:
         random = world.random
         add_cluster(world, "a", "first", "second", "third")
         publisher = Publisher(world, world.client("publisher", "a"))
-        # `other` matches altitudes above 500 of some streams; the reader matches everything.
         other = Reader(world, world.client("other", "second"), INTERESTS[1])
         client = world.client("reader", "first", "second", "third", longest_wait=0.2)
         reader = Reader(world, client, durable=durable)
         world.run_until(lambda: other.is_flowing and reader.is_flowing)
         publisher.publish(altitude=1000)
         read(world, other, reader, seconds=1.0)
-        # Until the interest reaches the publisher's node, only events for `other` arrive.
+        # Until the interest arrives, the node gets events for `other` only.
         world.delay("a", "second", random.uniform(0.05, 0.4))
         world.kill("first")
         killed = random.uniform(0.1, 1.2)
@@ -54,7 +50,7 @@ def test_events_received_before_the_flow_hide_no_missing_range(seed: int, durabl
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_event_with_two_places_is_delivered_once(seed: int) -> None:
-    """Two nodes log the event, and each of the client's nodes gets it from another one of them."""
+    """Each of the client's nodes gets the event from another log."""
     with NetworkWorld(seed) as world:
         add_cluster(world, "a", "b", "first", "second")
         publisher = Publisher(world, world.client("publisher", "a", "b", longest_wait=0.2))
@@ -87,7 +83,6 @@ def test_event_with_two_places_is_delivered_once(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
-    """The process moves to another node and dies there."""
     with NetworkWorld(seed) as world:
         add_cluster(world, "a", "first", "second")
         publisher = Publisher(world, world.client("publisher", "a"))
@@ -102,7 +97,6 @@ def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
         world.kill("first")
         sessions = world["second"].acceptor
         world.run_until(lambda: any(s.identity.client_id == "reader" for s in sessions.sessions))
-        # `second` searches for the durable subscription at `first`, which is dead.
         world.run(20.0)
         assert not reader.events
         world.kill_client(client)

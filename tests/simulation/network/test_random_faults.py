@@ -17,13 +17,11 @@ from tests.simulation.network.topologies import SHAPES, RandomFaults
 from tests.simulation.simulated_client import STREAMS
 
 ALTITUDES = (7, 100, 250, 600, 1000)
-#: Seconds after the last fault until links are up and missing events were requested, backoff
-#: included.
+#: Seconds after the last fault, backoff included.
 LONGEST_RECOVERY = 100.0
 
 
 def run_with_faults(seed: int, *, killing: bool) -> None:
-    """Run a network with random faults and check the users' view."""
     with NetworkWorld(seed) as world:
         random = world.random
         edges = SHAPES[seed % len(SHAPES)](world, random.randint(2, 6))

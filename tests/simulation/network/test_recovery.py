@@ -44,7 +44,6 @@ def test_events_of_a_dead_node_come_from_the_archive(seed: int, interest: int) -
             for publisher in publishers:
                 publisher.publish("asdi.zbw.tz")
         read(world, reader)
-        # While the reader is away, events are published, and `a` dies for good.
         world.network.refuse(world.client_address("c", "reader"))
         world.network.refuse(world.client_address("b", "reader"))
         world.cut_client("reader")
@@ -95,7 +94,6 @@ def test_events_removed_by_retention_come_from_the_archive(seed: int) -> None:
         assert returning.error is None and returning.gaps == []
         assert world.archive is not None
         (request,) = world.archive.requests
-        # Events in the log are not requested from the archive.
         epoch = world["a"].event_log.bounds.epoch
         assert [upto for _, upto in request.ranges.values()] == [(epoch, first - 1)]
 
@@ -103,10 +101,7 @@ def test_events_removed_by_retention_come_from_the_archive(seed: int) -> None:
 @pytest.mark.parametrize("found", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_origin_rewrites_damaged_events_of_the_archive(seed: int, found: bool) -> None:
-    """With `found`, the damage is known before a recovery reads it.
-
-    Only the archive has the events of a dead node, so the recovery searches it.
-    """
+    """With `found`, the damage is known before a recovery reads it."""
     with NetworkWorld(seed, archived=True) as world:
         world.add("gone", "before")
         world.run(1.0)
@@ -171,7 +166,6 @@ def test_events_removed_before_they_were_archived_are_a_gap(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("start", [STORED, ALL])
 def test_archive_has_events_of_a_dead_node_that_others_do_not_know(seed: int, start: Start) -> None:
-    """The dead node was cut off at first, so only the archive has its last events."""
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, "a", "b")
         publisher = Publisher(world, world.client("p-a", "a"))
@@ -202,7 +196,7 @@ def test_archive_has_events_of_a_dead_node_that_others_do_not_know(seed: int, st
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> None:
-    """The process has no state. The archive has its position and the missed events."""
+    """The process has no state."""
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, "a", "b", "c")
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
@@ -235,7 +229,7 @@ def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> N
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("archived", [True, False], ids=["archive", "copies"])
 def test_events_held_only_by_a_replica_are_recovered(seed: int, archived: bool) -> None:
-    """The origin's disk is lost before its events were archived; a neighbour has the replica."""
+    """The origin's disk is lost before its events were archived."""
     with NetworkWorld(seed, archived=archived) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("keeper", "c", join=["owner"])
@@ -304,7 +298,7 @@ def test_client_of_a_dead_node_gets_events_from_the_replica(seed: int) -> None:
 @pytest.mark.parametrize("at", ["keeper", "other"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_client_resumes_at_the_node_with_the_replica_or_another(seed: int, at: str) -> None:
-    """No subscription matched the events at these nodes; `other` requests them from the replica."""
+    """No subscription matched the events at these nodes."""
     with NetworkWorld(seed) as world:
         world.add("owner", "c", settings=GUARDED)
         world.add("keeper", "c", join=["owner"])

@@ -33,7 +33,6 @@ DEEP += b"</flightleg></flight>"
 
 @pytest.fixture
 def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The highest protocol version between the nodes."""
     spoken = tuple(range(1, request.param + 1))
     monkeypatch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", spoken)
     yield request.param
@@ -41,7 +40,6 @@ def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("version", [1, 2], indirect=True)
 def test_node_of_an_earlier_version_gets_no_placeholders(version: int) -> None:
-    """A roaming client comes from a node that refused an event."""
     shallow = Settings()
     shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
     with NetworkWorld(0) as world:
@@ -79,7 +77,7 @@ def test_node_of_an_earlier_version_gets_no_placeholders(version: int) -> None:
 
 
 def pages_at(world: NetworkWorld, name: str) -> list[str | None]:
-    """Return a list that gets the placeholder code of each event of each page, None without one."""
+    """Placeholder codes of the events of all pages."""
     codes: list[str | None] = []
     listeners: dict[type, Any] = world[name].recovery.context.page_exchange._messenger._listeners  # type: ignore[union-attr]
     receive = listeners[PageFetched]
@@ -165,7 +163,6 @@ def test_recovery_uses_the_dtd_of_each_origin(tmp_path: Path) -> None:
 
 
 def test_event_refused_by_a_relay_is_lost_to_a_restored_origin() -> None:
-    """The relay returns the later event; the place of the refused one is a loss."""
     shallow = Settings()
     shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
     with NetworkWorld(0) as world:

@@ -1,5 +1,3 @@
-"""Nodes that were cut off, or had to leave, join again."""
-
 from __future__ import annotations
 
 import pytest
@@ -42,7 +40,7 @@ def test_relinked_node_stops_joining(seed: int, away: float) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_relinked_node_stays_in_its_cluster(seed: int) -> None:
-    """The members have no free links, so they refer to the next cluster."""
+    """The members refer to the next cluster."""
     with NetworkWorld(seed) as world:
         world.add("a", "c", max_tcp_links=3)
         world.add("e", "two", gateways=["a"])
@@ -65,7 +63,6 @@ def test_relinked_node_stays_in_its_cluster(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds(3, 8))
 def test_node_that_had_to_leave_stays_linked_from_its_new_cluster(seed: int) -> None:
     with NetworkWorld(seed) as world:
-        # Both members give away the one place at the same time.
         world.add("a", "c", max_nodes=3)
         world.add("b", "c", join=["a"], max_nodes=3)
         world.run(4.0)

@@ -1,5 +1,3 @@
-"""Replays return the events between two ends, from logs and from the archive."""
-
 from __future__ import annotations
 
 import itertools
@@ -23,7 +21,7 @@ _numbers = itertools.count()
 
 
 def replayed(world: NetworkWorld, node: str, **ends: Any) -> list[tuple[str, int]]:
-    """Return publisher and number of each event of a replay."""
+    """Publisher and number of each event."""
     client = world.client(f"reader-{next(_numbers)}", node)
     subscription = client.replay(**ends)
 
@@ -77,7 +75,6 @@ def test_replay_returns_the_events_between_two_positions(archived: bool) -> None
 
 @pytest.mark.parametrize("ends", ["since", "until", "both"])
 def test_replay_returns_archived_events_of_a_dead_node(ends: str) -> None:
-    """No running node knows the dead one; the archive has its events."""
     with NetworkWorld(2, archived=True) as world:
         world.add("a", "one")
         world.run(1.0)
@@ -118,7 +115,6 @@ def test_explaining_a_recovery_needs_the_right_to_its_streams() -> None:
 
 
 def test_explained_recovery_equals_the_actual_one() -> None:
-    """The archive has the removed events, and the log has the rest."""
     with NetworkWorld(3, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
@@ -153,7 +149,6 @@ def test_explained_recovery_equals_the_actual_one() -> None:
         )
         assert "the archive's coverage is unknown" in gap["why"]
         world.archive.is_broken = False
-        # Explaining starts no recovery.
         assert build_recovery_status(world["a"])["recoveries"]["begun"] == 0
         reader = Reader(world, returning_client, durable="d")
         publisher.publish()
@@ -190,7 +185,6 @@ def test_replay_is_explained_by_its_ends() -> None:
             assert isinstance(raised.value, BrokerError)
             if "query" in arguments:
                 assert raised.value.column == 9
-        # Durable subscriptions of other clients are unknown.
         Reader(world, world.client("other", "a"), durable="d")
         world.run(1.0)
         with pytest.raises(UnknownSubscription):

@@ -36,7 +36,6 @@ def test_acknowledged_events_survive_the_loss_of_the_disk(seed: int) -> None:
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world, world.client("publisher", "owner"))
         world.run_until(lambda: reader.is_flowing)
-        # The reader's node is cut off; the replica is not.
         world.cut("keeper", "zone", refuse=True)
         publish(world, publisher, 40)
         world.kill("owner")
@@ -54,7 +53,6 @@ def test_acknowledged_events_survive_the_loss_of_the_disk(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_replica_holds_events_while_the_archive_is_down(seed: int) -> None:
-    """After the loss of their node, only the neighbour has the events."""
     log = LogSettings(max_bytes=64 << 10)
     archive = ArchiveSettings(location="archive", hold_bytes=512 << 10)
     settings = attrs.evolve(GUARDED, log=log, archive=archive)
@@ -175,7 +173,6 @@ def test_outdated_replica_does_not_answer_for_a_live_origin(
         assert len(publisher.receipts) == len(reader.events) == 15
         traffic = world.network_of("zone").traffic
         assert traffic is not None and traffic.receiver.incomplete_origins == 0
-        # It answers when the origin is dead, and when the origin is back without its disk.
         world.kill("owner")
         world.lose_disk("owner")
         for _ in range(2):

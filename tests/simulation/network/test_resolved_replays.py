@@ -1,5 +1,3 @@
-"""Replays in the order of their events' linkage, from any source."""
-
 from __future__ import annotations
 
 import itertools
@@ -21,7 +19,6 @@ _readers = itertools.count()
 
 
 def publish(world: NetworkWorld, node: str, numbers: range) -> None:
-    """Publish the events of one bundle, with a publisher for each node."""
     client = world.client(f"p-{node}", node)
     for number in numbers:
         linkage = EventLinkage(
@@ -34,7 +31,7 @@ def publish(world: NetworkWorld, node: str, numbers: range) -> None:
 
 
 def numbers_of(world: NetworkWorld, node: str, **arguments: Any) -> list[int]:
-    """Return the numbers in the payloads of a replay."""
+    """Return the numbers in the payloads."""
     replay = world.client(f"reader-{next(_readers)}", node).replay(**arguments)
 
     async def read_all() -> list[int]:
@@ -48,7 +45,7 @@ def numbers_of(world: NetworkWorld, node: str, **arguments: Any) -> list[int]:
 
 @pytest.fixture
 def world() -> Any:
-    """The even numbers were logged first, at a node that is dead; the archive has them."""
+    """The archive has the even numbers, of a dead node."""
     with NetworkWorld(1, archived=True) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
@@ -66,7 +63,6 @@ def test_replay_in_bundle_order(world: NetworkWorld) -> None:
     plain = numbers_of(world, "a")
     assert sorted(plain) == ordered != plain
     assert numbers_of(world, "a", order="bundle") == ordered
-    # The replay's own merge rule overrides those of the events.
     by_time = Merging.by("time", [STREAM])
     assert numbers_of(world, "a", order="bundle", merge=by_time) == plain
 

@@ -20,7 +20,6 @@ from tests.simulation.network.simulated_client import (
 
 
 def numbers(reader: Reader) -> list[int]:
-    """Return the sequence numbers in the order of arrival."""
     return [name_of(event)[2] for event in reader.events]
 
 
@@ -110,7 +109,7 @@ def test_events_that_no_node_has_are_a_gap(seed: int) -> None:
         for reader, expected in ((late, [*range(1, 11), 15, 21]), (returning, [15, 21])):
             assert reader.error is None
             assert numbers(reader) == expected, f"seed {seed}"
-        # The node of `late` is linked to `a`, which reports the range as removed.
+        # The node of `late` reports the range as removed.
         (gap,) = late.gaps
         assert (gap.first.offset, gap.last.offset, gap.reason) == (11, 20, "retention")
         bounds = [(gap.first.offset, gap.last.offset, gap.reason) for gap in returning.gaps]
@@ -121,7 +120,7 @@ def test_events_that_no_node_has_are_a_gap(seed: int) -> None:
 
 
 def three_clusters(world: NetworkWorld) -> Path:
-    """Start nodes `a`, `near` and `far`; return a copy of the disk of `a`, whose log is empty."""
+    """Return an empty copy of the disk of `a`."""
     world.add("a", "one")
     world.add("near", "two", gateways=["a"])
     world.add("far", "three", gateways=["a", "near"])
@@ -139,11 +138,10 @@ def three_clusters(world: NetworkWorld) -> Path:
 def test_moved_client_gets_the_rest_of_the_lost_branch(
     archived: bool, moment: float, more: int
 ) -> None:
-    """The client's new node has events of the lost branch and must not log them again.
+    """The client's new node has events of the lost branch.
 
-    `moment` is the client's arrival in seconds after the restored node is reachable from there.
-    `more` is the number of events that the restored node has logged by then. An archive has only
-    the start of the lost branch.
+    `moment` is the client's arrival in seconds after the restored node is reachable. `more` events
+    are in the log of the restored node by then. An archive has only the start of the lost branch.
     """
     with NetworkWorld(1, archived=archived) as world:
         copy = three_clusters(world)
@@ -173,7 +171,7 @@ def test_moved_client_gets_the_rest_of_the_lost_branch(
         for _ in range(more):
             publisher.publish()
         world.run_until(lambda: not publisher.client.unacknowledged)
-        # Until `a` is off the map of `near`.
+        # `a` is off the map of `near`.
         world.run(30.0)
         world.clock.callLater(5.0, world.heal, "a", "near")
         world.run(5.0 + moment)
@@ -195,9 +193,8 @@ def test_moved_client_gets_the_rest_of_the_lost_branch(
 def test_previous_node_without_the_end_of_a_branch_does_not_hide_it(
     moment: float, more: int
 ) -> None:
-    """A durable subscription moves to a node that has the end of the branch.
+    """The previous node was cut off before the end of the lost branch, and has the new branch.
 
-    Its previous node was cut off before that end, and has the new branch of the restored node.
     `moment` is the client's arrival in seconds after the nodes can reach each other again.
     """
     with NetworkWorld(1) as world:
@@ -274,7 +271,7 @@ def test_restored_node_with_an_earlier_clock_repeats_no_place(seed: int) -> None
 
 
 def test_whole_loss_is_reported_with_an_earlier_clock() -> None:
-    """The restored node reuses offsets of the lost branch before another node shows that branch."""
+    """Another node shows the lost branch after its offsets are reused."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])

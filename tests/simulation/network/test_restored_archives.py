@@ -1,5 +1,3 @@
-"""Restored nodes and archives: the archive returns its events and claims no others."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -22,7 +20,6 @@ def lost_places(reader: Reader) -> int:
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_archive_returns_the_events_of_a_lone_node(seed: int) -> None:
-    """No other node requests them: the archive covers more than the log."""
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one")
         world.run(3.0)
@@ -53,7 +50,7 @@ def test_archive_returns_the_events_of_a_lone_node(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_roaming_client_gets_a_gap_for_a_branch_that_only_a_node_knew(seed: int) -> None:
-    """Five events are lost, and the node that logged them is dead for good."""
+    """The node with the five lost events is dead for good."""
     with NetworkWorld(seed, archived=True) as world:
         assert world.archive is not None
         world.add("a", "one")

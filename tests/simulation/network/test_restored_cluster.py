@@ -1,5 +1,3 @@
-"""Restored clusters, archives and client positions."""
-
 from __future__ import annotations
 
 import shutil
@@ -19,7 +17,6 @@ def numbers(reader: Reader) -> list[int]:
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_all_nodes_of_a_cluster_are_restored_at_once(seed: int) -> None:
-    """A node of another cluster returns the events, to the logs of both."""
     with NetworkWorld(seed) as world:
         world.add("a", "one")
         world.add("b", "one", join=["a"])
@@ -32,7 +29,6 @@ def test_all_nodes_of_a_cluster_are_restored_at_once(seed: int) -> None:
             for publisher in publishers:
                 publisher.publish()
         read(world, *readers)
-        # The copies are of different moments.
         copies = {"a": world.copy_disk("a")}
         for _ in range(5):
             for publisher in publishers:
@@ -65,7 +61,6 @@ def test_all_nodes_of_a_cluster_are_restored_at_once(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(1, 2))
 def test_restored_archive_gets_its_events_again(seed: int) -> None:
-    """The log has the events that the older copy of the archive lacks."""
     with NetworkWorld(seed, archived=True) as world:
         assert world.archive is not None
         world.add("a", "one")
@@ -103,7 +98,6 @@ def test_restored_archive_gets_its_events_again(seed: int) -> None:
 @pytest.mark.parametrize("at", ["a", "b"])
 @pytest.mark.parametrize("further", [0, 3])
 def test_position_of_a_lost_branch_resumes_at_any_node(at: str, further: int) -> None:
-    """The client has events that its restored node never gets."""
     with NetworkWorld(1) as world:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])

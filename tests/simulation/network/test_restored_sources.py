@@ -1,5 +1,3 @@
-"""Replicas and the archive return the events that a restored node lost."""
-
 from __future__ import annotations
 
 import pytest
@@ -16,7 +14,6 @@ def numbers(reader: Reader) -> list[int]:
 
 
 def guarded() -> Settings:
-    """Return settings with a replica of all streams."""
     return Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 
 

@@ -37,7 +37,6 @@ def test_new_process_at_another_node_resumes_where_the_last_one_ended(seed: int)
     recovered = [event for event in returning.events if event.liveness is Liveness.RECOVERY]
     assert len(recovered) >= 20
     assert roaming.world["old"].recovery.handover.handed_over == 1
-    # When everything is processed, the old node has deleted it.
     roaming.world.run(5.0)
     assert roaming.world["old"].durables.get("rover", "d") is None
     assert roaming.world["new"].durables.get("rover", "d") is not None
@@ -57,14 +56,12 @@ def test_lag_moves_with_the_subscription() -> None:
         return world.wait(asking_client[name].ask("durable-show", client="rover", name="d"))
 
     assert lag("old")["events"] == 20
-    # The process dies at once at the new node, which has no events of `far`.
     roaming.start_process("new")
     world.run(2.0)
     world.kill_client(roaming.readers.pop().client)
     world.run(1.0)
     row = lag("new")
     assert row["events"] + row["before_log"] == 20
-    # The previous node does not follow the subscription any more.
     row = lag("old")
     assert (row["state"], row["events"], row["before_log"]) == ("moved", None, None)
     for name in ("old", "new"):
@@ -97,7 +94,6 @@ def test_client_moves_from_node_to_node_and_back(seed: int) -> None:
 @pytest.mark.parametrize("then", ["third", "far", "old", "new"])
 @pytest.mark.parametrize("stale", ["old", "new"])
 def test_restarted_node_does_not_bring_back_an_old_position(stale: str, then: str) -> None:
-    """A process continues at another node while the first is down, and ends there."""
     current = {"old": "new", "new": "old"}[stale]
     roaming = Roaming(1)
     roaming.world.add("third", "one", join=["old"])
@@ -189,7 +185,7 @@ def test_old_position_waits_for_a_silent_node_with_a_newer_one(returns: bool) ->
 
 @pytest.mark.parametrize("archived", [False, True])
 def test_isolated_node_with_an_old_position_warns_of_repeats(archived: bool) -> None:
-    """The archive may have a newer position. The client is warned that events may repeat."""
+    """The archive may have a newer position."""
     roaming = Roaming(1, archived=archived)
     roaming.publishers = [roaming.publishers[0]]
     roaming.kill_process()
@@ -243,7 +239,7 @@ def _cut_client(roaming: Roaming) -> None:
     roaming.world.cut_client("rover")
 
 
-#: Seconds after the client's arrival: in each step of the handover and between them.
+#: In each step of the handover and between them, in seconds.
 MOMENTS = [0.0, 0.004, 0.008, 0.012, 0.016, 0.02, 0.025, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5]
 
 
@@ -270,7 +266,7 @@ def test_handover_survives_a_fault_in_each_step(
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_subscription_with_a_silent_previous_node_does_not_start_anew(seed: int) -> None:
-    """Its node is dead, it has no position and no archive: a new start would lose events."""
+    """A new start would lose events."""
     roaming = Roaming(seed)
     roaming.publish(10)
     roaming.kill_process()
@@ -285,7 +281,7 @@ def test_subscription_with_a_silent_previous_node_does_not_start_anew(seed: int)
     roaming.world.run(GIVE_UP_AFTER + 10.0)
     assert isinstance(reader.error, NotConnected), reader.error
     assert "old" in str(reader.error)
-    # The subscription is not stored here: it may return when that node does.
+    # The subscription may return when that node does.
     assert roaming.world["new"].durables.get("rover", "d") is None
     roaming.world.start("old")
     roaming.world.run(5.0)
@@ -296,7 +292,6 @@ def test_subscription_with_a_silent_previous_node_does_not_start_anew(seed: int)
 
 
 def test_new_subscription_warns_of_a_node_that_left_the_map() -> None:
-    """The client is warned at once; otherwise it would lose events silently."""
     roaming = Roaming(1)
     roaming.publish(10)
     roaming.kill_process()
@@ -307,7 +302,6 @@ def test_new_subscription_warns_of_a_node_that_left_the_map() -> None:
     assert returning.subscription is not None and returning.is_flowing
     (warning,) = returning.subscription.warnings
     assert "one/old" in warning and "starts as a new subscription" in warning
-    # A deletion names the node, which may have the subscription.
     asking_client = roaming.world.client("asker", "new")
     result = roaming.world.wait(asking_client.ask("durable-delete", client="rover", name="d"))
     assert (result["here"], result["silent"]) == (True, ["one/old"])

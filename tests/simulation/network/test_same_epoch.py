@@ -16,7 +16,6 @@ def published(client: str, count: int) -> list[EventName]:
 
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_clones_started_at_the_same_moment(seed: int) -> None:
-    """One orchestrator starts two machines on copies of one disk."""
     with NetworkWorld(seed) as world:
         world.add("b", "two")
         world.add("a", "one", gateways=["b"])
@@ -42,7 +41,6 @@ def test_clones_started_at_the_same_moment(seed: int) -> None:
         read(world, far)
         assert len(at_a.receipts) == len(at_twin.receipts) == 5
         stopped_node = _find_stopped(world, "a", "twin")
-        # No event of the continuing clone is lost, whatever arrived of the other.
         continuing = at_twin if stopped_node == "a" else at_a
         assert set(published(continuing.client.client_id, 5)) <= set(map(name_of, far.events))
         world.kill(stopped_node)
@@ -70,8 +68,7 @@ def _find_stopped(world: NetworkWorld, *names: str) -> str:
 def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: bool) -> None:
     """The clock is behind, so each process on the copy starts the same next epoch.
 
-    The other node has the places of the first process. It may have restarted since, and never had
-    links to both.
+    The other node never had links to both.
     """
     with NetworkWorld(lost) as world:
         world.add("b", "two")
@@ -114,6 +111,5 @@ def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: boo
         assert far.gaps == []
         log = world["a"].event_log
         events = world.wait(log.read_origin(log.origin, (0, 0), 1 << 20, 1 << 30))
-        # The other node returned its events; the log has the events of both branches.
         assert len({event.record for event in events}) == len(expected)
         assert log.newest_own[0] > epoch

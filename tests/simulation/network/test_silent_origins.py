@@ -1,5 +1,3 @@
-"""An origin is dead, and some nodes have more of its events than others."""
-
 from __future__ import annotations
 
 import pytest
@@ -18,13 +16,11 @@ from tests.simulation.network.simulated_client import (
 )
 from tests.simulation.network.test_lost_disks import guarded_and_short
 
-#: Seconds until an origin counts as silent, other nodes are asked, and their pages have arrived.
+#: Seconds until other nodes are asked about a silent origin, and their pages have arrived.
 SILENCE = 60.0 + 2 * CHECK_INTERVAL + 10.0
 
 
 class LateNode:
-    """`c` is cut off when `a` publishes and dies; `b` has the events."""
-
     def __init__(
         self, seed: int, at_b: Interest = INTERESTS[0], *, cluster: str = "c", of_a: str = "c"
     ) -> None:
@@ -62,7 +58,6 @@ class LateNode:
         self.world.start("a")
 
     def read(self, seconds: float = 1.0) -> list[int]:
-        """Read for some seconds; return the sequence numbers that came to `c`."""
         until = self.world.clock.seconds() + seconds
         while self.world.clock.seconds() < until:
             self.reader.read()
@@ -71,7 +66,6 @@ class LateNode:
         return [number for _, _, number in map(name_of, self.reader.events)]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the first and last offset of each gap at `c`."""
         assert all(gap.first.origin == self.origin for gap in self.reader.gaps)
         assert all(gap.reason == "lost" for gap in self.reader.gaps)
         return [(gap.first.offset, gap.last.offset) for gap in self.reader.gaps]
@@ -105,7 +99,7 @@ def test_events_of_a_lost_log_are_a_gap_when_its_node_restarts_without_it(seed: 
 @pytest.mark.parametrize("cluster", ["c", "ship"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_restarted_origin_continues_after_recovery(seed: int, cluster: str) -> None:
-    """The origin restarts after its own cluster has left the tables."""
+    """The origin's own cluster has left the tables."""
     scenario = LateNode(seed, INTERESTS[1], of_a=cluster)
     scenario.heal()
     assert scenario.read(5 * SILENCE) == [1, 2, 3, 4, 5]
@@ -118,7 +112,6 @@ def test_restarted_origin_continues_after_recovery(seed: int, cluster: str) -> N
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_origin_loses_its_disk_and_its_replica_is_restored_from_a_copy(seed: int) -> None:
-    """A third node has events of the live flow; its reader matches only some of them."""
     with NetworkWorld(seed, settings=guarded_and_short()) as world:
         world.add("a", "c")
         world.add("b", "c", join=["a"])
@@ -155,7 +148,7 @@ def test_origin_loses_its_disk_and_its_replica_is_restored_from_a_copy(seed: int
 
 
 class UnarchivedEvents:
-    """`a` publishes 1 to 8 and loses its disk when 1 to 4 are archived; then it restarts.
+    """`a` loses its disk when 1 to 4 of 8 events are archived; then it restarts.
 
     `b` has logged 1 to 8, or only the high ones; `c` has logged 1 to 4 and 7.
     """
@@ -185,7 +178,7 @@ class UnarchivedEvents:
         world.run_until(lambda: world.are_linked("a", "b") and world.are_linked("a", "c"))
 
     def read_all_at(self, node: str) -> tuple[list[int], list[tuple[int, int, str]]]:
-        """Return the offsets of events, and the gaps, of a reader that starts at the beginning."""
+        """Return the offsets of events, and the gaps."""
         late = Reader(self.world, self.world.client("late", node), start=ALL)
         read(self.world, late, seconds=SILENCE)
         assert late.error is None
@@ -213,7 +206,6 @@ def test_reader_of_all_events_gets_a_gap_for_lost_events(seed: int, node: str) -
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_reader_of_all_events_waits_for_an_unreachable_log(seed: int) -> None:
-    """The reader's node lost its disk and does not know the origin."""
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "ship")
         world.add("b", "c", gateways=["a"])

@@ -28,7 +28,6 @@ class LateClock:
 
 
 def fill_buffer(world: NetworkWorld, name: str) -> None:
-    """Fill over half of the buffer for events of other nodes."""
     world.network_of(name).driver.relay_ingest.waiting_bytes = MOST_WAITING_BYTES // 2 + 1
 
 
@@ -53,7 +52,6 @@ def test_slow_node_refers_to_another_member(fault: Fault) -> None:
         world.heal("b", "new")
         world.run(10.0)
         assert members_by_unit(world) == {("c",): {"a", "b", "new"}}
-        # The new member is not cut off from the slow node.
         world.run(10.0)
         assert world.are_linked("a", "new") and world.are_linked("b", "new")
 

@@ -24,7 +24,7 @@ FAST = 0.3 + 0.5 + 2.0
 
 
 class TwoFeeds:
-    """Three clusters in a line: plans come from `a`, tracks and the reader are at `c`."""
+    """Plans come from `a`; tracks and the reader are at `c`."""
 
     def __init__(self) -> None:
         self.world = NetworkWorld(7)
@@ -36,7 +36,6 @@ class TwoFeeds:
         self.radar = self.world.client("radar", "c")
 
     def start(self) -> None:
-        """Subscribe, and publish one event of each feed."""
         self.subscription = self.subscribe(self.world.client("reader", "c"))
         self.events: list[MergedEvent] = []
         self.publish(self.desk, PLANS)
@@ -58,7 +57,7 @@ class TwoFeeds:
         self.world.wait(client.publish(stream, PAYLOAD, flight, linkage=LINKAGE))
 
     def read(self, seconds: float, events: int = 1_000) -> float:
-        """Read for a while or until there are enough events; return the seconds."""
+        """Stop early with enough events; return the seconds."""
         began = self.world.clock.seconds()
         while self.world.clock.seconds() < began + seconds and len(self.events) < events:
             self.world.run(0.05)
@@ -66,7 +65,7 @@ class TwoFeeds:
         return float(self.world.clock.seconds() - began)
 
     def track(self) -> float:
-        """Publish a track; return the seconds until the reader has it."""
+        """Return the seconds until the track arrives."""
         self.publish(self.radar, TRACKS)
         return self.read(2 * WAIT, len(self.events) + 1)
 
@@ -81,7 +80,6 @@ def feeds() -> Iterator[TwoFeeds]:
 def test_silent_stream_of_another_node_does_not_delay_the_merge(feeds: TwoFeeds) -> None:
     feeds.start()
     assert max(feeds.track() for _ in range(3)) < FAST
-    # No plans for long: the origin's clock goes on.
     feeds.world.run(300.0)
     assert feeds.track() < FAST
     feeds.publish(feeds.desk, PLANS)
@@ -132,7 +130,6 @@ def test_relay_of_the_previous_version_costs_only_the_wait(feeds: TwoFeeds) -> N
     neighbour.version = 1
     feeds.start()
     assert WAIT <= feeds.track() < WAIT + 1.0
-    # Plans that arrive are merged as before.
     feeds.publish(feeds.radar, TRACKS)
     feeds.publish(feeds.desk, PLANS)
     feeds.read(WAIT + 5.0)

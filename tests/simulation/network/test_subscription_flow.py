@@ -1,5 +1,3 @@
-"""Subscriptions get all events after their cut, and leave no interest when they end."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +19,6 @@ from tests.simulation.simulated_client import STREAMS
 
 
 def interest_counts(world: NetworkWorld) -> dict[str, dict[Any, int]]:
-    """Return the number of queries per destination, for each node."""
     return {
         name: {
             str(destination): count
@@ -51,7 +48,7 @@ def test_subscriptions_made_under_load_get_all_events_after_their_cut(seed: int)
                 reader = Reader(world, random.choice(clients), random.choice(INTERESTS))
                 readers.append(reader)
             if readers and random.random() < 0.1:
-                # Ending a subscription may uncover others while these are announced.
+                # This may uncover others while they are announced.
                 ended = random.choice(readers)
                 if ended.subscription is not None:
                     ended.subscription.unsubscribe()

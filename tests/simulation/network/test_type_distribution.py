@@ -19,7 +19,6 @@ from tests.simulation.simulated_client import Interest
 
 EVERYTHING = Interest(">", "true()", lambda stream, altitude: True)
 OTHER = Interest("other", "true()", lambda stream, altitude: stream == "other")
-#: Matches only by a default value of the DTD.
 BY_DEFAULT = Interest(
     ">", "/report/reportleg/altitude/@type = 'reported'", lambda stream, altitude: True
 )
@@ -27,7 +26,7 @@ REPORT = DtdReference("report", "1.0")
 
 
 def report_text(default: str = "reported", version: str = "1.0") -> str:
-    """Return the flight DTD with the name `report` and a default for an attribute of altitude."""
+    """The flight DTD with the name `report` and a default for an attribute of altitude."""
     text = (shipped_folder() / "flight-1.0.dtd").read_text().replace("flight", "report")
     declared = "<!ATTLIST altitude\n          type NMTOKEN "
     assert f"{declared}#IMPLIED" in text
@@ -36,14 +35,13 @@ def report_text(default: str = "reported", version: str = "1.0") -> str:
 
 
 def moved_altitude() -> str:
-    """Return version 2.0, in which altitude is below a new element."""
     text = report_text(version="2.0")
     text = text.replace("(speed?, altitude?, coordinate?)", "(speed?, position?, coordinate?)")
     return text.replace("<!ELEMENT lat ", "<!ELEMENT position (altitude)>\n<!ELEMENT lat ")
 
 
 def folder_with(folder: Path, **texts: str) -> Settings:
-    """Return settings with a catalogue of these DTDs by version, with `_` for a dot."""
+    """Settings with DTDs by version, with `_` for a dot."""
     folder.mkdir(exist_ok=True)
     entries = []
     for name, text in texts.items():
@@ -58,7 +56,6 @@ def folder_with(folder: Path, **texts: str) -> Settings:
 
 
 def line(world: NetworkWorld, settings: Settings, **more: Any) -> None:
-    """Add three clusters in a line; only the first node has the settings."""
     world.add("a", "one", settings=settings, **more)
     world.add("b", "two", gateways=["a"], **more)
     world.add("c", "three", gateways=["b"], **more)
@@ -66,13 +63,11 @@ def line(world: NetworkWorld, settings: Settings, **more: Any) -> None:
 
 
 def stop_answering(world: NetworkWorld, *names: str) -> None:
-    """Let these nodes ignore requests for DTDs."""
     for name in names:
         world[name]._neighbour_dtds.receive_message = lambda message: None  # type: ignore[method-assign]
 
 
 def altitudes(reader: Reader) -> list[int]:
-    """Return the altitudes of the events in the order of arrival."""
     return [int(e.document.split(b"<altitude>")[1].split(b"<")[0]) for e in reader.events]
 
 
@@ -87,17 +82,16 @@ def test_type_is_known_everywhere_before_its_first_event_and_after_a_restart(
     with NetworkWorld(0) as world:
         line(world, settings)
         assert all(REPORT in world[name].dtds.references() for name in "bc")
-        # (e) A query on it gets no warning.
+        # (e)
         client = world.client("reader", "c")
         subscription = world.wait(client.subscribe("/report/reportleg[altitude > 3]"))
         assert subscription.warnings == ()
-        # A node that joins when the first one is dead gets it from the others.
         world.kill("a")
         world.run(1.0)
         world.add("d", "three", join=["c"])
         world.run(5.0)
         assert REPORT in world["d"].dtds.references()
-        # (b) After a restart it is known before other nodes run.
+        # (b)
         for name in "bcd":
             world.kill(name)
         world.start("c")
@@ -109,7 +103,7 @@ def test_type_is_known_everywhere_before_its_first_event_and_after_a_restart(
 def test_defaults_apply_after_a_restart_of_the_subscribers_node_alone(
     settings: Settings, graceful: bool
 ) -> None:
-    """(b): the log is read while no other node runs."""
+    """(b)"""
     with NetworkWorld(0) as world:
         line(world, settings)
         reader = Reader(world, world.client("reader", "c"), BY_DEFAULT, durable="d")
@@ -125,13 +119,13 @@ def test_defaults_apply_after_a_restart_of_the_subscribers_node_alone(
         world.start("c")
         world.run(1.0)
         again = Reader(world, world.client("reader", "c", incarnation=2), BY_DEFAULT, durable="d")
-        # The node waits for others that may have a newer position.
+        # Others may have a newer position.
         read(world, again, seconds=10.0)
         assert altitudes(again) == [0, 1, 2] and again.gaps == []
 
 
 def test_neighbour_sends_the_dtd_when_the_origin_is_away(settings: Settings) -> None:
-    """(a): in the line a-b-c, a does not answer for 12 s and longer."""
+    """(a)"""
     with NetworkWorld(0) as world:
         line(world, settings)
         world["c"].dtds.remove(REPORT)
@@ -168,7 +162,6 @@ def test_event_waits_for_its_dtd_and_others_do_not(settings: Settings) -> None:
         assert altitudes(other) == [3]
         assert altitudes(without_default) == [2, 3]
         assert waiting.items == durable.items == []
-        # A restart meanwhile changes nothing.
         world.kill("c")
         world.start("c")
         stop_answering(world, "a")
@@ -201,7 +194,7 @@ def test_event_without_a_dtd_becomes_a_gap_after_the_timeout(settings: Settings)
 
 
 def test_event_refused_by_a_relay_is_a_gap_with_its_code(settings: Settings) -> None:
-    """The middle node has a lower depth limit, so it refuses an acknowledged event."""
+    """The middle node has a lower depth limit."""
     shallow = Settings()
     shallow = attrs.evolve(shallow, limits=attrs.evolve(shallow.limits, max_depth=4))
     with NetworkWorld(0) as world:
@@ -283,7 +276,6 @@ def test_event_that_names_a_newer_version_causes_a_notice(
         world.wait(client.publish("s", payload, EventType("report", "1.0")))
         world.run(2.0)
         assert len(subscription.take_ready()) == 1 and list(subscription.changes) == []
-        # In the middle of a batch.
         for latest in (None, None, "2.0", None, None):
             client.publish("s", payload, EventType("report", "1.0", latest))
         world.run(2.0)
@@ -326,7 +318,6 @@ def test_dtds_with_one_name_apply_to_the_events_of_their_origin(tmp_path: Path) 
         (conflict,) = world["b"].types.snapshot()["conflicts"]
         assert conflict["type"] == "report 1.0"
         assert sorted(map(len, conflict["texts"].values())) == [1, 1]
-        # From the log after a restart, with both origins down.
         for name in "abc":
             world.kill(name)
         world.start("b")

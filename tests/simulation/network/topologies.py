@@ -1,5 +1,3 @@
-"""Networks of whole nodes in some shapes, and random faults for them."""
-
 from __future__ import annotations
 
 from random import Random
@@ -10,7 +8,6 @@ Edge = tuple[str, str]
 
 
 def one_cluster(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """Add one cluster with all nodes, meshed."""
     names = [f"n{number}" for number in range(nodes)]
     world.add(names[0], "c")
     for name in names[1:]:
@@ -19,7 +16,6 @@ def one_cluster(world: NetworkWorld, nodes: int) -> list[Edge]:
 
 
 def line(world: NetworkWorld, nodes: int) -> list[Edge]:
-    """Add clusters of one or two nodes, each linked to the previous one."""
     edges: list[Edge] = []
     last = ""
     number = cluster = 0
@@ -56,8 +52,6 @@ SHAPES = (one_cluster, line, two_gateways)
 
 
 class RandomFaults:
-    """Random cuts of links and kills of nodes, all repaired at the end."""
-
     def __init__(self, world: NetworkWorld, edges: list[Edge], killable: list[str]) -> None:
         self._world = world
         self._random = Random(world.random.random())
@@ -67,7 +61,6 @@ class RandomFaults:
         self.log: list[str] = []
 
     def inject_one(self) -> None:
-        """Cause one random fault, or end one."""
         world, random = self._world, self._random
         edge = random.choice(self._edges)
         event = random.randrange(6)
@@ -90,7 +83,6 @@ class RandomFaults:
             world.kill(name) if name in world.running else world.start(name)
 
     def repair_all(self) -> None:
-        """Start all nodes and restore all links."""
         for edge in self._refused:
             self._world.heal(*edge)
         for name in self._mortal:

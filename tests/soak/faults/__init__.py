@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 from tests.soak.faults import archive, clients, disks, links, processes
 from tests.soak.world import World
 
-#: Causes the fault, waits, and repairs damage that an operator would not see.
+#: Repairs only damage that an operator would not see.
 Fault: TypeAlias = Callable[[World], Awaitable[None]]
 
 FAULTS: Final[Mapping[str, Fault]] = {

@@ -1,5 +1,3 @@
-"""Faults of the archive and of the archivers."""
-
 from __future__ import annotations
 
 import asyncio
@@ -11,12 +9,10 @@ from typing import Final
 
 from tests.soak.world import World
 
-#: The marker of an archive.
 ROOT: Final = "archive.json"
 
 
 async def cut_root(world: World) -> None:
-    """Truncate the marker of the archive."""
     _cut(world, world.layout.archive / ROOT)
 
 
@@ -51,7 +47,7 @@ async def move_away(world: World) -> None:
     seconds = world.random.uniform(2.0, 10.0)
     world.note(f"archive-lost: for {seconds:.1f} s")
     archive.rename(moved)
-    # A file at its place, so that no node creates another archive.
+    # So that no node creates another archive.
     archive.write_text("no archive")
     try:
         await asyncio.sleep(seconds)

@@ -1,5 +1,3 @@
-"""Faults of clients: kills, closes, moves to other nodes, and unknown types."""
-
 from __future__ import annotations
 
 import asyncio
@@ -17,12 +15,11 @@ async def close(world: World) -> None:
 
 
 async def roam(world: World) -> None:
-    """Kill or close a client and start it at other nodes."""
     await _end(world, kill=world.random.random() < 0.5, roam=True)
 
 
 async def new_type(world: World) -> None:
-    """Let publishers use a type or version that is unknown to the nodes."""
+    """The type or version is unknown to the nodes."""
     world.versions += 1
     world.note(f"types: soak 1.{world.versions} from now on")
     for name in PUBLISHERS:

@@ -1,5 +1,3 @@
-"""Faults of nodes' disks: full, damaged, restored from a copy, empty."""
-
 from __future__ import annotations
 
 import asyncio
@@ -43,7 +41,7 @@ async def wipe(world: World) -> None:
 
 
 async def older_copy(world: World) -> None:
-    """Restart a node with a copy of its disk that is some seconds old."""
+    """The copy is some seconds old."""
     with world.claim_disk() as node:
         if node is None:
             return
@@ -75,7 +73,7 @@ async def _damage(
     *,
     lasting: bool = False,
 ) -> None:
-    """Damage a disk while its node is down. Lasting damage may lose later events, too."""
+    """Lasting damage may lose later events, too."""
     with world.claim_disk() as node:
         if node is None:
             return
@@ -93,7 +91,7 @@ async def _damage(
 
 async def _start(world: World, node: SoakNode) -> None:
     if not await world.start_node(node):
-        # An operator would start with an empty disk.
+        # As an operator would do.
         node.kill(machine=True)
         world.note(f"{node.name} does not start; its disk is emptied")
         world.has_emptied_disk = True

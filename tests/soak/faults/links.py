@@ -1,5 +1,3 @@
-"""Faults of links between nodes."""
-
 from __future__ import annotations
 
 import asyncio
@@ -25,7 +23,6 @@ async def partition(world: World) -> None:
 
 
 async def one_way(world: World) -> None:
-    """Stop one direction between two nodes."""
     one, other = world.random.choice(world.edges)
     if world.random.random() < 0.5:
         one, other = other, one
@@ -36,7 +33,7 @@ async def one_way(world: World) -> None:
 
 
 async def half_open(world: World) -> None:
-    """Close one end of a connection while the other end stays open."""
+    """One end of a connection stays open."""
     one, other = world.random.choice(world.edges)
     seconds = world.random.uniform(1.0, 12.0)
     world.note(f"half-open: {one} has lost its connections to {other}, {seconds:.1f} s")
@@ -45,7 +42,6 @@ async def half_open(world: World) -> None:
 
 
 async def packet_loss(world: World) -> None:
-    """Restart a node with links that lose packets, and later without."""
     with world.claim_node() as node:
         if node is None:
             return

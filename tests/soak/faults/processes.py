@@ -1,5 +1,3 @@
-"""Faults of node processes: kills, stops, pauses, and steps of their clocks."""
-
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +9,7 @@ from tests.soak.world import World
 
 
 async def kill(world: World) -> None:
-    """Kill a node with SIGKILL, sometimes with its child processes."""
+    """Sometimes with the child processes."""
     with world.claim_node() as node:
         if node is not None:
             await _kill(world, [node])
