@@ -6,5 +6,5 @@ _NAMES = frozenset({"utf-8", "us-ascii", "ascii"})
 
 
 def is_utf8(name: str) -> bool:
-    """True if an XML declaration with this encoding means UTF-8 or its subset ASCII."""
+    """Return True if this encoding means UTF-8 or its subset ASCII."""
     return name.lower() in _NAMES

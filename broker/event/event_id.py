@@ -1,4 +1,4 @@
-"""EventIds: identity for de-duplication, nothing else (Mspaces M21-M25, DESIGN 1)."""
+"""EventIds: identity for de-duplication (Mspaces M21-M25, DESIGN 1)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ class EventId(NamedTuple):
 
 @attrs.define
 class EventIdGenerator:
-    """Makes the EventIds of one incarnation of one client (T18).
+    """EventIds of one incarnation of one client (T18).
 
-    If the clock steps back, the timestamp stays. If it stands still, ids still differ: the sequence
-    number alone separates two ids of an incarnation.
+    If the clock steps back, the timestamp stays.
     """
 
     client_id: str
@@ -38,7 +37,7 @@ class EventIdGenerator:
     last_sequence_number: int = 0
 
     def next_id(self, wall_clock: int) -> EventId:
-        """Return the next id; `wall_clock` is milliseconds since 1970."""
+        """`wall_clock` is milliseconds since 1970."""
         self.last_timestamp = max(self.last_timestamp, wall_clock)
         self.last_sequence_number += 1
         return EventId(
@@ -55,7 +54,7 @@ class EventIdGenerator:
 def next_incarnation(last: int, wall_clock_us: int) -> int:
     """Return the incarnation of a new process: above `last` whatever the clock says.
 
-    It is microseconds since 1970 if no earlier incarnation is known (`last` 0), so it rises without
-    a state file too. If two processes start in one microsecond, the node rejects the second.
+    Microseconds since 1970 rise without a state file too (`last` 0). If two processes start in one
+    microsecond, the node rejects the second.
     """
     return max(last + 1, wall_clock_us)

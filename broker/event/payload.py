@@ -1,7 +1,4 @@
-"""The payload of an event: its element in the parsed tree, and its bytes in the document.
-
-Node, client, replays and tools all use these functions.
-"""
+"""The payload of an event: its element in the tree, and its bytes in the document."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from broker.event.byte_index import end_of_element, start_of_element
 from broker.event.envelope import NAMESPACE
 
 _Q = f"{{{NAMESPACE}}}"
-#: The envelope's own children; any other child element is the payload.
+#: Any other child element is the payload.
 ENVELOPE_CHILDREN = frozenset(
     {_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")}
     | {_Q + "ApplicationType", _Q + "Summary"}
@@ -30,10 +27,10 @@ def find_payload_element(root: etree._Element) -> etree._Element | None:
 
 
 def find_payload_bytes(document: bytes, root: etree._Element) -> bytes | None:
-    """Return the payload element's bytes in the document, from its `<` to its last `>`.
+    """Return the payload element's bytes, from its `<` to its last `>`.
 
-    `root` is the document's tree. Comments and processing instructions around the payload are not
-    part of it. Raises `InvalidEvent` if expat does not find the tree's element.
+    Comments and processing instructions around the payload are not part of it. Raises
+    `InvalidEvent` if expat does not find the tree's element.
     """
     payload = find_payload_element(root)
     if payload is None:
@@ -56,8 +53,7 @@ def _find_trailing_payload(
 ) -> bytes | None:
     """Return the payload's bytes if only blanks and the root's end tag follow it, else None.
 
-    The tree shows whether that is so. Then the document's last `</` starts the root's end tag, and
-    the `>` before it ends the payload. So expat need not read the payload, most of the document.
+    The last `</` then starts the root's end tag, so expat need not read the payload.
     """
     tail = payload.tail
     if (

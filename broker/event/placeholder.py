@@ -1,8 +1,7 @@
 """Placeholder of an event that a relay rejected: it keeps the place and carries the code.
 
-A relay that rejects an acknowledged event must not drop it silently. It replaces the event's bytes
-by a processing instruction. No event consists of one, so older nodes reject it as not well-formed.
-A subscriber gets a gap with the code.
+A relay must not drop an acknowledged event silently. It replaces the bytes by a processing
+instruction, which older nodes reject as not well-formed. A subscriber gets a gap with the code.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _Q = f"{{{NAMESPACE}}}"
 
 
 def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
-    """Return (type name, version) of a public identifier; `BadEnvelope` for a foreign one."""
+    """Return (type name, version); `BadEnvelope` for a foreign identifier."""
     match = _PUBLIC_ID.fullmatch(public_id or "")
     if match is None:
         raise BadEnvelope(
@@ -38,10 +38,7 @@ def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
 
 
 def read_event(document: bytes) -> Event:
-    """Return all parts of the event in the document.
-
-    The event is not validated: a node has done that. Raises `NotWellFormed` or `BadEnvelope`.
-    """
+    """Return the event without validation. Raises `NotWellFormed` or `BadEnvelope`."""
     root = parse_document(document)
     name, version = parse_public_identifier(root.getroottree().docinfo.public_id)
     try:
@@ -51,7 +48,7 @@ def read_event(document: bytes) -> Event:
 
 
 def read_latest_version(document: bytes) -> str | None:
-    """Return the LatestVersionNum of an event. Raises `NotWellFormed` or `BadEnvelope`."""
+    """Return the LatestVersionNum. Raises `NotWellFormed` or `BadEnvelope`."""
     try:
         kind = _first(_children(parse_document(document)), "EventType")
     except ValueError as error:
@@ -60,14 +57,14 @@ def read_latest_version(document: bytes) -> str | None:
 
 
 def parse_document(document: bytes) -> etree._Element:
-    """Return the root element of a document in UTF-8. Raises `NotWellFormed`."""
+    """Return the root of a document in UTF-8. Raises `NotWellFormed`."""
     global _parser
     if b"\0" in document:
         raise NotWellFormed("the document has a NUL byte: only UTF-8 is accepted")
     try:
         root = etree.fromstring(document, _parser)
     except etree.XMLSyntaxError as error:
-        # The parser would keep the error log, possibly very long, until the next document.
+        # The parser would keep a possibly very long error log until the next document.
         _parser = _make_parser()
         line, column = error.position
         raise NotWellFormed(str(error.msg), line=line, column=column) from None
@@ -109,7 +106,7 @@ def _build_event(root: etree._Element, name: str, version: str, document: bytes)
 
 
 def parse_linkage(element: etree._Element) -> EventLinkage:
-    """Return the content of an EventLinkage element; ValueError for a broken one."""
+    """Return the content of an EventLinkage; ValueError for a broken one."""
     parts = _children(element)
     ids = map(_text, parts.get("BundleId", ()))
     numbers = map(_text, parts.get("BundleNumber", ()))
@@ -129,7 +126,6 @@ _Children: TypeAlias = dict[str, list[etree._Element]]
 
 
 def _children(parent: etree._Element) -> _Children:
-    """Return the envelope's elements below this one, by local name."""
     found: _Children = {}
     for child in parent.iterchildren(f"{_Q}*"):
         found.setdefault(str(child.tag)[len(_Q) :], []).append(child)

@@ -29,11 +29,10 @@ _TAIL = b"</Mspaces:Event>"
 
 
 def extract_payload_element(document: bytes) -> bytes:
-    """Return the payload without byte order mark, XML declaration and white space around it.
+    """Return the payload without byte order mark, XML declaration and outer white space.
 
-    Raises `BadEnvelope` if the rest does not begin with an element, or the declaration names
-    another encoding than UTF-8. Only the beginning is read: the node checks that the rest is one
-    element.
+    Raises `BadEnvelope` if no element begins there, or the declared encoding is not UTF-8. The node
+    checks the rest.
     """
     head = _HEAD.match(document)
     assert head is not None
@@ -60,7 +59,7 @@ def write_event(
     """Return the document of one event.
 
     `payload` is one element in UTF-8, copied unchanged; the node validates it. Raises `BadName` or
-    `BadEnvelope` for errors that show without parsing.
+    `BadEnvelope`.
     """
     try:
         return b"%s<Mspaces:TimeStamp>%d</Mspaces:TimeStamp><Mspaces:SequenceNumber>%d%s%s%s" % (

@@ -17,7 +17,7 @@ from broker.identity.rights import Rights
 @implementer(IIdentity)
 @attrs.frozen
 class Identity:
-    """A client id with the account that authenticated it (Q8)."""
+    """Client id with the account that authenticated it (Q8)."""
 
     account: str
     client_id: str
@@ -63,7 +63,7 @@ class Identity:
 
 
 def anonymous_identity(client_id: str) -> Identity:
-    """Return an identity with all rights, for a node without accounts; `BadName` for a bad id."""
+    """Return an identity with all rights; `BadName` for a bad id."""
     return Identity(
         account="",
         client_id=check_client_id(client_id),

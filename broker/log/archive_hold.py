@@ -1,4 +1,4 @@
-"""The archive's hold on retention: own events and replicas stay until the archive has them."""
+"""The archive's hold on retention: unarchived own events and replicas stay."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import attrs
 
 from broker.event.place import Mark
 
-#: Share of the limit by which it may be exceeded until the node has announced that events will be
-#: dropped.
+#: Share by which the limit may be exceeded until the coming loss is announced.
 _UNANNOUNCED_SHARE = 1 / 8
 
 
 @attrs.define
 class ArchiveHold:
-    """Protects unarchived chunks of own events and replicas from retention, up to a size.
+    """Protects unarchived chunks from retention, up to a size.
 
     The log's writing thread calls it. The reactor's thread sets the archived marks, and reads the
     rest.
@@ -56,7 +55,7 @@ class ArchiveHold:
         return False
 
     def holds_replica(self, origin: str, last: Mark, used_bytes: int) -> bool:
-        """Return True if replicated events up to `last` must stay, with replicas of `used_bytes`.
-        Replicas may have up to half of the log's limit."""
+        """Return True if replicated events up to `last` must stay. Replicas may have half of the
+        log's limit."""
         is_unarchived = last > self.archived_replicas.get(origin, (0, 0))
         return is_unarchived and used_bytes <= self.most_bytes // 2

@@ -18,7 +18,7 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import Tables
 
-#: Checksum of an event of which only the place is known: it always fails.
+#: Always fails: only the event's place is known.
 UNKNOWN_CHECKSUM = event_checksum(b"", b"") ^ 1
 _PLACEHOLDERS_PER_CHUNK = 1_000
 
@@ -26,7 +26,7 @@ _PLACEHOLDERS_PER_CHUNK = 1_000
 def repair_chunk(
     txn: lmdb.Transaction, tables: Tables, damage: Damage, events: Sequence[LoggedEvent]
 ) -> Damage | None:
-    """Write `events` at their places within the damage; return the remaining damage."""
+    """Write `events` at their damaged places; return the remaining damage."""
     table = tables.replicas.table if damage.table == REPLICA_TABLE else tables.events
     by_offset = {event.offset: event for event in events if event.origin == damage.origin}
     stored = txn.get(damage.key, db=table)
@@ -52,8 +52,8 @@ def repair_chunk(
 def append_placeholders(
     txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark
 ) -> int:
-    """Append placeholders for the own events after `after` and up to `upto`, which were covered and
-    are missing: readers find them as damage. Return their number."""
+    """Append placeholders for own events in (after, upto], which were covered and are missing:
+    readers find them as damage. Return their number."""
     with tables.chunks.cursor(txn) as cursor:
         newest = tables.chunks.last_chunk(txn, cursor)
     serial, arrival = 1, 0
@@ -96,7 +96,7 @@ def _put_placeholders(
 
 
 def _remaining_damage(chunk: StoredChunk, damage: Damage) -> Damage | None:
-    """Return the damage of a chunk within the serials of `damage`."""
+    """Return the chunk's damage within the serials of `damage`."""
     for each in chunk.damages():
         if damage.first <= each.last and each.first <= damage.last:
             return each
@@ -123,8 +123,8 @@ def _write_chunk(
 def _restore_events(
     chunk: StoredChunk, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]] | None:
-    """Return the events of a chunk with an intact head, with damaged ones replaced by equal ones of
-    a source; None if the source has none of them."""
+    """Replace damaged events of a chunk with an intact head by equal ones of a source. None if the
+    source has none."""
     events, failing = chunk.all_events(), {}
     replaced = False
     for index, event in enumerate(events):
@@ -147,9 +147,8 @@ def _restore_events(
 def _recreate_chunk(
     tables: Tables, txn: lmdb.Transaction, damage: Damage, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]]:
-    """Return the events of a chunk without a head, as far as a source has them; the rest stays
-    damaged."""
-    # Other nodes have logged them at other times; here times rise with serials.
+    """Return the events of a chunk without a head; those that no source has stay damaged."""
+    # Other nodes logged them at other times; here times rise with serials.
     low, high = 0, NEVER_OLD - 1
     if damage.table != REPLICA_TABLE:
         low, high = tables.chunks.arrivals_around(txn, damage.first)
@@ -169,7 +168,7 @@ def _recreate_chunk(
 
 
 def _fill_epochs(events: list[LoggedEvent], failing: Mapping[int, int]) -> None:
-    """Set unknown epochs to that of the event before: epochs rise with offsets."""
+    """Epochs rise with offsets: take an unknown one from the event before."""
     for index, event in enumerate(events):
         if index and index in failing:
             event.epoch = min(event.epoch, max(events[index - 1].epoch, 1))

@@ -11,14 +11,12 @@ from broker.event.place import Mark
 
 
 class LogDamaged(OurError):
-    """Bytes of the event log fail their checksum; the message names the events."""
+    """Bytes of the event log fail their checksum."""
 
     code = "log-damaged"
 
 
 class DamageKind(enum.Enum):
-    """The damaged part of a chunk."""
-
     EVENT = "event"
     """Records or documents; head and places are intact."""
     HEAD = "head"
@@ -29,7 +27,7 @@ class DamageKind(enum.Enum):
 
 @attrs.frozen
 class Span:
-    """A range of places of one origin, after `after` and up to `upto`."""
+    """Places after `after` and up to `upto`."""
 
     origin: str
     after: Mark
@@ -55,7 +53,7 @@ class Damage:
 
     @property
     def origin(self) -> str:
-        """Origin of the events; empty if it is unknown."""
+        """Empty if unknown."""
         return self.spans[0].origin if len(self.spans) == 1 else ""
 
     @property
@@ -64,7 +62,6 @@ class Damage:
         return self.spans[0].upto if len(self.spans) == 1 else (0, 0)
 
     def covers(self, other: Damage) -> bool:
-        """Return True if `other` is part of this damage."""
         same = (self.table, self.key) == (other.table, other.key)
         return same and self.first <= other.first and other.last <= self.last
 

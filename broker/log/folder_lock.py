@@ -33,7 +33,6 @@ def lock_folder(folder: Path) -> int:
 
 
 def open_error(folder: Path, error: Exception) -> LogUnavailable:
-    """Return the error for a log that can not be opened."""
     return LogUnavailable(f"the event log {folder} can not be opened: {error}")
 
 
@@ -43,14 +42,13 @@ def has_been_used(claim: int) -> bool:
 
 
 def mark_used(claim: int) -> None:
-    """Record that a log was opened."""
     if not has_been_used(claim):
         os.pwrite(claim, b"1", 0)
         os.fsync(claim)
 
 
 def is_disk_full(folder: Path) -> bool:
-    """Return True if the folder's disk has less than a mebibyte free."""
+    """Return True below a free mebibyte."""
     try:
         return shutil.disk_usage(folder).free < 1 << 20
     except OSError:

@@ -1,4 +1,4 @@
-"""The part of `EventLog` that handles its histories (`broker.log.history`)."""
+"""The part of `EventLog` that handles its histories."""
 
 from __future__ import annotations
 
@@ -39,12 +39,11 @@ class LogHistory(LogReader):
 
     @property
     def newest_own(self) -> Mark:
-        """The newest own place, durable or not, in the present epoch."""
+        """Durable or not, in the present epoch."""
         return (self._epoch, self._next_offset - 1)
 
     @property
     def current_history(self) -> NamedHistory:
-        """The history of the present commits."""
         newest = self.history_chain.histories[-1]
         return newest.epoch, newest.id, newest.branch
 
@@ -55,10 +54,10 @@ class LogHistory(LogReader):
 
     def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         """Return the place where the branch of an own place leaves this log; None for one of this
-        log. `path` are the histories that led to the place, as far as they are known.
+        log. `path` are the known histories that led to the place.
 
-        A place beyond this log was given by another process, on a copy that is not newer than the
-        one from which this process started.
+        A place beyond this log was given by another process, on a copy that is not newer than this
+        process's.
         """
         fork = self.history_chain.find_fork(mark, self.newest_own, path)
         if fork is None or path or mark <= self.newest_own:
@@ -66,17 +65,16 @@ class LogHistory(LogReader):
         return min(fork, self.start_mark)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
-        """Return the newest stored histories of another origin."""
         return self._file.foreign_histories.get(origin, ())
 
     def put_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
-        """Store the newest histories of another origin with the next commit."""
+        """Store histories of another origin with the next commit."""
         self._file.foreign_histories = {**self._file.foreign_histories, origin: histories}
         self._pending.commit.histories[origin] = histories
         self._commit_soon()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Continue in this epoch, if it is later, as soon as it is stored."""
+        """Continue in a later epoch as soon as it is stored."""
         if epoch > self._epoch:
             self._epoch = epoch
             self._commit_now()
@@ -105,8 +103,6 @@ class LogHistory(LogReader):
             lambda result: done(result if isinstance(result, BrokerError) else None),
         )
         self._commit_now()
-
-    # ------------------------------------------------------------------ clones
 
     def disown(self, error: Cloned) -> None:
         """Give no more places: another process does, on a copy of this log. The next start gives

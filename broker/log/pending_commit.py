@@ -12,7 +12,7 @@ from broker.event.place import Mark
 from broker.log.commit import Commit
 from broker.log.logged_event import LoggedEvent
 
-#: Called with the events once they are durable, or with the error.
+#: Called with the durable events, or the error.
 OnCommitted: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
 
 
@@ -20,8 +20,8 @@ OnCommitted: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
 class RelayedEvents:
     """Events with places of another node, in their order.
 
-    They are all events of `origin` after `after` and up to `covered_upto` that this node needs. The
-    log's coverage of this origin ends at `after` or later, or it has none.
+    They are all events of `origin` in (after, covered_upto] that this node needs. The log's
+    coverage of it ends at `after` or later, or it has none.
     """
 
     origin: str
@@ -35,8 +35,6 @@ class RelayedEvents:
 
 @attrs.define
 class PendingCommit:
-    """Events and state of one commit."""
-
     commit: Commit = attrs.field(factory=Commit)
     callbacks: list[tuple[OnCommitted, list[LoggedEvent]]] = attrs.field(factory=list)
     state_callbacks: list[Callable[[], object]] = attrs.field(factory=list)
@@ -45,13 +43,12 @@ class PendingCommit:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to write."""
         commit = self.commit
         state = commit.durables or commit.clients or commit.losses or commit.histories
         return not (commit.events or state or commit.covered or commit.replicas)
 
     def take_state(self, failed: PendingCommit) -> None:
-        """Take over everything but the events of a failed commit."""
+        """Keep everything but the events of a failed commit."""
         self.commit.durables += failed.commit.durables
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories

@@ -14,7 +14,7 @@ from broker.log.replica_table import ReplicaTable
 
 FORMAT = 4
 FORMAT_NAME = b"xmlbroker-log-4"
-#: Limit of the environment, with room for tables of later versions.
+#: Has room for tables of later versions.
 MAX_TABLES = 16
 _FORMAT = b"xmlbroker-log-"
 
@@ -45,7 +45,6 @@ class Tables:
 
     @property
     def checked_tables(self) -> dict[str, CheckedTable]:
-        """The tables of checked values, by name."""
         return {
             "origins": self.origins.checked_entries,
             "kept": self.replicas.spans_table,
@@ -63,6 +62,6 @@ def format_name(number: int) -> bytes:
 
 
 def format_number(name: bytes) -> int | None:
-    """Return the number in an entry `format`; None if it is not one of this program."""
+    """Return the number in an entry `format`; None for a foreign one."""
     number = name.removeprefix(_FORMAT)
     return int(number) if name.startswith(_FORMAT) and number.isdigit() else None

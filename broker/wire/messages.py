@@ -1,6 +1,5 @@
 """The messages of a session.
 
-`broker.wire.codec` defines their layout; batches of events are in `broker.wire.event_batch`.
 `docs/protocols/session.md` has the bytes, and the states in which each message is allowed.
 """
 
@@ -24,13 +23,11 @@ from broker.wire.codec import (
 
 #: Version 2 adds stream times: a field of `Subscribe` and one of `Progress`.
 PROTOCOL_VERSIONS = (1, 2)
-#: Bytes of DELIVER messages that a node may send before the client's first `Credit`.
+#: Bytes of DELIVER messages before the client's first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
 #: Longest control message in bytes; a query alone may have `query.max_length`.
 MAX_CONTROL = 256 * 1024
-
-# ----------------------------------------------------------------------------- handshake
 
 
 class Hello(Message, frozen=True):
@@ -52,7 +49,7 @@ class Hello(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """Node: the connection is accepted; the session's stack begins with the next packet."""
+    """Node: accepts the connection; the stack begins with the next packet."""
 
     kind = 0x02
 
@@ -66,8 +63,7 @@ class Welcome(Message, frozen=True):
 
 
 class Refuse(Message, frozen=True):
-    """Node: the connection is refused, or the session ended, with the reason. The node then
-    closes."""
+    """Node: refuses the connection or ends the session, then closes."""
 
     kind = 0x03
 
@@ -75,21 +71,17 @@ class Refuse(Message, frozen=True):
 
 
 class Goodbye(Message, frozen=True):
-    """Client: the session is over; the node need not keep it."""
+    """Client: ends the session; the node need not keep it."""
 
     kind = 0x04
 
 
-# ----------------------------------------------------------------------------- publishing
-
-
 class Published(Message, frozen=True):
-    """Node: the outcome of a batch. Every event that is not refused is durable.
+    """Node: outcome of a batch. Every event that is not refused is durable.
 
-    `first` is the place of the first new event. The others follow it without a gap, except where
-    other events came in between: (index, mark) in `later` is the place of a new event that does not
-    follow the one before it, and from which later ones continue. `duplicates` are the indices of
-    events accepted before.
+    `first` is the place of the first new event; the others follow it without a gap. Each (index,
+    mark) in `later` is a new event that does not follow the one before, and later ones continue
+    from it. `duplicates` are the indices of events accepted before.
     """
 
     kind = 0x11
@@ -103,10 +95,10 @@ class Published(Message, frozen=True):
 
 
 class NotPublished(Message, frozen=True):
-    """Node: this batch was not stored completely, and no later one. Send all again from this batch.
+    """Node: this batch was not stored completely, and no later one. Send all again from it.
 
-    Events of it that were stored are then duplicates. Until `batch` comes again the node answers
-    every later batch with this message too, so that no event overtakes one of the same publisher.
+    Stored events of it are then duplicates. Until `batch` comes again every later batch gets this
+    message too, so that no event overtakes one of its publisher.
     """
 
     kind = 0x12
@@ -116,12 +108,8 @@ class NotPublished(Message, frozen=True):
     error: WireErrorFields
 
 
-# ----------------------------------------------------------------------------- subscribing
-
-
 class Subscribe(Message, frozen=True):
-    """Client: deliver matching events. `number` is chosen by the client, and unused in this
-    session."""
+    """Client: deliver matching events. `number` is new in this session."""
 
     kind = 0x20
 
@@ -157,7 +145,7 @@ class Subscribe(Message, frozen=True):
 
 
 class Subscribed(Message, frozen=True):
-    """Node: the subscription is accepted. `warnings` are for the author of the query."""
+    """Node: accepts the subscription. `warnings` are for the author of the query."""
 
     kind = 0x21
 
@@ -177,7 +165,7 @@ class Flowing(Message, frozen=True):
 
 
 class Unsubscribe(Message, frozen=True):
-    """Client: deliver no more; `forget` also deletes the stored state of a durable one."""
+    """Client: ends a subscription; `forget` deletes the stored state of a durable one."""
 
     kind = 0x23
 
@@ -186,10 +174,7 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Ended(Message, frozen=True):
-    """Node: the subscription is over: refused, cancelled by the node, or as the client asked.
-
-    The error's code is empty if the client asked.
-    """
+    """Node: the subscription is over. The error's code is empty if the client asked."""
 
     kind = 0x24
 
@@ -206,7 +191,7 @@ class Acknowledge(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """Node: up to these positions everything that matches has been delivered."""
+    """Node: up to here everything that matches has been delivered."""
 
     kind = 0x26
 
@@ -219,10 +204,10 @@ class Progress(Message, frozen=True):
 class Gap(Message, frozen=True):
     """Node: events that may have matched are lost for this subscription.
 
-    `reason` is `retention` (no log has them any more; `count` offsets of `origin` are lost,
-    matching or not), `lost` (events missed elsewhere could not be found), `damaged` (the log is
-    damaged there, and no other source has the events) or `slow` (the queue of a transient
-    subscriber was full; exactly `count` matching events were dropped). Bounds are inclusive marks.
+    `reason`: `retention` (no log has them; `count` offsets of `origin` are lost, matching or not),
+    `lost` (could not be found elsewhere), `damaged` (in the log, and no other source has them) or
+    `slow` (a transient subscriber's queue was full; exactly `count` matching events were dropped).
+    Bounds are inclusive.
     """
 
     kind = 0x27
@@ -238,8 +223,7 @@ class Gap(Message, frozen=True):
 class Credit(Message, frozen=True):
     """Client: total bytes of DELIVER messages that may be sent in this session.
 
-    It is separate from p2p's credit, which returns when a message has arrived. So unread deliveries
-    do not hold back receipts and answers.
+    Separate from p2p's credit: unread deliveries do not hold back receipts and answers.
     """
 
     kind = 0x29
@@ -250,8 +234,8 @@ class Credit(Message, frozen=True):
 class TypeChanged(Message, frozen=True):
     """Node: a newer version of an event type affects this subscription's query.
 
-    Paths are label paths such as `/flight/leg/@status`. Each list is shortened for people, with the
-    paths that the query reads first.
+    Paths are label paths such as `/flight/leg/@status`. Each list is shortened, the query's paths
+    first.
     """
 
     kind = 0x2A
@@ -275,11 +259,8 @@ class TypeChanged(Message, frozen=True):
     """Number of entries omitted from the four lists."""
 
 
-# ----------------------------------------------------------------------------- asking
-
-
 class Ask(Message, frozen=True):
-    """Client: a question to the node (`status`, `dtd-list`, `dtd-show`, `explain`)."""
+    """Client: a question (`status`, `dtd-list`, `dtd-show`, `explain`)."""
 
     kind = 0x30
 
@@ -300,7 +281,6 @@ class Answer(Message, frozen=True):
     content: Any
 
 
-#: The value of error fields without an error.
 NO_ERROR: WireError = ("", "", 0, 0)
 
 #: Kinds of the messages in `broker.wire.event_batch`.
@@ -313,19 +293,19 @@ CODEC: Final = Codec[Message](
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
 )
 _encode = CODEC.encode
-#: Messages with one more field since version 2.
+#: One more field since version 2.
 _LONGER_IN_VERSION_2: Final = (Subscribe, Progress)
 
 
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
-    """Return the bytes of a control message, with the fields that `version` has."""
+    """Encode a control message, with the fields of `version`."""
     if version == 1 and isinstance(message, _LONGER_IN_VERSION_2):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     return _encode(message)
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"
-#: First bytes of handshakes between nodes, which use another protocol.
+#: First bytes of handshakes between nodes.
 _NODE_PROTOCOL_HINTS: Final = {
     b"\x40": "a node greets where clients connect: it needs the port of this node's network.listen",
     b"\x42": _OTHER_NODES,
@@ -337,7 +317,7 @@ _LARGE: Final = frozenset((Answer.kind, Published.kind, Ask.kind))
 
 
 def decode(data: bytes) -> Message:
-    """Return the control message in `data`. Raises `ProtocolError`."""
+    """Decode a control message. Raises `ProtocolError`."""
     if (meant := _NODE_PROTOCOL_HINTS.get(data[:1])) is not None:
         raise ProtocolError(meant)
     if len(data) > MAX_CONTROL and data[0] not in _LARGE:

@@ -26,7 +26,7 @@ def order_by_bundles(events: Sequence[HeldEvent[T]]) -> list[HeldEvent[T]]:
     done: set[int] = set()
     ordered: list[HeldEvent[T]] = []
     while len(ordered) < len(events):
-        # Only a cycle leaves nothing ready: the first of the remaining events breaks it.
+        # Only a cycle leaves nothing ready: the first event breaks it.
         _, index = heapq.heappop(ready or every)
         if index in done:
             continue
@@ -44,7 +44,7 @@ def _time_key(held: HeldEvent[T]) -> tuple[int, SortKey]:
 
 
 def _build_edges(events: Sequence[HeldEvent[T]]) -> tuple[list[list[int]], list[int]]:
-    """Return the successors of each event in its bundles, and its number of predecessors."""
+    """Return the successors and the number of predecessors of each event."""
     follows: list[list[int]] = [[] for _ in events]
     open_ends = [0] * len(events)
     for members in _group_by_bundle(events).values():

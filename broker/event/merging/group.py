@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class Group(Generic[T]):
-    """Bursts and publishers of a rule, and the entries of its order without an event so far."""
+    """Bursts and publishers of a rule, and entries of its order without an event so far."""
 
     def __init__(self, rule: Rule, began: float, expects: Callable[[str], bool]) -> None:
-        """`expects` is true for streams whose events can arrive at all."""
+        """`expects` is true for streams whose events can arrive."""
         self.bursts: Bursts[T] = Bursts(rule.constraint)
         self._started_at = began
         self._publishers: dict[str, None] = {}
@@ -42,7 +42,7 @@ class Group(Generic[T]):
     def _compute_stream_time(
         self, publisher_times: PublisherTimes, now: float, idle: float
     ) -> StreamTime:
-        """Ignores publishers that were silent for `idle` seconds."""
+        """Publishers silent for `idle` seconds are ignored."""
         laggard, least, others_least = "", math.inf, math.inf
         if self._silent_entries and now - self._started_at < idle:
             least = others_least = publisher_times.passed_by_all

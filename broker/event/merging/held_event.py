@@ -13,15 +13,15 @@ from broker.event.merging.vocabulary import Rule
 
 T = TypeVar("T")
 
-#: Sort key of concurrent events, total for every set of events: rank in the declared order, time
-#: stamp, ClientId, incarnation, sequence number.
+#: Total for every set of events: rank in the declared order, time stamp, ClientId, incarnation,
+#: sequence number.
 SortKey: TypeAlias = tuple[int, int, str, int, int]
-#: A bundle is a part of its stream (M31), so two streams may use one BundleId.
+#: Two streams may use one BundleId: a bundle is a part of its stream (M31).
 BundleKey: TypeAlias = tuple[str, str]
 
 
 class LinkedEvent(NamedTuple, Generic[T]):
-    """Input of a merge: an event's linkage, and the caller's `item`."""
+    """Input of a merge; `item` is the caller's."""
 
     item: T
     stream: str
@@ -47,7 +47,7 @@ class HeldEvent(Generic[T]):
 
     @property
     def time(self) -> int:
-        """Time stamp, ms since 1970."""
+        """Ms since 1970."""
         return self.linked.event_id.timestamp
 
     @property
@@ -57,8 +57,6 @@ class HeldEvent(Generic[T]):
 
 @attrs.frozen
 class ReleasedEvent(Generic[T]):
-    """Output: an event."""
-
     item: T
     late: bool = False
     """An event behind it in the resolved order was released before it."""
@@ -66,8 +64,7 @@ class ReleasedEvent(Generic[T]):
 
 @attrs.frozen
 class MissingNumbers:
-    """Output: a bundle's numbers `first` to `last` did not arrive in time. They may still come,
-    late."""
+    """Numbers `first` to `last` of a bundle that did not arrive in time. They may come late."""
 
     stream: str
     bundle_id: str
@@ -77,7 +74,7 @@ class MissingNumbers:
 
 @attrs.frozen
 class UnknownWord:
-    """Output: an unknown TimeConstraint or MergeScheme; reported once per word."""
+    """Unknown TimeConstraint or MergeScheme; reported once per word."""
 
     word: str
 
@@ -86,7 +83,7 @@ MergeOutput: TypeAlias = ReleasedEvent[T] | MissingNumbers | UnknownWord
 
 
 def sort_key(rule: Rule, event_id: EventId, lanes: Sequence[int]) -> SortKey:
-    """Return the sort key of an event in `lanes`; an event without a lane comes last."""
+    """Return the sort key of an event; without a lane it comes last."""
     return (
         min(lanes, default=len(rule.order)),
         event_id.timestamp,

@@ -1,4 +1,4 @@
-"""Read the linkage of an event from its document."""
+"""Reading of linkages from documents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINKAGE = f"{{{NAMESPACE}}}EventLinkage"
 
 
 def read_linkage(document: bytes) -> EventLinkage:
-    """Return the document's EventLinkage. Raises `NotWellFormed` or `BadEnvelope`."""
+    """Return the EventLinkage. Raises `NotWellFormed` or `BadEnvelope`."""
     element = next(parse_document(document).iterchildren(_LINKAGE), None)
     try:
         if element is None:

@@ -1,7 +1,7 @@
 """Position of a reader whose events come in another order than their origins'.
 
-A position says per origin that all events up to a mark are processed (DESIGN 1). So it passes an
-event only when that event, and all earlier arrivals of its origin, are processed.
+A position passes an event only when that event, and all earlier arrivals of its origin, are
+processed (DESIGN 1).
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class PositionTracker:
     def record_arrival(self, place: Place, *, contiguous: bool = True) -> None:
         """Record an event to be processed later.
 
-        If `contiguous` is false, earlier events of its origin may still be missing; a later
-        `record_progress` confirms that none is.
+        If not `contiguous`, earlier events of its origin may be missing until `record_progress`.
         """
         origin = self._origins.setdefault(place.origin, _Origin())
         origin.open[place.mark] = origin.newest
@@ -42,12 +41,12 @@ class PositionTracker:
             self._advance(origin, place.mark)
 
     def record_progress(self, position: Position) -> None:
-        """Record that no more events will come up to this position."""
+        """Record that no more events will come up to here."""
         for name, mark in position.marks.items():
             self._advance(self._origins.setdefault(name, _Origin()), mark)
 
     def record_processed(self, place: Place) -> None:
-        """Record that an event is processed. A place that never arrived changes nothing."""
+        """Record that an event is processed. An unknown place changes nothing."""
         origin = self._origins.get(place.origin)
         if origin is not None:
             origin.open.pop(place.mark, None)

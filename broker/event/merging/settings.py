@@ -17,8 +17,8 @@ _MIB: Final = 1024 * 1024
 class Merging:
     """Merge by the events' own linkage, or by one `rule` for all.
 
-    Each wait is bounded. An event is released `wait` seconds after its arrival, plus the length of
-    its constraint, and at most `longest` seconds after its arrival (X15).
+    An event is released `wait` seconds after its arrival, plus the length of its constraint, and at
+    most `longest` seconds after its arrival (X15).
     """
 
     rule: Rule | None = None
@@ -50,7 +50,7 @@ class Merging:
         """Return settings for `linked` (the events' own linkage) or for one rule.
 
         Rules are `time`, `time within 250ms`, `window 2s` and `bundle`. `order` has streams, or
-        `bundle:ID`, as in BundleOrder. Raises `ConfigurationError`.
+        `bundle:ID`. Raises `ConfigurationError`.
         """
         if text.strip().lower() != "linked":
             return cls(parse_rule(text, order), wait=wait, idle=idle)
@@ -61,9 +61,9 @@ class Merging:
         return cls(wait=wait, idle=idle)
 
     def hold_limit(self, rule: Rule) -> float:
-        """Return the seconds for which an event of this rule is held at most."""
+        """Return the most seconds for which an event of this rule is held."""
         if rule.scheme.value == "bundle":
-            # The constraint bounds the distance of a bundle's events: waiting longer is useless.
+            # The constraint bounds a bundle's events: waiting longer is useless.
             asked = rule.constraint.seconds
             return min(self.wait, asked or self.wait, self.longest)
         return min(self.wait + rule.constraint.seconds, self.longest)
