@@ -23,8 +23,7 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
-#: Ms after damage was found during which archivers may still write the places again. They check
-#: every few seconds.
+#: Ms during which archivers, which check every few seconds, may write damaged places again.
 HEALING_MS: Final = 60_000
 
 
@@ -69,7 +68,7 @@ class ArchiveState:
     def lost_ranges_of(self, file: ArchivedFile) -> Mapping[str, Intervals]:
         """Return the places lost with a damaged file, by origin, without those written again.
 
-        The ranges lie between its first and last places, so other files may hold some of them.
+        Other files may hold some of them: the ranges lie between its first and last places.
         """
         healed = self.manifest.heals.get(file.path, {})
         left = {o: difference([each], healed.get(o, ())) for o, each in file.intervals.items()}
@@ -83,12 +82,11 @@ class ArchiveState:
 
     @cached_property
     def healed_files(self) -> Collection[str]:
-        """Files set aside of which no place is lost any more."""
+        """Files set aside of which none is."""
         return self.aside.keys() & self.manifest.adds.keys() - self.damaged_files.keys()
 
     @cached_property
     def lost_ranges(self) -> Mapping[str, Intervals]:
-        """Places lost with damaged files, by origin."""
         damaged_ranges: dict[str, list[Interval]] = defaultdict(list)
         for file in self.damaged_files.values():
             for origin, intervals in self.lost_ranges_of(file).items():
@@ -111,7 +109,7 @@ class ArchiveState:
     def covered(self) -> Mapping[str, Intervals]:
         """Places of which the archive has every event, by origin.
 
-        An origin whose manifests are all lost has an empty entry.
+        The entry is empty if all manifests of the origin are lost.
         """
         return dict.fromkeys(self.lost_ends, ()) | {
             origin: difference(
@@ -126,10 +124,8 @@ class ArchiveState:
 
     @cached_property
     def lost_ends(self) -> Mapping[str, Mark]:
-        """Last place that another writer saw covered, for origins whose manifests end before it.
-
-        The newest manifests of these origins are lost.
-        """
+        """Last place that another writer saw covered, for origins whose newest manifests are
+        lost."""
         return {
             origin: end
             for origin, end in self.manifest.ends.items()
@@ -138,36 +134,34 @@ class ArchiveState:
 
     @cached_property
     def missing_ranges(self) -> Mapping[str, Intervals]:
-        """Places not covered before the last place known to have been covered, by origin."""
+        """Uncovered places before the last one known to have been covered, by origin."""
         found: dict[str, Intervals] = {}
         for origin, covered in self.covered.items():
             ends = [mark for _, mark in covered[-1:]]
             end = max((*ends, self.lost_ends.get(origin, (0, 0))))
             ranges_found = difference([(self.forgotten_upto(origin), end)], covered)
-            # The next epoch continues with the next offset, so equal offsets enclose no place.
+            # Offsets continue through epochs, so equal offsets enclose no place.
             if found_here := tuple(each for each in ranges_found if each[0][1] < each[1][1]):
                 found[origin] = found_here
         return found
 
     def covers(self, origin: str, after: Mark, upto: Mark) -> bool:
-        """Return whether the archive has everything in (after, upto]."""
+        """Return whether all in (after, upto] is archived."""
         return self.covered_upto(origin, after) >= upto
 
     def covered_upto(self, origin: str, after: Mark) -> Mark:
-        """Return the end of the covered range that begins at `after`; `after` if there is none."""
+        """Return the end of the covered range at `after`; `after` if there is none."""
         return contiguous_end(self.covered.get(origin, ()), after)
 
     def next_covered(self, origin: str, after: Mark) -> Mark | None:
-        """Return the first mark from `after` on at which a covered range begins; None if there is
-        none."""
+        """Return the first covered mark from `after` on, or None."""
         return min((a for a, _ in self.covered.get(origin, ()) if a >= after), default=None)
 
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
-        """The DTD texts, by reference.
+        """Of several texts with one name the first archived one is the default.
 
-        Of several texts with one name the first archived one is the default. Each text is also
-        present under its content hash.
+        Each text is also present under its content hash.
         """
         found: dict[DtdReference, DtdText] = {}
         for text in sorted(self.manifest.dtds):
@@ -188,7 +182,7 @@ class ArchiveState:
         return dict(found)
 
     def ranges_healed_by(self, covers: Iterable[Range]) -> Mapping[str, Ranges]:
-        """Return the lost places of each damaged file that `covers` contains, by path."""
+        """Return the lost places of damaged files that `covers` contains, by path."""
         ranges: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in covers:
             ranges[origin].append((after, upto))
@@ -202,7 +196,7 @@ class ArchiveState:
         return {path: healed for path, healed in found.items() if any(healed.values())}
 
     def forgotten_upto(self, origin: str) -> Mark:
-        """Return the last place of an origin that retention removed."""
+        """Return the last place that retention removed."""
         return max((upto for _, upto in self._forgotten_ranges(origin)), default=(0, 0))
 
     def _forgotten_ranges(self, origin: str) -> Iterable[Interval]:
@@ -210,7 +204,7 @@ class ArchiveState:
 
 
 class StateBuilder:
-    """Incremental merge of manifests: each manifest is merged once."""
+    """Merges each manifest once."""
 
     def __init__(self) -> None:
         self._merged: dict[str, tuple[tuple[Page, ...], Manifest]] = {}

@@ -1,8 +1,7 @@
 """Expiry: retention, and deletion of objects that no reader can use any more.
 
-A file is deleted when it was removed longer ago than the grace period and before every reader's
-lease began. An unlisted file older than the grace period is left from an aborted flush, and is
-deleted too.
+A file is deleted if it was removed before the grace period and before every reader's lease began.
+An unlisted file older than the grace period is left from an aborted flush.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ExpiryRules:
 
 @attrs.define
 class ExpiryResult:
-    """Objects that one expiry removed and deleted, or would."""
+    """Objects that an expiry removed and deleted, or would."""
 
     removed: list[str] = attrs.field(factory=list)
     """Paths that retention removed. They are deleted after the grace period."""
@@ -61,7 +60,7 @@ class ExpiryResult:
 
 
 class Expiry:
-    """Expiry of one archive, recorded in the manifests of one writer."""
+    """Expiry of one archive, by one writer."""
 
     def __init__(
         self,
@@ -81,10 +80,7 @@ class Expiry:
         return self._expire(really=False)
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> ExpiryResult:
-        """Expire files.
-
-        `progress` receives deleted and total objects. Raises `ArchiveUnavailable`.
-        """
+        """`progress` receives deleted and total objects. Raises `ArchiveUnavailable`."""
         return self._expire(really=True, progress=progress)
 
     def _expire(
@@ -92,8 +88,7 @@ class Expiry:
     ) -> ExpiryResult:
         self._now = self._archive.wall_clock()
         objects = self._archive.objects
-        # The listing comes before the state: files that are put in between are younger than the
-        # grace.
+        # The listing comes first: files put before the state is read are younger than the grace.
         stored = objects.list_objects(EVENTS)
         leases = oldest_lease_start(objects, self._now)
         state = self._archive.state()
@@ -206,10 +201,7 @@ class Expiry:
             self._manifest_writer.write(new_manifest)
 
     def _absorb_temporary_writers(self, state: ArchiveState, new_manifest: Manifest) -> None:
-        """Copy the manifests of silent temporary writers into `new_manifest`.
-
-        Their pages can be deleted later.
-        """
+        """Copy the manifests of silent temporary writers, so that their pages can be deleted."""
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():

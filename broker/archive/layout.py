@@ -1,4 +1,4 @@
-"""Paths of the archive's objects, relative to its URI and with `/` between their parts."""
+"""Paths of the archive's objects, relative to its URI."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ MANIFESTS: Final = "manifests"
 DURABLES: Final = "durables"
 READERS: Final = "readers"
 
-#: Prefix of the writers of maintenance processes.
 MAINTENANCE_PREFIX: Final = "carer-"
-#: Last token of a partition that several streams share. No stream has this token.
+#: Last token of a shared partition. No stream has it.
 SHARED_TOKEN: Final = "+"
-#: Maximum partitions per hour and flush: each is a file to sync, list and open.
+#: Per hour and flush: each partition is a file to sync, list and open.
 MAX_PARTITIONS: Final = 16
-#: File systems allow names of 255 bytes.
+#: File systems allow 255 bytes.
 _MAX_PARTITION_CHARS: Final = 200
 _HOUR_MS: Final = 3_600_000
 _WRITER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}", re.ASCII)
@@ -34,7 +33,7 @@ _ORIGIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@]{0,63}", re.ASCII)
 
 
 def check_writer_name(name: str) -> str:
-    """Return the name. Raises `BadName` if it cannot be a folder."""
+    """Raise `BadName` if the name cannot be a folder."""
     if _WRITER.fullmatch(name) is None:
         raise BadName(
             f"{name[:80]!r} is not a valid writer name: use 1 to 100 of A-Z a-z 0-9 _ . @ -"
@@ -43,10 +42,7 @@ def check_writer_name(name: str) -> str:
 
 
 def hour_of(arrival: int) -> str:
-    """Return the folder of an hour (UTC), such as `2026-11-20T07`.
-
-    `arrival` is in ms since 1970.
-    """
+    """Return the hour (UTC) of ms since 1970, such as `2026-11-20T07`."""
     return f"{datetime.fromtimestamp(arrival // _HOUR_MS * 3600, UTC):%Y-%m-%dT%H}"
 
 
@@ -61,7 +57,7 @@ def hour_end(hour: str) -> int:
 def events_path(
     partition: str, hour: str, origin: str, first: Mark, last_offset: int, token: str
 ) -> str:
-    """Return the path of a file of events. Its name is informative; its manifest is authoritative.
+    """Return the path of a file of events. The name only informs; its manifest is authoritative.
 
     `origin` and the marks are those of the first row's origin.
     """
@@ -75,7 +71,7 @@ def dtd_path(kind: str, version: str, sha256: str) -> str:
 
 
 def assign_partitions(streams: Collection[str], most: int = MAX_PARTITIONS) -> dict[str, str]:
-    """Assign each stream to a partition: its own name, if that makes at most `most` partitions.
+    """Assign each stream to its own partition, if that makes at most `most`.
 
     Otherwise the deepest names lose their last tokens (`asdi.zbw.+`, `asdi.+`, `+`).
     """
@@ -112,7 +108,7 @@ def partition_may_match(partition: str, pattern: StreamPattern) -> bool:
 
 
 def _shared_partition(name: str, depth: int) -> str:
-    """Return the shared partition of `depth` tokens; `name` if it has no more tokens."""
+    """Return the shared partition of `depth` tokens, or the shorter `name`."""
     tokens = name.split(".")
     if len(tokens) <= depth:
         return name

@@ -1,4 +1,4 @@
-"""Reading the manifests of all writers, and writing those of one."""
+"""The manifests of all writers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ManifestJournal:
         return self._state_builder.build_state(self._journal.read())
 
     def manifest_of(self, writer: str) -> Manifest:
-        """Return the merged manifests of one writer, as of the last `read_state`."""
+        """Return merged manifests, as of the last `read_state`."""
         return self._state_builder.manifest_of(writer)
 
     def is_damaged(self, writer: str) -> bool:
@@ -34,12 +34,12 @@ class ManifestJournal:
         self._journal.expect_page(writer, number)
 
     def writers(self) -> list[str]:
-        """Return all writers found by the last `read_state`."""
+        """Return the writers at the last `read_state`."""
         return self._journal.writers()
 
 
 class ManifestWriter:
-    """The manifests of one writer. No other process may use its name at the same time."""
+    """Manifests of one writer. No other process may use its name at the same time."""
 
     def __init__(
         self, manifests: ManifestJournal, writer: str, wall_clock: Callable[[], int]
@@ -56,7 +56,7 @@ class ManifestWriter:
     def write(self, manifest: Manifest) -> None:
         """Write a manifest with the current time.
 
-        If it raises `ArchiveUnavailable`, it may be stored all the same.
+        It may be stored even if it raises `ArchiveUnavailable`.
         """
         manifest.at = self._wall_clock()
         if not self._journal.last_number:
@@ -93,7 +93,7 @@ class ManifestWriter:
         return True
 
     def _set_aside_missing_files(self, snapshot: Manifest) -> None:
-        """Set aside listed files that are missing, so that they are written again.
+        """Set missing files aside, so that they are written again.
 
         An archive that was reset to an older copy lost files together with manifests.
         """
@@ -103,9 +103,9 @@ class ManifestWriter:
             snapshot.aside.setdefault(path, reason)
 
     def _snapshot_body(self) -> dict[str, object] | None:
-        """Return the snapshot of this writer; None while a page is unreadable and not given up.
+        """Return None while a page is unreadable and not given up.
 
-        A snapshot would hide that page, and the files that only it lists would count as unlisted.
+        A snapshot would hide that page, and its files would count as unlisted.
         """
         state = self._manifests.read_state()
         if any(path.startswith(f"{MANIFESTS}/{self.writer}/") for path in state.problems):

@@ -9,9 +9,8 @@ from broker.archive.interval import Interval
 class MissingRangeAges:
     """First sight of each missing range, for one process.
 
-    Archivers write a missing range again within seconds. A deleted manifest leaves a missing range,
-    and the archive does not record since when. Without these times, readers would always wait for
-    ranges that no node has any more.
+    Archivers write a missing range again within seconds. The archive does not record since when a
+    range is missing. Without these times, readers would always wait for ranges that no node has.
     """
 
     def __init__(self) -> None:
@@ -19,7 +18,7 @@ class MissingRangeAges:
         self._first_seen: dict[tuple[str, Interval], int] = {}
 
     def healing_origins(self, state: ArchiveState, now: int) -> frozenset[str]:
-        """Return the origins with places damaged or missing since less than `HEALING_MS`.
+        """Return origins with places damaged or missing since less than `HEALING_MS`.
 
         `now` is in ms since 1970.
         """

@@ -1,7 +1,6 @@
 """Retention: whole hours expire, oldest first, up to the first hour that is still needed.
 
-An hour expires with all its files. So the remaining places of an origin are all those after one
-mark.
+So the remaining places of an origin are all those after one mark.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DAY: Final = 86_400_000
 
 @attrs.frozen
 class Retention:
-    """Limits of the archive. 0 means no limit."""
+    """0 means no limit."""
 
     age_ms: int = 0
     """Hours whose newest event is older expire."""
@@ -70,10 +69,7 @@ class ExpiredHours:
 def find_expired_hours(
     files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[DurableNeed], now: int
 ) -> ExpiredHours:
-    """Return the files that expire now.
-
-    `files` includes those set aside; `now` is in ms since 1970.
-    """
+    """`files` includes those set aside; `now` is in ms since 1970."""
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)

@@ -1,4 +1,4 @@
-"""Verification of all listed objects against their hashes and manifests."""
+"""Verification of all listed objects against hashes and manifests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Verification:
         *,
         set_aside: bool = True,
     ) -> VerificationResult:
-        """Check all objects. `set_aside` marks damaged files as not to be read.
+        """`set_aside` marks damaged files as not to be read.
 
         `progress` receives checked and total bytes. Files that were replaced meanwhile are skipped.
         Raises `ArchiveUnavailable`.
@@ -108,7 +108,7 @@ class Verification:
 
 
 def check_file(archive: Archive, file: ArchivedFile) -> None:
-    """Check a file against its manifest entry, including the digest of each document.
+    """Check a file and the digest of each document.
 
     Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`.
     """

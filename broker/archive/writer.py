@@ -1,4 +1,4 @@
-"""Writing to the archive. A flush writes some files and one manifest, atomically."""
+"""Writing to the archive: a flush writes some files and one manifest, atomically."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WriteResult:
 
 
 class ArchiveWriter:
-    """One writer of an archive. Several may write at once, each under its own name."""
+    """Several writers may write at once, each under its own name."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ArchiveWriter:
         *,
         level: int = COMPRESSION_LEVEL,
     ) -> None:
-        """`wall_clock` returns ms since 1970; `level` is the level of zstd.
+        """`wall_clock` returns ms since 1970; `level` is zstd's.
 
         Raises `BadName` for an invalid name.
         """
@@ -61,7 +61,7 @@ class ArchiveWriter:
 
     @property
     def manifest_writer(self) -> ManifestWriter:
-        """Writer of this name's manifests, also for compaction and expiry."""
+        """Also for compaction and expiry."""
         return self._manifest_writer
 
     def write(
@@ -74,8 +74,7 @@ class ArchiveWriter:
         """Archive events or rows, atomically.
 
         `covers` are the places of which these are all events. `dtds` are the DTD texts of the
-        events; those already archived cost nothing. `uses` names texts that replace the default for
-        an origin.
+        events; `uses` names texts that replace the default for an origin.
 
         All documents together must be below 2 GiB. After `ArchiveUnavailable`, the same call can be
         repeated: repeated places count as one event.
@@ -111,7 +110,7 @@ class ArchiveWriter:
         )
 
     def report_observed_coverage(self) -> None:
-        """Record the observed coverage by other writers, if it is due.
+        """Record the observed coverage, if it is due.
 
         Raises `ArchiveUnavailable`.
         """
@@ -136,15 +135,15 @@ class ArchiveWriter:
             self._archive.objects.put(found)
 
     def put_durables(self, changes: Sequence[tuple[str, str, bytes | None]]) -> None:
-        """Store durable subscriptions: (client, name, stored bytes); None removes one.
+        """Store (client, name, stored bytes); None removes.
 
-        A removal affects what this writer stored, not what another writer stored later.
+        A removal affects only what this writer stored.
         """
         if changes:
             self._durables.put_changes(changes)
 
     def _delete_files(self, files: list[EncodedFile]) -> None:
-        """Delete unlisted files. Expiry deletes those that remain."""
+        """Expiry deletes those that remain."""
         with suppress(ArchiveUnavailable):
             self._archive.objects.delete([each.file.path for each in files])
 
