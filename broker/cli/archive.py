@@ -1,4 +1,4 @@
-"""`xmlbroker archive`: content, verification and maintenance of an archive."""
+"""`xmlbroker archive`: content and maintenance of an archive."""
 
 from __future__ import annotations
 

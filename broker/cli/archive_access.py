@@ -1,4 +1,4 @@
-"""Argument types of `xmlbroker archive`, and access to the archive that an argument names."""
+"""Arguments of `xmlbroker archive`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ class _Quantity(click.ParamType[int]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number. Reports a usage error."""
         try:
             return self._parse(str(value))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-#: Milliseconds, from a text such as `30d`.
+#: Milliseconds.
 duration_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
-#: Bytes, from a text such as `64MiB`.
+#: Bytes.
 size_type = _Quantity("size", parse_size)
 
 

@@ -1,4 +1,4 @@
-"""`xmlbroker config`: the settings of a node, and a check of its configuration file."""
+"""`xmlbroker config`: the settings of a node."""
 
 from __future__ import annotations
 

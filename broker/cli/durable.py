@@ -1,4 +1,4 @@
-"""`xmlbroker durable`: the durable subscriptions of a running node, and changes to them."""
+"""`xmlbroker durable`: the durable subscriptions of a running node."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from broker.errors import (
     VersionMismatch,
 )
 
-#: Advice by error class; the first match applies.
+#: The first match applies.
 _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (GaveUp, "start a node with `twistd -n xmlbroker`, or give another --node"),
     (AuthenticationFailed, "give --account and --secret-file as in the node's configuration"),
@@ -52,7 +52,6 @@ class Failure(click.ClickException):
 
 
 def failure_of(error: BrokerError) -> Failure:
-    """Return the failure for an error: cause and advice."""
     for kind, advice in _ADVICE:
         if isinstance(error, kind):
             return Failure(f"{error}; {advice}")

@@ -17,7 +17,7 @@ _DEFAULT_WAIT = Merging().wait
 
 
 def merge_options(command: _F) -> _F:
-    """Give a command these options; it is called with `merge`, a `Merging` or None."""
+    """Call the command with `merge`, a `Merging` or None."""
 
     @functools.wraps(command)
     def with_merge(

@@ -1,4 +1,4 @@
-"""The option `--namespace`, which binds a prefix of a query."""
+"""The option `--namespace`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def namespace_option(command: _F) -> _F:
-    """Give a command `--namespace`; it is called with `namespaces`, prefix -> URI."""
+    """Call the command with `namespaces`, prefix -> URI."""
     return click.option(
         "--namespace",
         "namespaces",

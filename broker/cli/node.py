@@ -1,4 +1,4 @@
-"""`xmlbroker node`: prepare the data of a stopped node for its next start."""
+"""`xmlbroker node`: the data of a stopped node."""
 
 from __future__ import annotations
 

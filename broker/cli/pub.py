@@ -1,4 +1,4 @@
-"""`xmlbroker pub`: publish XML documents from files, folders, archives or a pipe."""
+"""`xmlbroker pub`: publish XML documents."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def _publish(
             with show_progress(tally, client, enabled=sys.stderr.isatty()):
                 await publishing.run(reading)
             reading.cancel()
-        # After the session no receipt is outstanding.
+        # No receipt is outstanding after the session.
         _print_summary(tally, time.monotonic() - began, stopped=stop.signal is not None)
         if publishing.error is not None:
             raise failure_of(publishing.error)
@@ -163,7 +163,7 @@ def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
 
 
 def _open_stdin() -> IO[bytes]:
-    """Return an own handle of stdin: at exit a thread may still block on it."""
+    """At exit a thread may still block on stdin: return an own handle."""
     stream = sys.stdin.buffer
     try:
         return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))

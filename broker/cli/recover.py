@@ -32,8 +32,6 @@ _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text
 
 @attrs.frozen
 class ReplayBounds:
-    """Bounds of a replay, from the options."""
-
     since: Position | None
     since_time: int
     until: Position | None
@@ -172,9 +170,6 @@ def _split_bounds(found: list[Position | int]) -> tuple[Position | None, int]:
     return positions[0] if positions else None, times[0] if times else 0
 
 
-# ------------------------------------------------------------------------- sources
-
-
 def _plan_arguments(
     texts: dict[str, str], namespaces: dict[str, str], ends: ReplayBounds, durable: str
 ) -> dict[str, str]:
@@ -201,9 +196,6 @@ def _print_plan(
         click.echo(line)
 
 
-# ------------------------------------------------------------------------- the replay
-
-
 async def _replay(
     access: NodeAccess,
     texts: dict[str, str],
@@ -214,7 +206,7 @@ async def _replay(
     form: str,
     latest: Latest | None,
 ) -> int:
-    """Return the exit status: 0, or that of the signal that ended it."""
+    """Return the exit status: 0, or that of the signal."""
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             if stop:

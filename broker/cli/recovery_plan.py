@@ -1,4 +1,4 @@
-"""Text form of a node's answer to `recover-explain`."""
+"""Text form of an answer to `recover-explain`."""
 
 from __future__ import annotations
 

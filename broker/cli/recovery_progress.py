@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two requests.
 INTERVAL: Final = 1.0
-#: Seconds for the node's answer.
+#: Seconds.
 ANSWER_TIMEOUT: Final = 5.0
 _STAGES: Final = {
     "log": "this node's log",
@@ -31,7 +31,7 @@ _STAGES: Final = {
 
 
 def describe_stage(recovery: Mapping[str, Any]) -> str:
-    """Return the source that a recovery is reading, as text."""
+    """Return the source that a recovery is reading."""
     stage = str(recovery.get("stage"))
     text = _STAGES.get(stage, "finishing")
     if stage == "archive" and not recovery.get("of"):
@@ -41,8 +41,6 @@ def describe_stage(recovery: Mapping[str, Any]) -> str:
 
 
 class ProgressBar:
-    """Progress of a replay on a terminal."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("beginning", total=None, events="")
@@ -103,7 +101,6 @@ def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
 
 @contextlib.asynccontextmanager
 async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncIterator[None]:
-    """Keep the bar up to date during the block."""
     task = None if bar is None else asyncio.ensure_future(_poll_progress(bar, client))
     try:
         yield
@@ -115,21 +112,21 @@ async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncItera
 
 
 async def ask_recoveries(client: Client) -> Sequence[Mapping[str, Any]] | None:
-    """Return the node's running recoveries; None if it does not answer."""
+    """Return None if the node does not answer."""
     try:
         answer = await asyncio.wait_for(client.ask("recoveries"), ANSWER_TIMEOUT)
     except TimeoutError:
-        # There is no connection now, or the node is busy.
+        # There is no connection, or the node is busy.
         return None
     except BrokerError:
-        # A node of an older version rejects the request.
+        # An older node rejects the request.
         return ()
     return cast(Sequence[Mapping[str, Any]], answer)
 
 
 @contextlib.asynccontextmanager
 async def note_stages(client: Client) -> AsyncIterator[None]:
-    """Print on a terminal each source of past events, until all have arrived."""
+    """Print each source of past events on a terminal, until all have arrived."""
     task = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
     try:
         yield
@@ -153,7 +150,7 @@ async def _note_stages(client: Client) -> None:
 
 async def _poll_progress(bar: ProgressBar, client: Client) -> None:
     while True:
-        # A node that does not answer, or is of an older version, only has no bar.
+        # Without an answer only the bar is missing.
         with contextlib.suppress(BrokerError, TimeoutError):
             for recovery in await asyncio.wait_for(client.ask("recoveries"), INTERVAL):
                 bar.show(recovery)

@@ -14,8 +14,6 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """A request to stop, and the signal behind it."""
-
     def __init__(self) -> None:
         self._requested = asyncio.Event()
         self.signal: int | None = None
@@ -24,12 +22,11 @@ class Stop:
         return self._requested.is_set()
 
     def request(self, number: int | None = None) -> None:
-        """Request the stop, because of a signal or another reason."""
         self.signal = number if self.signal is None else self.signal
         self._requested.set()
 
     async def run_or_cancel(self, work: Awaitable[_T]) -> _T | None:
-        """Return the result of `work`; None if the stop comes first, which cancels it."""
+        """Return the result; None if the stop comes first, which cancels `work`."""
         task = asyncio.ensure_future(work)
         requested = asyncio.ensure_future(self._requested.wait())
         try:
@@ -48,7 +45,7 @@ class Stop:
 
     @property
     def exit_status(self) -> int:
-        """The exit status that a shell expects after the signal; 0 without one."""
+        """As a shell expects after the signal; 0 without one."""
         return 0 if self.signal is None else 128 + self.signal
 
 
@@ -59,7 +56,7 @@ def stop_on_signals() -> Iterator[Stop]:
     stop = Stop()
 
     def requested(number: int) -> None:
-        # The next signal has its default effect: it kills.
+        # The next signal kills.
         restore()
         stop.request(number)
 

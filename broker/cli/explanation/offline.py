@@ -1,4 +1,4 @@
-"""Explanation of a query without a node, with an engine in this process and local DTDs."""
+"""Explanation of a query with an engine in this process and local DTDs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.matching.switch import Switch
 
-#: The engine recognises a shape after this many events of it.
+#: The engine recognises a shape after so many events.
 _LEARNING_RUNS: Final = 3
 
 
@@ -38,7 +38,7 @@ def explain_offline(
 ) -> dict[str, Any]:
     """Return the answer of a node that has seen only events like this one.
 
-    `folder` is an additional catalogue of DTDs. Raises the errors of a node for a bad query.
+    `folder` is an additional catalogue. Raises a node's errors for a bad query.
     """
     folders = [] if folder is None else [_catalogue(folder)]
     shipped = Catalogue.load(shipped_folder())
@@ -72,7 +72,7 @@ def _explain(engine: Switch, dtds: DtdCache, query: Query, document: bytes | Non
 
 
 def _load(dtds: DtdCache, reference: DtdReference) -> BrokerError | None:
-    """Load a DTD into the cache; return the error if that fails."""
+    """Return the error if the DTD can not be loaded."""
     failed: list[Any] = []
     dtds.lookup(reference, FetchHint()).addErrback(lambda failure: failed.append(failure.value))
     if failed and not isinstance(failed[0], BrokerError):
@@ -88,7 +88,7 @@ def _catalogue(folder: Path) -> Catalogue:
 
 
 def _subscription_part(pattern: StreamPattern, explanation: Explanation) -> dict[str, Any]:
-    """Return the answer of a node without accounts: every reader is cleared."""
+    """Every reader is cleared on a node without accounts."""
     fields: dict[str, Any] = {"pattern": pattern.text, "allowed": True}
     event = explanation.event
     if event is not None and event.refused is None:

@@ -14,7 +14,7 @@ from broker.dtd.dtd import ENVELOPE_TAG
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 
-#: EventId of the envelope for a bare payload.
+#: For a bare payload.
 _EVENT_ID: Final = EventId("explain", 0, 1, 1)
 
 
@@ -25,10 +25,10 @@ class SingleEventError(Exception):
 def read_single_event(
     argument: str, stdin: Callable[[], IO[bytes]], options: PublishOptions
 ) -> bytes:
-    """Return the document of the event in a file; `-` is stdin.
+    """Return the event in a file; `-` is stdin.
 
-    A whole event stays as it is. A bare payload gets an envelope with a meaningless EventId, and
-    the type and stream that `xmlbroker pub` would give it. Raises `SingleEventError`.
+    A bare payload gets an envelope with the type and stream that `xmlbroker pub` would give it.
+    Raises `SingleEventError`.
     """
     documents = _read_documents(argument, stdin, options)
     try:

@@ -17,7 +17,6 @@ Item = Publication | Refusal
 def read_all(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]], preparation: Preparation
 ) -> Generator[Item, None, None]:
-    """Yield all documents of the sources in order, as publications or refusals."""
     for source in open_sources(arguments, stdin):
         if isinstance(source, Refusal):
             yield source
@@ -45,7 +44,6 @@ def _read_items(source: OpenedSource, preparation: Preparation) -> Iterator[Item
 
 
 def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocument]:
-    """Yield the XML documents in a stream of bytes."""
     splitter = DocumentSplitter(name)
     for portion in portions:
         yield from splitter.feed(portion)
@@ -80,7 +78,7 @@ def _check_line(
         yield RawDocument(location, line)
 
 
-#: Byte orders of UTF-16 by the first bytes, without a byte order mark.
+#: By the first bytes, without a byte order mark.
 _BYTE_ORDERS: Final = {b"\x00<": "utf-16-be", b"<\x00": "utf-16-le"}
 
 

@@ -1,4 +1,4 @@
-"""Properties of the shipped event types: detection, path of the time, default stream."""
+"""Detection, path of the time, and default stream of the shipped event types."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 
 @attrs.frozen
 class DetectedType:
-    """Type that a payload shows."""
-
     name: str
     version: str
     stream: str
     """Default stream."""
 
 
-#: Prefixes that a DTD uses for a namespace, by the root's local name: it sees them as written.
+#: A DTD sees prefixes as written: those for each root's local name.
 PREFIXES: Final = {
     "VOEvent": {f"{_VOEVENT}1.1": "voe", f"{_VOEVENT}2.0": "voe", _XSI: "xsi"},
 }
-#: Path of a payload's time, as `--time-from` takes it.
+#: As `--time-from` takes it.
 TIMES: Final = {"VOEvent": "Who/Date", "flight": "timestamp", "asdi": "time"}
 
 
 def detect_type(root: etree._Element) -> DetectedType | None:
-    """Return the type that the root element shows; None if the user has to name it."""
+    """Return None if the user has to name the type."""
     name = etree.QName(root)
     if name.localname == "VOEvent":
         version = _voevent_version(root, name.namespace)

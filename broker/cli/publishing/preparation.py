@@ -19,14 +19,14 @@ from broker.event.encoding import is_utf8
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
 from broker.event.reader import read_event
 
-#: Keys of the lines of `sub` that are not events.
+#: Lines of `sub` that are not events.
 _REPORT_KEYS = frozenset({"gap", "missing", "type-changed"})
 _TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
 
 @attrs.frozen
 class PublishOptions:
-    """Options for every event; None leaves the choice to the documents."""
+    """None leaves the choice to the documents."""
 
     stream: str | None = None
     type: tuple[str, str] | None = None
@@ -36,20 +36,18 @@ class PublishOptions:
 
 @attrs.frozen
 class Preparation:
-    """Turns documents into publications or refusals."""
-
     options: PublishOptions = PublishOptions()
 
     def prepare_xml(self, raw: RawDocument, *, transcoded: bool = False) -> Publication | Refusal:
-        """Return the publication of an XML document: a payload, or an event with its envelope."""
+        """The document is a payload, or an event with its envelope."""
         made = _or_refusal(raw.location, lambda: self._prepare_xml(raw, transcoded))
         assert made is not None
         return made
 
     def prepare_json(self, line: RawDocument) -> Publication | Refusal | None:
-        """Return the publication of a line of JSON; None if the line is not an event.
+        """Return None if the line is not an event.
 
-        Its keys are those that `xmlbroker sub --json` prints: `stream`, `type`, `version`, `level`,
+        Its keys are those of `xmlbroker sub --json`: `stream`, `type`, `version`, `level`,
         `payload`; also `summary` and `application_types`. All are optional, others are ignored.
         """
         return _or_refusal(line.location, lambda: self._prepare_json(line))
@@ -65,7 +63,7 @@ class Preparation:
     def _prepare_event(
         self, raw: RawDocument, root: etree._Element, transcoded: bool
     ) -> Publication:
-        """Publish another publisher's event again, under an EventId of our own."""
+        """Publish another publisher's event again, under our own EventId."""
         document = raw.data
         found = cast(Any, root.getroottree().docinfo)
         if transcoded or not is_utf8(found.encoding or "UTF-8"):
@@ -125,7 +123,7 @@ class Preparation:
         )
 
     def _find_type(self, payload: Payload | None, fields: dict[str, Any]) -> tuple[str, str, str]:
-        """Return name, version and default stream: from the options, the line, or the payload."""
+        """The source is the options, the line, or the payload."""
         name, version = self.options.type or (
             _text_value(fields, "type"),
             _text_value(fields, "version"),

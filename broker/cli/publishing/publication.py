@@ -9,8 +9,6 @@ from broker.event.envelope import EventLinkage, EventType
 
 @attrs.frozen
 class SourceLocation:
-    """Location of a document, for messages."""
-
     source: str
     """A file, or `archive: member`, or `stdin`."""
     line: int
@@ -25,7 +23,7 @@ class SourceLocation:
 
 @attrs.frozen
 class RawDocument:
-    """One document as it was found, unparsed."""
+    """One unparsed document."""
 
     location: SourceLocation
     data: bytes = attrs.field(repr=False)
@@ -46,8 +44,6 @@ class Refusal:
 
 @attrs.frozen
 class Publication:
-    """A document that can be published."""
-
     location: SourceLocation
     """Location of the payload's first line."""
     stream: str
