@@ -1,7 +1,7 @@
 """Checks of Twisted endpoint strings without opening them.
 
-Twisted parses them again when the node listens. These checks find a wrong kind, a wrong port and a
-publicly reachable address while the line in the file is known.
+A wrong kind, a wrong port and a publicly reachable address are found while the line in the file is
+known.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import attrs
 from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import getPlugins
 
-#: Kinds that Twisted supports without a plug-in.
+#: Without a plug-in.
 _BUILT_IN: Final = frozenset({"tcp", "unix", "ssl"})
-#: Positions of the port and the interface in each kind's arguments.
+#: Positions of port and interface among the arguments.
 _ARGUMENT_INDEXES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
 
 
 def check_endpoint(text: str) -> str:
-    """Return the text if Twisted could listen on it; `ValueError` gives the reason otherwise."""
+    """Return the text; `ValueError` with the reason if Twisted could not listen on it."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind not in endpoint_kinds():
         kinds = ", ".join(sorted(endpoint_kinds()))
@@ -37,7 +37,7 @@ def check_endpoint(text: str) -> str:
 
 
 def is_loopback_endpoint(text: str) -> bool:
-    """True if only this machine can reach the endpoint; false for an unknown kind."""
+    """Return True if only this machine can reach the endpoint; false for an unknown kind."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind == "unix":
         return True
@@ -47,12 +47,11 @@ def is_loopback_endpoint(text: str) -> bool:
 
 
 def is_loopback_address(place: str) -> bool:
-    """True if only this machine can reach ADDRESS:PORT."""
+    """Return True if only this machine can reach ADDRESS:PORT."""
     return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
 
 
 def is_multicast_address(place: str) -> bool:
-    """True if the address of ADDRESS:PORT is a multicast group."""
     try:
         return ipaddress.ip_address(place.rpartition(":")[0].strip("[]")).is_multicast
     except ValueError:
@@ -70,7 +69,7 @@ def _is_loopback_host(host: str) -> bool:
 
 @cache
 def endpoint_kinds() -> frozenset[str]:
-    """Return the kinds of endpoint strings that the installed Twisted supports."""
+    """Include those of installed plug-ins."""
     plugins = getPlugins(IStreamServerEndpointStringParser)
     return _BUILT_IN | {plugin.prefix for plugin in plugins}
 
@@ -98,8 +97,8 @@ class _Endpoint:
 
 
 def _split_arguments(text: str) -> Iterator[tuple[str | None, str]]:
-    # As in twisted.internet.endpoints: a backslash quotes the next character, and only the first
-    # equals sign of an argument separates.
+    # As in twisted.internet.endpoints: a backslash quotes, and only an argument's first equals sign
+    # separates.
     name: str | None = None
     current = ""
     characters = iter(text)

@@ -164,5 +164,4 @@ class NetworkSettings:
 
     @property
     def is_standalone(self) -> bool:
-        """True if the node is to have no links to other nodes."""
         return not (self.listen or self.udp or self.join or self.discover or self.gateways)

@@ -68,8 +68,7 @@ class ArchiveSettings:
     )
 
     def uri(self, data: Path) -> str:
-        """Return the archive's location for a node with this data folder; empty without an
-        archive."""
+        """Return the archive's location for a node with this data folder; empty without one."""
         if not self.enabled:
             return ""
         return self.location or str((data / "archive").absolute())

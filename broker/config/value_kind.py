@@ -21,9 +21,6 @@ from broker.event.stream import StreamPattern
 T = TypeVar("T")
 
 
-# --------------------------------------------------------------------------- plain values
-
-
 def count(least: int, most: int) -> ValueKind[int]:
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -45,7 +42,7 @@ def fraction(least: float, most: float) -> ValueKind[float]:
 
 
 def size(least: int, most: int) -> ValueKind[int]:
-    """A size in bytes."""
+    """In bytes."""
 
     def read(value: object) -> int:
         found = parse_size(value)
@@ -60,7 +57,7 @@ def size(least: int, most: int) -> ValueKind[int]:
 
 
 def duration(least: float, most: float) -> ValueKind[float]:
-    """A duration in seconds."""
+    """In seconds."""
 
     def read(value: object) -> float:
         found = parse_duration(value)
@@ -75,7 +72,7 @@ def duration(least: float, most: float) -> ValueKind[float]:
 
 
 def choice(*choices: str, refused: dict[str, str] | None = None) -> ValueKind[str]:
-    """One of some words; `refused` has reasons for other known words."""
+    """`refused` has reasons for other known words."""
 
     def read(value: object) -> str:
         if isinstance(value, str) and value in choices:
@@ -107,18 +104,16 @@ def _text(check: Callable[[str], T]) -> Callable[[object], T]:
 
 
 def _quoted(text: object) -> str:
-    # JSON's escapes are valid in TOML, but TOML requires an escape for DEL too.
+    # TOML requires an escape for DEL too.
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
-
-# --------------------------------------------------------------------------- names and places
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
-#: Depth of nested units (`broker.cluster.address`).
+#: Nested units.
 _MAX_UNIT_DEPTH = 8
 _MASTER = re.compile(r"local(\[[0-9*,]+\])?|yarn|(spark|k8s)://\S{1,255}", re.ASCII)
 _MAX_LOCATION = 4096
@@ -193,7 +188,7 @@ def _check_host_port(text: str) -> str:
 
 
 def split_host_port(text: str) -> tuple[str, int]:
-    """Return host and port of a `HOST_PORT`; ValueError for another text."""
+    """ValueError for another text."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit():
         raise ValueError

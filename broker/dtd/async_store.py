@@ -1,4 +1,4 @@
-"""DTD store for the cache: reads at once, writes on the log's thread."""
+"""DTD store for the cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker.dtd.store import DtdStore, StoredDtd
 from broker.errors import Overloaded, TooManyTypes
 from broker.transport.clock import IClock
 
-#: Texts not on disk yet; beyond that new ones are rejected.
+#: Unsaved texts; beyond that new ones are rejected.
 MAX_UNSAVED = 256
 #: Seconds until a failed write is repeated.
 RETRY_SECONDS = 2.0
@@ -50,7 +50,7 @@ class AsyncDtdStore:
         return bool(self._unsaved)
 
     def is_unsaved(self, reference: DtdReference) -> bool:
-        """True if the text is not on disk yet: its events can not be validated after a restart."""
+        """Return True if events of the text can not be validated after a restart."""
         return reference in self._unsaved
 
     def when_write_settled(self, reference: DtdReference) -> Deferred[None]:
@@ -64,7 +64,6 @@ class AsyncDtdStore:
         return tried
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """Return the stored text; reads a small local file."""
         unsaved = self._unsaved.get(reference)
         return self.store.read(reference) if unsaved is None else unsaved.text
 
@@ -76,7 +75,7 @@ class AsyncDtdStore:
         return (entry.reference for entry in self.store)
 
     def save(self, dtd: IDtd, owner: str) -> None:
-        """Store a DTD; raises `TooManyTypes` if its owner's share is full."""
+        """Raises `TooManyTypes` if the owner's share is full."""
         if len(self._unsaved) >= MAX_UNSAVED:
             raise TooManyTypes(f"{MAX_UNSAVED} DTDs could not be written to the disk yet")
         try:

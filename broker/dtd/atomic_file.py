@@ -30,12 +30,12 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
 
 
 def write_checksummed(path: Path, data: bytes, *, sync: bool) -> None:
-    """Replace a file, with a hash in its first line to detect damage."""
+    """A hash in the first line detects damage."""
     write_atomically(path, _hash(data) + b"\n" + data, sync=sync)
 
 
 def read_checksummed(path: Path) -> bytes | None:
-    """Return the data of `write_checksummed`; None without a file, `ValueError` for damage."""
+    """Return None without a file, `ValueError` for damage."""
     try:
         content_hash, _, data = path.read_bytes().partition(b"\n")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""DTD files of one folder, found by public identifier through an OASIS catalogue."""
+"""DTD files of one folder, found through an OASIS catalogue."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the DTDs of this program: in the checkout, else as installed.
+    """Return the folder of the shipped DTDs: in the checkout, else as installed.
 
-    Raises `ConfigurationError` with the places that were searched.
+    Raises `ConfigurationError` with the searched places.
     """
     places = list(_shipped_places())
     for place in places:
@@ -41,7 +41,7 @@ def _shipped_places() -> Iterator[Path]:
     if site.ENABLE_USER_SITE:
         user_scheme = sysconfig.get_preferred_scheme("user")
         yield Path(sysconfig.get_path("data", user_scheme), "share", "xmlbroker", "dtd")
-    # A distribution's Python may install below another prefix than its own scheme names.
+    # A distribution's Python may install below another prefix.
     yield Path(sys.prefix, "share", "xmlbroker", "dtd")
 
 
@@ -61,7 +61,7 @@ class Catalogue:
 
     @classmethod
     def load(cls, folder: Path) -> Catalogue:
-        """Read `catalog.xml` in the folder. Raises `ConfigurationError`."""
+        """Raises `ConfigurationError`."""
         folder = folder.resolve()
         file = folder / CATALOGUE_NAME
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
@@ -95,10 +95,10 @@ class Catalogue:
         return cls(folder, entries["publicId"], entries["systemId"])
 
     def read(self, public_id: str | None, system_id: str) -> bytes | None:
-        """Return the text of an external entity; None if the catalogue lacks it.
+        """Return the text of an external entity; None without an entry.
 
         The public identifier counts first. A relative system identifier is never used as a path.
-        Raises `ConfigurationError` if the file is unreadable.
+        Raises `ConfigurationError` for an unreadable file.
         """
         path = self.public.get(" ".join(public_id.split())) if public_id is not None else None
         path = path or self.system.get(system_id)
@@ -110,7 +110,7 @@ class Catalogue:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Return the event types of the catalogue, sorted, without modules."""
+        """Return event types, sorted, without modules."""
         found = []
         for public_id in self.public:
             try:
@@ -124,7 +124,7 @@ class Catalogue:
 
 
 def _file_inside(folder: Path, uri: str) -> Path | None:
-    """Return the file of a relative URI if it lies in the folder (links followed)."""
+    """Return the file if it lies in the folder (links followed)."""
     if ":" in uri or "\\" in uri or "%" in uri:
         return None
     path = (folder / uri).resolve()

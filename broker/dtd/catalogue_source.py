@@ -22,7 +22,7 @@ class CatalogueSource:
     name: str = attrs.field(default="the catalogue", init=False)
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the driver's text; `UnknownType` without an entry or file."""
+        """Fails with `UnknownType` without an entry or file."""
         if reference.variant:
             return fail(UnknownType("no variants"))
         try:

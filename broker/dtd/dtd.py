@@ -1,4 +1,4 @@
-"""One version of one event type: validates events and supplies default attributes."""
+"""One version of one event type."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, NotValid
 
-#: The envelope's root element, in the spelling of DTDs and of lxml.
 ENVELOPE: Final = "Mspaces:Event"
 ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
 
-#: Attributes of one element. libxml2 looks at each of them for each validated element.
+#: Per element: libxml2 looks at each for each validated element.
 MAX_ATTRIBUTES: Final = 256
 _MAX_MESSAGE: Final = 400
 
@@ -65,7 +64,7 @@ class Dtd:
         resolve: Resolver,
         limits: AssemblyLimits | None = None,
     ) -> Dtd:
-        """Assemble and compile a DTD. `resolve` returns the modules, as `Catalogue.read` does.
+        """`resolve` returns modules, as `Catalogue.read` does.
 
         Raises `BadDtd` for a text that is malformed, unresolvable, too expensive or not
         deterministic, or that does not declare the envelope.
@@ -91,7 +90,7 @@ class Dtd:
             return None
         # lxml copies the whole log at each access.
         first = next(iter(cast(Any, self._parsed).error_log), None)
-        # lxml keeps the entries until the next event; one bad event can make 100,000 of them.
+        # One bad event can make 100,000 entries.
         cast(Any, self._parsed)._clear_error_log()
         if root.prefix != ENVELOPE_PREFIX:
             return NotValid(
@@ -104,10 +103,7 @@ class Dtd:
         return NotValid(f"{message[:_MAX_MESSAGE]} (DTD {self.reference})", line=line)
 
     def apply_defaults(self, root: etree._Element) -> None:
-        """Add missing default and fixed attributes within `root`, envelope or payload (T21).
-
-        Namespace declarations are left alone.
-        """
+        """Add missing attributes within `root`, envelope or payload (T21)."""
         self._defaults.apply(root)
 
     def __repr__(self) -> str:
@@ -162,7 +158,7 @@ def _located_error(name: str, places: dict[str, tuple[int, str]], problem: str) 
 
 
 def _describe_parse_error(error: etree.DTDParseError, text: bytes) -> str:
-    """Return libxml2's first error and its declaration; line numbers do not help here."""
+    """Return libxml2's first error and its declaration, in place of the line."""
     first = next(iter(error.error_log), None)
     if first is None:
         return str(error)

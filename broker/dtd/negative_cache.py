@@ -1,4 +1,4 @@
-"""Failed look-ups of DTDs, so that they are not repeated for each event (T25)."""
+"""Failed look-ups of DTDs, which are not repeated for each event (T25)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NegativeCache:
         return len(self._failures)
 
     def get(self, reference: DtdReference, pointer: str, now: float) -> BrokerError | None:
-        """Return a new copy of the error of this look-up, until it expires."""
+        """Return a new copy of the error, until it expires."""
         refusal = self._failures.get((reference, pointer))
         if refusal is None:
             return None

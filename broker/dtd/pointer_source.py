@@ -1,7 +1,7 @@
 """Fetch DTDs from an event's system identifier, only below allowed addresses (K29).
 
-Any publisher can write any address into an event: one inside the node's network, of a host that
-never answers, or of gigabytes. So nothing is allowed by default.
+A publisher can write any address: in the node's network, of a silent host, or of gigabytes. So none
+is allowed by default.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ConfigurationError, ForbiddenPointer, UnknownType
 
 _PORTS: Final = {"http": 80, "https": 443}
-# No percent sign, backslash or query: servers decode them differently.
+# Servers decode percent signs, backslashes and queries differently.
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@/-]*")
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]")
 _MAX_POINTER: Final = 2048
@@ -35,13 +35,13 @@ _MAX_POINTER: Final = 2048
 
 @attrs.frozen
 class AllowedPrefix:
-    """Allowed pointers: all on one server below one path."""
+    """Pointers on one server below one path."""
 
     scheme: str
     host: str
     port: int
     path_prefix: str
-    #: Begins and ends with a slash, so `/dtd/` does not allow `/dtd-private/`.
+    #: With slashes at both ends, `/dtd/` does not allow `/dtd-private/`.
 
     @classmethod
     def parse(cls, url: str) -> AllowedPrefix:
@@ -55,7 +55,6 @@ class AllowedPrefix:
         return cls(scheme, host, port, path if path.endswith("/") else f"{path}/")
 
     def covers(self, scheme: str, host: str, port: int, path: str) -> bool:
-        """True if the parts of a pointer lie below this prefix."""
         same_server = (scheme, host, port) == (self.scheme, self.host, self.port)
         return same_server and path.startswith(self.path_prefix)
 
@@ -87,7 +86,7 @@ def _split_pointer(url: str) -> tuple[str, str, int, str]:
 @attrs.frozen
 class PointerLimits:
     max_bytes: int = 256 * 1024
-    #: Bytes of the body.
+    #: Of the body.
 
     timeout: float = 5.0
     #: Seconds from the request to the last byte.
@@ -157,12 +156,12 @@ class PointerSource:
 
 
 def _fail_with_timeout(_result: object, _timeout: float) -> Failure:
-    # The failure of a cancelled request depends on its progress.
+    # A cancelled request's failure depends on its progress.
     return Failure(TimeoutError())
 
 
 class _Body(Protocol):
-    """Collects a response's body up to a limit, and drops the connection beyond it."""
+    """Collects a body up to a limit, and drops the connection beyond it."""
 
     def __init__(self, limit: int, url: str) -> None:
         self.finished: Deferred[bytes] = Deferred(self._cancelled)
@@ -173,7 +172,6 @@ class _Body(Protocol):
         self._refused = False
 
     def discard(self) -> None:
-        """Drop the connection without reading."""
         self._refused = True
 
     def connectionMade(self) -> None:

@@ -16,10 +16,10 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class SourceText:
-    """Text of a DTD, a module, or an entity's replacement text.
+    """Text of a DTD, a module, or an entity's replacement.
 
-    `label` names a module and is empty for the DTD itself. A replacement text has the line of its
-    reference (`fixed_line`), since the reader finds it there.
+    `label` names a module and is empty for the DTD. A replacement has the line of its reference
+    (`fixed_line`).
     """
 
     def __init__(self, text: str, label: str = "", fixed_line: int | None = None) -> None:
@@ -29,7 +29,7 @@ class SourceText:
         self._newlines: list[int] | None = None
 
     def line(self, at: int) -> int:
-        """Return the line of a position, from 1."""
+        """From 1."""
         if self._fixed_line is not None:
             return self._fixed_line
         if self._newlines is None:
@@ -44,7 +44,6 @@ class SourceText:
         return found + len(mark)
 
     def raise_error(self, at: int, problem: str) -> NoReturn:
-        """Raise `BadDtd` for a position."""
         where = f" (in {self.label})" if self.label else ""
         line = self.line(at)
         column = 0 if self._fixed_line is not None else at - self.text.rfind("\n", 0, at)
@@ -52,10 +51,10 @@ class SourceText:
 
 
 def decode_text(text: bytes, label: str, limit: int) -> str:
-    """Decode a DTD text, without byte order mark and text declaration.
+    """Decode a text, without byte order mark and text declaration.
 
-    Line breaks become newlines. The declaration's line breaks stay, so line numbers match the file.
-    Raises `BadDtd` for a text longer than `limit` bytes, not in UTF-8, or with characters that XML
+    Line breaks become newlines; those of the declaration stay, so line numbers match. Raises
+    `BadDtd` for more than `limit` bytes, another encoding than UTF-8, or characters that XML
     forbids.
     """
     if len(text) > limit:
