@@ -1,4 +1,4 @@
-"""The state of an archive: the manifests of all writers, merged."""
+"""The merged manifests of all writers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
-#: Ms during which archivers, which check every few seconds, may write damaged places again.
+#: Ms during which archivers may write damaged places again; they check every few seconds.
 HEALING_MS: Final = 60_000
 
 
@@ -66,9 +66,9 @@ class ArchiveState:
         return ArchiveState(merged, self.unreadable, self.newest_pages)
 
     def lost_ranges_of(self, file: ArchivedFile) -> Mapping[str, Intervals]:
-        """Return the places lost with a damaged file, by origin, without those written again.
+        """Return the places lost with a damaged file, without those written again.
 
-        Other files may hold some of them: the ranges lie between its first and last places.
+        Other files may hold some of them.
         """
         healed = self.manifest.heals.get(file.path, {})
         left = {o: difference([each], healed.get(o, ())) for o, each in file.intervals.items()}
@@ -76,13 +76,13 @@ class ArchiveState:
 
     @cached_property
     def damaged_files(self) -> Mapping[str, ArchivedFile]:
-        """Files set aside of which some places are still lost."""
+        """Files set aside with lost places."""
         adds = self.manifest.adds
         return {p: adds[p] for p in self.aside if p in adds and self.lost_ranges_of(adds[p])}
 
     @cached_property
     def healed_files(self) -> Collection[str]:
-        """Files set aside of which none is."""
+        """Files set aside without lost places."""
         return self.aside.keys() & self.manifest.adds.keys() - self.damaged_files.keys()
 
     @cached_property
@@ -94,7 +94,7 @@ class ArchiveState:
         return {origin: union(intervals) for origin, intervals in damaged_ranges.items()}
 
     def healing_origins(self, now: int) -> frozenset[str]:
-        """Return the origins with places lost within `HEALING_MS`: their logs may write them again.
+        """Return the origins whose logs may write lost places again.
 
         `now` is in ms since 1970.
         """
@@ -107,7 +107,7 @@ class ArchiveState:
 
     @cached_property
     def covered(self) -> Mapping[str, Intervals]:
-        """Places of which the archive has every event, by origin.
+        """Places of which the archive has every event.
 
         The entry is empty if all manifests of the origin are lost.
         """
@@ -124,8 +124,7 @@ class ArchiveState:
 
     @cached_property
     def lost_ends(self) -> Mapping[str, Mark]:
-        """Last place that another writer saw covered, for origins whose newest manifests are
-        lost."""
+        """Last place that another writer saw covered, if the newest manifests are lost."""
         return {
             origin: end
             for origin, end in self.manifest.ends.items()
@@ -134,23 +133,22 @@ class ArchiveState:
 
     @cached_property
     def missing_ranges(self) -> Mapping[str, Intervals]:
-        """Uncovered places before the last one known to have been covered, by origin."""
+        """Uncovered places before the last covered one."""
         found: dict[str, Intervals] = {}
         for origin, covered in self.covered.items():
             ends = [mark for _, mark in covered[-1:]]
             end = max((*ends, self.lost_ends.get(origin, (0, 0))))
             ranges_found = difference([(self.forgotten_upto(origin), end)], covered)
-            # Offsets continue through epochs, so equal offsets enclose no place.
+            # Equal offsets enclose no place: they continue through epochs.
             if found_here := tuple(each for each in ranges_found if each[0][1] < each[1][1]):
                 found[origin] = found_here
         return found
 
     def covers(self, origin: str, after: Mark, upto: Mark) -> bool:
-        """Return whether all in (after, upto] is archived."""
         return self.covered_upto(origin, after) >= upto
 
     def covered_upto(self, origin: str, after: Mark) -> Mark:
-        """Return the end of the covered range at `after`; `after` if there is none."""
+        """Return the end of the covered range at `after`, else `after`."""
         return contiguous_end(self.covered.get(origin, ()), after)
 
     def next_covered(self, origin: str, after: Mark) -> Mark | None:
@@ -159,7 +157,7 @@ class ArchiveState:
 
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
-        """Of several texts with one name the first archived one is the default.
+        """The first archived text of a name is the default.
 
         Each text is also present under its content hash.
         """
@@ -172,7 +170,7 @@ class ArchiveState:
 
     @cached_property
     def variants(self) -> Mapping[str, Mapping[DtdReference, DtdReference]]:
-        """The DTD texts that replace the defaults for one origin's events, by origin."""
+        """The DTD texts that replace the defaults, by origin."""
         found: dict[str, dict[DtdReference, DtdReference]] = defaultdict(dict)
         for use in sorted(self.manifest.uses):
             reference = DtdReference(use.text.type, use.text.version)
@@ -182,7 +180,7 @@ class ArchiveState:
         return dict(found)
 
     def ranges_healed_by(self, covers: Iterable[Range]) -> Mapping[str, Ranges]:
-        """Return the lost places of damaged files that `covers` contains, by path."""
+        """Return the lost places that `covers` contains, by path."""
         ranges: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in covers:
             ranges[origin].append((after, upto))
@@ -196,7 +194,6 @@ class ArchiveState:
         return {path: healed for path, healed in found.items() if any(healed.values())}
 
     def forgotten_upto(self, origin: str) -> Mark:
-        """Return the last place that retention removed."""
         return max((upto for _, upto in self._forgotten_ranges(origin)), default=(0, 0))
 
     def _forgotten_ranges(self, origin: str) -> Iterable[Interval]:
@@ -212,7 +209,7 @@ class StateBuilder:
         self._state = ArchiveState(Manifest(), {})
 
     def build_state(self, journals: Mapping[str, WriterPages]) -> ArchiveState:
-        """Return the state of these manifests; the same object as before if nothing changed."""
+        """Return the same object as before if nothing changed."""
         if journals == self._journals:
             return self._state
         manifest = Manifest()
@@ -234,7 +231,7 @@ class StateBuilder:
         return self._state
 
     def manifest_of(self, name: str) -> Manifest:
-        """Return the merged manifests of one writer, as of the last state."""
+        """Return one writer's manifests, as of the last state."""
         return self._merged[name][1] if name in self._merged else Manifest()
 
     def _merge_writer(self, writer: str, pages: tuple[Page, ...]) -> Manifest:

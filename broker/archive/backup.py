@@ -1,7 +1,7 @@
-"""A copy of an archive at another place: a backup, or the source of a restore (Q19).
+"""A copy of an archive: a backup, or the source of a restore (Q19).
 
-Events are copied before the manifests that list them, so the target is valid at every moment.
-Objects never change: the next copy transfers only new ones.
+Events are copied before their manifests, so the target is valid at every moment. Objects never
+change: the next copy transfers only new ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from broker.archive.archive_state import ArchiveState
 from broker.archive.layout import DTDS, DURABLES, EVENTS, MANIFESTS
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 
-#: Attempts to read a consistent set of manifests.
 MAX_ATTEMPTS: Final = 100
 _PAGES_PER_PUT: Final = 1_000
 
@@ -47,11 +46,8 @@ class Backup:
         self.result = BackupResult()
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> BackupResult:
-        """Copy the objects that the target lacks.
-
-        `progress` receives copied and total bytes of event files. Raises `ArchiveCorrupt` if the
-        target holds another archive.
-        """
+        """`progress` receives copied and total bytes of event files. Raises `ArchiveCorrupt` if the
+        target holds another archive."""
         with self._source.open_reader_lease() as lease:
             state, pages = self._read_pages()
             known = self._stored_sizes(self._target, MANIFESTS, DURABLES)

@@ -1,6 +1,6 @@
-"""Conversion of log chunks to rows of the archive, without an object per event.
+"""Conversion of log chunks to rows, without an object per event.
 
-Half the time of `events_to_batch`: a chunk stores documents and headers contiguously.
+It takes half the time of `events_to_batch`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pyarrow as pa
 from broker.archive.table import columns_to_batch
 from broker.log.chunk import Chunk
 
-#: Big-endian, until the columns of many chunks are joined.
+#: Big-endian, until chunks are joined.
 _EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"
 
 
 @attrs.frozen(eq=False)
 class ChunkColumns:
-    """Columns of neighbouring events of one chunk, copied from the log."""
+    """Copied columns of neighbouring events of one chunk."""
 
     origin: str
     epochs: Any
@@ -40,7 +40,6 @@ class ChunkColumns:
 
     @classmethod
     def from_chunk(cls, chunk: Chunk, start: int, most: int) -> ChunkColumns:
-        """Copy at most `most` events from the serial `start` on."""
         count, value, at = chunk.last - chunk.first + 1, chunk.value, chunk.columns_at
         first = start - chunk.first
         end = min(count, first + most)
@@ -58,7 +57,7 @@ class ChunkColumns:
 
 
 def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
-    """Convert at least one chunk. Raises ValueError as `events_to_batch`."""
+    """Convert at least one chunk. Raises ValueError."""
 
     def column(name: str, kind: type) -> Any:
         return np.concatenate([getattr(chunk, name) for chunk in chunks]).astype(kind)

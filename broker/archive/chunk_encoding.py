@@ -15,7 +15,7 @@ _PLACE_COLUMNS: Final = (("epoch", ">u4"), ("arrival", ">u8"), ("offset", ">u8")
 
 
 def rows_to_chunks(batch: pa.RecordBatch) -> list[bytes]:
-    """Encode each run of rows of one origin as `encode_chunk` would encode its events.
+    """Encode each run of rows of one origin as `encode_chunk` does.
 
     The columns are those of `batch_to_events`; `origin` is dictionary-encoded. Raises
     `ArchiveCorrupt` for an invalid value.

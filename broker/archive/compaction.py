@@ -1,7 +1,7 @@
 """Compaction: merge small files of one partition and hour, and split large streams off.
 
-One manifest adds the new files and removes the old ones, so a merge is atomic. Two concurrent
-compactors may merge the same file: its places are stored twice until the next merge.
+One manifest makes a merge atomic. Two concurrent compactors may merge the same file: its places are
+stored twice until the next merge.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ class CompactionRules:
 
 @attrs.frozen
 class Merge:
-    """Files of one partition and hour that become one or a few."""
-
     partition: str
     hour: str
     files: tuple[ArchivedFile, ...]
@@ -93,8 +91,6 @@ def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int)
 
 
 class Compaction:
-    """Compaction of one archive, by one writer."""
-
     def __init__(
         self, archive: Archive, manifest_writer: ManifestWriter, rules: CompactionRules
     ) -> None:
@@ -112,10 +108,7 @@ class Compaction:
         progress: Callable[[int, int], object] = lambda done, of: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """Do all due merges. Raises `ArchiveUnavailable`.
-
-        `progress` receives merged and total bytes.
-        """
+        """`progress` receives merged and total bytes. Raises `ArchiveUnavailable`."""
         with self._archive.open_reader_lease() as lease:
             merges = self.plan()
             of, done = sum(merge.bytes for merge in merges), 0
@@ -134,7 +127,7 @@ class Compaction:
         except DamagedFileError as damaged:
             self.result.passed_over += 1
             path = damaged.file.path
-            # Another compactor has merged a missing file that is no longer listed.
+            # Another compactor may have merged the file.
             if not damaged.missing or path in self._archive.state().files:
                 self.result.damaged.append(path)
                 aside = SetAside(damaged.reason, self._archive.wall_clock())
@@ -217,7 +210,7 @@ def _is_small(file: ArchivedFile, rules: CompactionRules) -> bool:
 
 
 def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
-    """Drop files that are larger than all smaller ones together: each byte is merged seldom."""
+    """Drop files larger than all smaller ones together: each byte is merged seldom."""
     rest = sorted(files, key=lambda file: file.bytes)
     total = sum(file.bytes for file in rest)
     while rest and rest[-1].bytes > total - rest[-1].bytes:

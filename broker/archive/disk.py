@@ -1,6 +1,6 @@
-"""The steps that make data durable on a local file system.
+"""The steps that make local data durable.
 
-Tests replace the disk to lose unsynced data, or to end the process between steps.
+Tests replace them to lose unsynced data, or to end the process between steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 
 import pyarrow as pa
 
-#: Errors of file systems without hard links.
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
 
@@ -68,7 +67,7 @@ class Disk:
         return pa.OSFile(str(path))
 
     def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
-        """Yield relative path, bytes, and modification time (ms since 1970) of all files below.
+        """Yield relative path, bytes, and modification time (ms since 1970).
 
         A missing folder has no files.
         """
@@ -76,7 +75,7 @@ class Disk:
 
 
 def _list_files(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
-    # A third of the time of Path; a journal has thousands of pages.
+    # This takes a third of the time of Path.
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Expiry: retention, and deletion of objects that no reader can use any more.
 
-A file is deleted if it was removed before the grace period and before every reader's lease began.
-An unlisted file older than the grace period is left from an aborted flush.
+A removed file is deleted after the grace period, if every reader's lease began later. An unlisted
+file is left from an aborted flush.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from broker.archive.retention import DurableNeed, ExpiredHours, Retention, find_
 from broker.archive.unlisted_files import find_unlisted_files
 
 _HOUR: Final = 3_600_000
-#: Assumed bound (ms) on clock differences. A lease that began this soon after a removal counts as
-#: older.
+#: Assumed ms of clock differences: a lease that began this soon after a removal counts as older.
 _MAX_CLOCK_SKEW_MS: Final = 60_000
-#: Paths deleted per call.
 _DELETE_BATCH: Final = 500
 
 
@@ -60,8 +58,6 @@ class ExpiryResult:
 
 
 class Expiry:
-    """Expiry of one archive, by one writer."""
-
     def __init__(
         self,
         archive: Archive,
@@ -88,7 +84,7 @@ class Expiry:
     ) -> ExpiryResult:
         self._now = self._archive.wall_clock()
         objects = self._archive.objects
-        # The listing comes first: files put before the state is read are younger than the grace.
+        # Files put after the listing are younger than the grace.
         stored = objects.list_objects(EVENTS)
         leases = oldest_lease_start(objects, self._now)
         state = self._archive.state()
@@ -115,10 +111,7 @@ class Expiry:
         return expired
 
     def _relist_files(self, state: ArchiveState) -> ArchiveState:
-        """List the files of lost manifests again.
-
-        If all are readable, give the lost manifests up.
-        """
+        """If all unlisted files are readable, give the lost manifests up."""
         found = find_unlisted_files(self._archive.objects, state)
         new_manifest = found.manifest
         if not found.unreadable:
@@ -201,7 +194,7 @@ class Expiry:
             self._manifest_writer.write(new_manifest)
 
     def _absorb_temporary_writers(self, state: ArchiveState, new_manifest: Manifest) -> None:
-        """Copy the manifests of silent temporary writers, so that their pages can be deleted."""
+        """The pages of silent temporary writers can then be deleted."""
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():

@@ -1,7 +1,6 @@
 """Sets of places of one origin, as intervals of marks `(after, upto]`.
 
-Offsets continue through epochs, so adjacent intervals join. An unused place in a later epoch is not
-a missing range.
+Offsets continue through epochs, so adjacent intervals join.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import TypeAlias
 
 from broker.event.place import Mark
 
-#: (after, upto].
 Interval: TypeAlias = tuple[Mark, Mark]
 #: Sorted, disjoint, not empty.
 Intervals: TypeAlias = tuple[Interval, ...]
@@ -47,7 +45,7 @@ def intersection(intervals: Iterable[Interval], others: Iterable[Interval]) -> I
 
 
 def contiguous_end(intervals: Intervals, after: Mark) -> Mark:
-    """Return the end of the interval around the place after `after`, else `after`."""
+    """Return the end of the interval around `after`, else `after`."""
     for start, end in intervals:
         if start <= after < end:
             return end

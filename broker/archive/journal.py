@@ -36,7 +36,7 @@ class Page:
 
     @classmethod
     def decode(cls, data: bytes) -> Page:
-        """Raises `ArchiveCorrupt` for an invalid page."""
+        """Raises `ArchiveCorrupt`."""
         try:
             content = json.loads(data)
             page = cls(content["number"], content["snapshot"], content["body"])
@@ -67,17 +67,17 @@ class WriterPages:
     """The reason for each damaged or missing page, by path."""
 
 
-#: Listed bytes, and ms since 1970.
+#: Bytes, and ms since 1970.
 _ObjectVersion: TypeAlias = tuple[int, int]
 
 
 class Journal:
-    """All journals in a folder. A page is read again only if its object changed."""
+    """A page is read again only if its object changed."""
 
     def __init__(
         self, objects: ObjectStore, folder: str, parse: Callable[[dict[str, Any]], Any] = dict
     ) -> None:
-        """`parse` converts the body of a page, or raises `ArchiveCorrupt`."""
+        """`parse` converts a body, or raises `ArchiveCorrupt`."""
         self._objects = objects
         self._folder = folder
         self._parse = parse
@@ -91,12 +91,9 @@ class Journal:
         self._expected[writer] = number
 
     def read(self) -> Mapping[str, WriterPages]:
-        """Return the pages of each writer; unchanged entries are the same objects.
-
-        Raises `ArchiveUnavailable`.
-        """
+        """Unchanged entries are the same objects. Raises `ArchiveUnavailable`."""
         listed = self._list_pages()
-        # A snapshot may replace pages meanwhile.
+        # A snapshot may replace pages.
         for last_try in (False, True):
             try:
                 found = {w: self._read_writer(w, each, last_try) for w, each in listed.items()}
@@ -108,15 +105,13 @@ class Journal:
         return found
 
     def is_damaged(self, writer: str) -> bool:
-        """Return whether a page of the writer was unreadable at the last `read`."""
+        """Return True if a page was unreadable at the last `read`."""
         return writer in self._known and bool(self._known[writer].problems)
 
     def writers(self) -> list[str]:
-        """Return the writers at the last `read`."""
         return sorted(self._known)
 
     def list_page_numbers(self, writer: str) -> list[int]:
-        """Return the numbers of stored pages, ascending."""
         return sorted(self._list_pages(writer).get(writer, ()))
 
     def _list_pages(self, writer: str = "") -> dict[str, dict[int, _ObjectVersion]]:
@@ -141,7 +136,7 @@ class Journal:
         for number in sorted(listed, reverse=True):
             cached = before.get(number)
             if cached is None or cached[0] != listed[number]:
-                # An object may have been deleted, truncated, or written by a later process.
+                # A later process may have deleted, truncated or written it.
                 cached = (listed[number], self._read_page(writer, number, last_try))
             cache[number] = cached
             _, page = cached
@@ -153,7 +148,7 @@ class Journal:
                 break
         pages.reverse()
         self._cache[writer] = cache
-        # This process may have read pages that are no longer stored.
+        # This process may have read pages that are gone.
         problems |= self._missing_pages(writer, pages, listed, newest)
         found = WriterPages(tuple(pages), newest, problems)
         return known if found == known and known is not None else found

@@ -1,5 +1,3 @@
-"""Paths of the archive's objects, relative to its URI."""
-
 from __future__ import annotations
 
 import hashlib
@@ -21,9 +19,9 @@ DURABLES: Final = "durables"
 READERS: Final = "readers"
 
 MAINTENANCE_PREFIX: Final = "carer-"
-#: Last token of a shared partition. No stream has it.
+#: Ends a shared partition; no stream has it.
 SHARED_TOKEN: Final = "+"
-#: Per hour and flush: each partition is a file to sync, list and open.
+#: Per hour and flush.
 MAX_PARTITIONS: Final = 16
 #: File systems allow 255 bytes.
 _MAX_PARTITION_CHARS: Final = 200
@@ -57,7 +55,7 @@ def hour_end(hour: str) -> int:
 def events_path(
     partition: str, hour: str, origin: str, first: Mark, last_offset: int, token: str
 ) -> str:
-    """Return the path of a file of events. The name only informs; its manifest is authoritative.
+    """Return the path of a file of events; only its manifest counts.
 
     `origin` and the marks are those of the first row's origin.
     """
@@ -71,7 +69,7 @@ def dtd_path(kind: str, version: str, sha256: str) -> str:
 
 
 def assign_partitions(streams: Collection[str], most: int = MAX_PARTITIONS) -> dict[str, str]:
-    """Assign each stream to its own partition, if that makes at most `most`.
+    """Assign each stream to its own partition, up to `most`.
 
     Otherwise the deepest names lose their last tokens (`asdi.zbw.+`, `asdi.+`, `+`).
     """
@@ -108,7 +106,6 @@ def partition_may_match(partition: str, pattern: StreamPattern) -> bool:
 
 
 def _shared_partition(name: str, depth: int) -> str:
-    """Return the shared partition of `depth` tokens, or the shorter `name`."""
     tokens = name.split(".")
     if len(tokens) <= depth:
         return name

@@ -1,8 +1,8 @@
 """The lease for maintaining an archive that several nodes share.
 
-`care.json` holds `{"carer": name, "until": ms, "expired": ms}`. Object stores may lack an atomic
-exchange: two processes may acquire it at once. Each stops when it reads another name. Work done
-twice is harmless.
+Object stores may lack an atomic exchange: two processes may acquire it at once. Each stops when it
+reads another name. Work done twice is harmless. `care.json` holds `{"carer": name, "until": ms,
+"expired": ms}`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
 PATH: Final = "care.json"
-#: Ms without renewal: longer than the largest merge.
+#: Ms: longer than the largest merge.
 MAINTENANCE_LEASE_MS: Final = 600_000
 _RENEW_MS: Final = MAINTENANCE_LEASE_MS // 10
 
@@ -30,7 +30,7 @@ class _LeaseContent:
 
 
 class MaintenanceLease:
-    """The lease, for one process. All methods may raise `ArchiveUnavailable`."""
+    """All methods may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: ObjectStore, carer: str, wall_clock: Callable[[], int]) -> None:
         """`carer` is a unique name; `wall_clock` returns ms since 1970."""
@@ -43,7 +43,7 @@ class MaintenanceLease:
         return self._is_available(self._read())
 
     def last_expiry(self) -> int:
-        """Return the time of any process's last expiry, in ms since 1970; else 0."""
+        """Return the last expiry of any process, in ms since 1970, or 0."""
         return self._read().expired
 
     def acquire(self) -> bool:
@@ -51,7 +51,7 @@ class MaintenanceLease:
         if not self._is_available(content):
             return False
         self._write(attrs.evolve(content, until=self._wall_clock() + MAINTENANCE_LEASE_MS))
-        # The later of two writers holds the lease.
+        # The later writer holds the lease.
         return self._read().carer == self._carer
 
     def renew(self) -> bool:

@@ -20,7 +20,7 @@ from broker.event.place import Mark
 Range: TypeAlias = tuple[str, Mark, Mark]
 Ranges: TypeAlias = dict[str, list[Interval]]
 
-#: Ms for which absorptions are recorded; the pages are deleted long before.
+#: Ms: the pages are deleted long before.
 _ABSORBED_MS: Final = 30 * 86_400_000
 
 
@@ -33,8 +33,6 @@ class SetAside:
 
 @attrs.define
 class Manifest:
-    """One manifest, or several merged ones."""
-
     at: int = 0
     """Time of writing, ms since 1970; the latest of several."""
     covers: Ranges = attrs.field(factory=dict)
@@ -95,8 +93,8 @@ class Manifest:
     def without_obsolete(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
         """Return a copy without obsolete entries.
 
-        `everything` merges all manifests; `unreadable` has the paths of unreadable ones. Additions
-        of deleted files are obsolete, and other entries for a path that no manifest adds.
+        `everything` merges all manifests; `unreadable` has the paths of others. Additions of
+        deleted files are obsolete, and other entries for a path that no manifest adds.
         """
         known = everything.adds
         return attrs.evolve(
@@ -115,7 +113,6 @@ class Manifest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Empty values are omitted."""
         content: dict[str, Any] = {
             "at": self.at,
             "covers": _ranges_to_json(self.covers),

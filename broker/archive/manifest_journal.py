@@ -1,5 +1,3 @@
-"""The manifests of all writers."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,22 +17,19 @@ class ManifestJournal:
         self._state_builder = StateBuilder()
 
     def read_state(self) -> ArchiveState:
-        """Return the current state; the same object as before if nothing changed."""
+        """Return the same object as before if nothing changed."""
         return self._state_builder.build_state(self._journal.read())
 
     def manifest_of(self, writer: str) -> Manifest:
-        """Return merged manifests, as of the last `read_state`."""
         return self._state_builder.manifest_of(writer)
 
     def is_damaged(self, writer: str) -> bool:
-        """Return whether a manifest of the writer was unreadable at the last `read_state`."""
         return self._journal.is_damaged(writer)
 
     def expect_page(self, writer: str, number: int) -> None:
         self._journal.expect_page(writer, number)
 
     def writers(self) -> list[str]:
-        """Return the writers at the last `read_state`."""
         return self._journal.writers()
 
 
@@ -54,9 +49,9 @@ class ManifestWriter:
         """The manifests of this writer when all were last readable, and those written since."""
 
     def write(self, manifest: Manifest) -> None:
-        """Write a manifest with the current time.
+        """Write with the current time.
 
-        It may be stored even if it raises `ArchiveUnavailable`.
+        The manifest may be stored even if it raises `ArchiveUnavailable`.
         """
         manifest.at = self._wall_clock()
         if not self._journal.last_number:
@@ -68,8 +63,7 @@ class ManifestWriter:
             self._written.merge(manifest)
 
     def repair(self, state: ArchiveState) -> bool:
-        """Write a snapshot if a manifest was lost since this process read it; return whether it
-        did.
+        """Write a snapshot, and return True, if a manifest was lost since this process read it.
 
         `state` is the current state. Raises `ArchiveUnavailable`.
         """
@@ -95,7 +89,7 @@ class ManifestWriter:
     def _set_aside_missing_files(self, snapshot: Manifest) -> None:
         """Set missing files aside, so that they are written again.
 
-        An archive that was reset to an older copy lost files together with manifests.
+        An archive that was reset lost files together with manifests.
         """
         present = {each.path for each in self._manifests.objects.list_objects(EVENTS)}
         reason = SetAside("it is listed but missing", self._wall_clock())
@@ -103,7 +97,7 @@ class ManifestWriter:
             snapshot.aside.setdefault(path, reason)
 
     def _snapshot_body(self) -> dict[str, object] | None:
-        """Return None while a page is unreadable and not given up.
+        """Return None while a page is unreadable.
 
         A snapshot would hide that page, and its files would count as unlisted.
         """

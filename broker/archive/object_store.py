@@ -1,7 +1,7 @@
 """The archive's objects: put atomically and durably, never changed.
 
 A local object is written to a temporary file, synced and renamed, and its folder synced. Elsewhere
-it is one upload, visible when complete.
+it is one upload.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow.fs
 from broker.archive.disk import Disk
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable, ConfigurationError
 
-#: Objects that are being written; readers ignore them.
+#: Readers ignore it.
 INCOMING: Final = "incoming"
 _READ: Final = "read"
-#: Attempts to create a folder that other processes remove because it is empty.
+#: Other processes remove empty folders.
 _MAX_ATTEMPTS: Final = 5
-#: Stores that show only complete objects, and have no folders.
+#: These show only complete objects, and have no folders.
 _ATOMIC_STORES: Final = {"s3", "gcs", "abfs"}
 
 
@@ -70,10 +70,8 @@ class ObjectStore(Protocol):
 
 
 def open_object_store(uri: str, disk: Disk | None = None) -> ObjectStore:
-    """Open the store at a URI or local path.
-
-    Raises `ConfigurationError` for an invalid URI, and `ArchiveUnavailable` if it is unreachable.
-    """
+    """Raises `ConfigurationError` for an invalid URI, `ArchiveUnavailable` for an unreachable
+    one."""
     if not uri:
         raise ConfigurationError("the archive's URI is empty")
     scheme, separator, _ = uri.partition("://")
@@ -163,7 +161,7 @@ class LocalObjectStore:
             try:
                 return rename(temporary, new)
             except FileNotFoundError:
-                # Another process may have removed the folder while it was empty.
+                # Another process may have removed the empty folder.
                 continue
         raise FileNotFoundError(errno.ENOENT, "another process removes the folder repeatedly", new)
 
@@ -193,13 +191,11 @@ class LocalObjectStore:
 
 
 class RemoteObjectStore:
-    """Any file system that pyarrow supports."""
-
     def __init__(self, system: pa.fs.FileSystem, root: str, uri: str) -> None:
         self._system = system
         self._root = root.rstrip("/")
         self._puts_atomically = system.type_name in _ATOMIC_STORES
-        # Spark does not know pyarrow's connection options in the query.
+        # Spark does not know pyarrow's options in the query.
         self.uri = uri.partition("?")[0].rstrip("/")
         self.access_uri = uri
 

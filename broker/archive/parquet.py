@@ -1,5 +1,3 @@
-"""Encoding of rows as a Parquet file, and its manifest entry."""
-
 from __future__ import annotations
 
 import hashlib
@@ -18,13 +16,13 @@ from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
 from broker.archive.table import SCHEMA
 from broker.event.place import Mark
 
-#: Document bytes per row group: about the least that a reader reads.
+#: Of documents: about the least that a reader reads.
 ROW_GROUP_BYTES: Final = 16 << 20
-#: Of zstd. Level 1 takes a tenth less time and a tenth more space.
+#: Level 1 of zstd takes a tenth less time and a tenth more space.
 COMPRESSION_LEVEL: Final = 3
 #: Few distinct values.
 _DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack"]
-#: Readers skip row groups by minimum and maximum.
+#: For skipping row groups.
 _STATISTICS: Final = [
     *("origin", "epoch", "offset", "arrival", "level", "client", "timestamp"),
     *("stream", "type", "version", "stack", "stack_order"),
@@ -45,7 +43,7 @@ def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) 
 
 
 class ParquetFileWriter:
-    """Incremental writer of a file of one hour and partition."""
+    """Incremental writer of a file."""
 
     def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
         self._partition = partition
@@ -68,11 +66,11 @@ class ParquetFileWriter:
 
     @property
     def bytes(self) -> int:
-        """Bytes written; rows that wait for their row group do not count yet."""
+        """Rows that wait for their row group do not count."""
         return int(self._sink.tell())
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add at least one row. Rows are sorted by place and follow all earlier ones."""
+        """Add at least one row, sorted by place and after all earlier ones."""
         self._parts.append(RowSummary.from_rows(rows))
         size = rows.column("document").nbytes
         average = max(1, size // rows.num_rows)
@@ -104,7 +102,7 @@ class ParquetFileWriter:
 
 @attrs.frozen
 class RowSummary:
-    """The part of a manifest entry that some rows determine."""
+    """Part of a manifest entry."""
 
     rows: int
     spans: dict[str, tuple[Mark, Mark]]
@@ -130,7 +128,7 @@ class RowSummary:
 def describe_file(
     parts: Sequence[RowSummary], partition: str, size: int, sha256: str, path: str = ""
 ) -> ArchivedFile:
-    """Return the manifest entry; without `path` it is new."""
+    """Without `path` a new one is made."""
     spans: dict[str, tuple[Mark, Mark]] = {}
     for part in parts:
         for origin, (first, last) in part.spans.items():

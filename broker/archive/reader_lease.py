@@ -17,12 +17,12 @@ from broker.errors import ArchiveObjectMissing
 
 #: Ms without renewal.
 LEASE_MS: Final = 600_000
-#: Ms after which a renewal writes again.
+#: Ms.
 _RENEW_MS: Final = LEASE_MS // 4
 
 
 class ReaderLease:
-    """A lease for the duration of a `with` block."""
+    """For the duration of a `with` block."""
 
     def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` returns ms since 1970."""
@@ -55,9 +55,9 @@ class ReaderLease:
 
 
 def oldest_lease_start(objects: ObjectStore, now: int) -> int:
-    """Return the start of the oldest lease in force, in ms since 1970; else `now`.
+    """Return the start of the oldest lease in force, in ms since 1970, or `now`.
 
-    An unreadable lease counts as older than everything.
+    An unreadable lease counts as oldest.
     """
     oldest = now
     for each in objects.list_objects(READERS):
@@ -74,7 +74,7 @@ def oldest_lease_start(objects: ObjectStore, now: int) -> int:
 
 
 def abandoned_leases(objects: ObjectStore, now: int) -> list[str]:
-    """Return leases that ended at least a lease's duration ago."""
+    """Include leases that ended at least a lease's duration ago."""
     return [
         each.path for each in objects.list_objects(READERS) if each.modified + 2 * LEASE_MS < now
     ]

@@ -1,4 +1,4 @@
-"""Retention: whole hours expire, oldest first, up to the first hour that is still needed.
+"""Retention: whole hours expire, oldest first, up to the first needed one.
 
 So the remaining places of an origin are all those after one mark.
 """
@@ -36,8 +36,6 @@ class Retention:
 
 @attrs.frozen
 class DurableNeed:
-    """The unprocessed part of a durable subscription."""
-
     pattern: StreamPattern
     position: Position
 
@@ -58,7 +56,7 @@ class ExpiredHours:
 
     @property
     def forgotten_ranges(self) -> list[Range]:
-        """The places that are no longer covered: all up to the last one, by origin."""
+        """All up to the last place, by origin."""
         last: dict[str, Mark] = {}
         for file in self.files:
             for origin, (_, mark) in file.spans.items():

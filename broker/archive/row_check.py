@@ -1,5 +1,3 @@
-"""Checks of a file's rows: their order, documents, partition and hour."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +13,7 @@ from broker.errors import ArchiveCorrupt
 
 
 def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
-    """Check and summarise the rows of a file.
+    """Return summaries.
 
     Raises `ArchiveCorrupt` without rows, for places out of order, or a wrong digest.
     """

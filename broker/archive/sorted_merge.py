@@ -15,7 +15,6 @@ from broker.archive.row_order import is_strictly_ordered, sort_and_deduplicate
 from broker.archive.table import PLACE_COLUMNS, SCHEMA
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
-#: Origin, epoch and offset.
 RowPlace: TypeAlias = tuple[str, int, int]
 ReadFile: TypeAlias = Callable[[ArchivedFile], Iterator[pa.RecordBatch]]
 
@@ -36,8 +35,6 @@ class DamagedFileError(Exception):
 
 
 class _OpenFile:
-    """A file with rows that are not merged yet."""
-
     def __init__(self, file: ArchivedFile, read: ReadFile) -> None:
         self._file = file
         self._batches = self._read_batches(read)
@@ -52,7 +49,7 @@ class _OpenFile:
         return _row_place(self.rows, self.rows.num_rows - 1)
 
     def read_next_batch(self) -> None:
-        """Read if no rows are left; the file's end has none."""
+        """At the file's end no rows are left."""
         while not self.rows.num_rows:
             batch = next(self._batches, None)
             if batch is None:
@@ -62,7 +59,7 @@ class _OpenFile:
                 self._check_order()
 
     def take_rows_upto(self, limit: RowPlace) -> pa.Table:
-        """Remove and return the rows up to and including a place."""
+        """Include the place itself."""
         count = _count_upto(self.rows, limit)
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken
@@ -86,7 +83,7 @@ class _OpenFile:
 
 
 def merge_rows(files: Sequence[ArchivedFile], read: ReadFile) -> Iterator[pa.Table]:
-    """Yield all rows by place, in portions; a repeated place occurs once.
+    """Yield rows by place, in portions; a repeated place occurs once.
 
     Raises `DamagedFileError` if a file contradicts its manifest.
     """

@@ -1,6 +1,6 @@
 """Conversion of events to columns and back, without an Arrow object per event.
 
-Records are not stored: `encode_records` makes the same bytes as `encode_header`.
+Records are not stored: `encode_records` makes the same bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Liveness, SecurityLevel
 from broker.log.logged_event import LoggedEvent, encode_fields
 
-#: Enough to detect damage; it protects no secret.
+#: Detects damage; protects no secret.
 DIGEST_BYTES: Final = 16
 
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
@@ -59,7 +59,7 @@ _origin = attrgetter("origin")
 
 
 def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
-    """Convert events to rows in the same order, without their serials.
+    """Convert events without their serials.
 
     `stack` and `stack_order` are null: no protocol stack has an order of its own. Raises ValueError
     for an invalid record.
@@ -92,8 +92,8 @@ def columns_to_batch(
 ) -> pa.RecordBatch:
     """Build rows from numpy columns.
 
-    `origins` is run-length encoded. `records` are concatenated. `documents` are concatenated and,
-    as `pieces`, separate; `ends` has a 0 and then the end of each.
+    `origins` is run-length encoded. `records` are concatenated, `documents` also separate, as
+    `pieces`; `ends` has a 0 and then the end of each.
     """
     count = len(offsets)
     client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _decode_headers(
@@ -119,10 +119,9 @@ def columns_to_batch(
 
 
 def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
-    """Convert rows to events with the serial 0.
+    """Return events with the serial 0.
 
-    `stack`, `stack_order` and `digest` are not needed. Raises `ArchiveCorrupt` for an invalid
-    value.
+    `stack`, `stack_order` and `digest` are not needed. Raises `ArchiveCorrupt`.
     """
     try:
         return list(
@@ -142,7 +141,7 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
 
 def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Raises KeyError, TypeError or ValueError for an invalid value."""
+    """Raises KeyError, TypeError or ValueError."""
     return map(
         encode_fields,
         zip(
@@ -163,7 +162,7 @@ def digest_of(document: bytes) -> bytes:
 
 
 def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Several times as fast as Arrow converts single values."""
+    """Several times as fast as Arrow."""
     column = batch.column(name)
     if column.null_count:
         raise ValueError(f"{name} is null")
@@ -207,7 +206,7 @@ def _integer_column(values: Sequence[int], kind: type) -> pa.Array:
 
 
 def _document_column(documents: bytes, ends: Any) -> pa.Array:
-    # Three times as fast as an array from a list of bytes.
+    # Three times as fast as a list of bytes.
     if ends[-1] > np.iinfo(np.int32).max:
         raise ValueError("documents of more than 2 GiB do not fit into one batch")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(documents)]
@@ -219,7 +218,7 @@ def _document_ends(documents: Sequence[bytes]) -> Iterable[int]:
 
 
 def _digest_column(documents: Sequence[bytes | memoryview]) -> pa.Array:
-    # A call of `digest_of` would take a tenth of the time.
+    # A call would take a tenth of the time.
     hashed = hashlib.blake2b
     whole = b"".join([hashed(each, digest_size=DIGEST_BYTES).digest() for each in documents])
     kind = pa.binary(DIGEST_BYTES)

@@ -1,5 +1,3 @@
-"""Verification of all listed objects against hashes and manifests."""
-
 from __future__ import annotations
 
 import hashlib
@@ -48,8 +46,8 @@ class Verification:
     ) -> VerificationResult:
         """`set_aside` marks damaged files as not to be read.
 
-        `progress` receives checked and total bytes. Files that were replaced meanwhile are skipped.
-        Raises `ArchiveUnavailable`.
+        `progress` receives checked and total bytes. Files replaced meanwhile are skipped. Raises
+        `ArchiveUnavailable`.
         """
         with self._archive.open_reader_lease() as lease:
             state = self._archive.state()
@@ -93,7 +91,7 @@ class Verification:
         for origin, ranges in state.missing_ranges.items():
             for after, upto in ranges:
                 if after == state.forgotten_upto(origin) and state.covered[origin]:
-                    # The archive began after these places.
+                    # The archive began later.
                     continue
                 yield Fault("hole", origin, f"no manifest covers ({_mark(after)}, {_mark(upto)}]")
 
@@ -108,10 +106,7 @@ class Verification:
 
 
 def check_file(archive: Archive, file: ArchivedFile) -> None:
-    """Check a file and the digest of each document.
-
-    Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`.
-    """
+    """Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`."""
     parts = check_rows(archive.read(file, checked=True))
     if describe_file(parts, file.partition, file.bytes, file.sha256, file.path) != file:
         raise ArchiveCorrupt("its rows do not match its manifest")

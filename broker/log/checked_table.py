@@ -1,7 +1,6 @@
 """Tables of small values, each with a checksum and a copy in another table.
 
-A damaged value is restored from its copy. If both are damaged, the value is lost; each user has a
-safe outcome for that.
+A damaged value is restored from its copy. If both are damaged, the value is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _LONGEST_KEY = 511
 
 
 class CheckedTable:
-    """One table. `name` is a unique letter; all tables share the table of copies."""
+    """`name` is a unique letter; all tables share the table of copies."""
 
     def __init__(
         self,
@@ -30,8 +29,8 @@ class CheckedTable:
         accepts_unchecked: bool = False,
         is_rising: bool = False,
     ) -> None:
-        """`accepts_unchecked`: accept values of format 3, without a checksum. `is_rising`: values
-        only rise, so if value and copy differ, the lower one was left by a lost write."""
+        """`accepts_unchecked`: values of format 3, without a checksum. `is_rising`: the lower of
+        value and copy was left by a lost write."""
         self._name = name
         self._table = table
         self._copies = copies
@@ -52,7 +51,7 @@ class CheckedTable:
         txn.delete(self._copy_key(key), db=self._copies)
 
     def get(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
-        """Raises `ValueDamaged` if the value and its copy are damaged."""
+        """Raises `ValueDamaged` for a lost value."""
         stored = txn.get(key, db=self._table)
         if stored is not None:
             try:
@@ -77,7 +76,7 @@ class CheckedTable:
             value = verify_value(self._name + key, copy)
         except ValueDamaged:
             if stored is None:
-                # A copy's damaged key, or a value that never existed.
+                # A copy's damaged key, or no value.
                 return None
             self.damaged["lost"] += 1
             raise
@@ -94,7 +93,7 @@ class CheckedTable:
     def items(
         self, txn: lmdb.Transaction, prefix: bytes = b""
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield keys with `prefix`, and their values; None for a lost one."""
+        """Yield keys and values; None for a lost value."""
         for key in sorted({*self._keys(txn, self._table, prefix), *self._copied_keys(txn, prefix)}):
             try:
                 value = self.get(txn, key)
@@ -125,7 +124,7 @@ class CheckedTable:
         return copy[: _LONGEST_KEY - 8] + checksum_of(key).to_bytes(8, "big")
 
     def heal(self, txn: lmdb.Transaction, prefix: bytes = b"") -> list[bytes]:
-        """Restore values from copies and copies from values. Return the keys of lost values."""
+        """Restore values and copies from each other. Return the keys of lost values."""
         lost = []
         for key, value in list(self.items(txn, prefix)):
             if value is None:

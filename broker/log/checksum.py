@@ -1,7 +1,7 @@
 """Checksums of stored data: 64 bits of XXH3, for events, heads of chunks, and values.
 
-They detect damage, not forgery. A checked value is `0xf5`, the checksum u64, and the value. The
-checksum covers the key too, so a value under a wrong key is damaged.
+A checked value is `0xf5`, the checksum u64, and the value. The checksum covers the key too. It
+detects damage, not forgery.
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ def event_checksum(record: Buffer, document: Buffer) -> int:
 
 
 def add_checksum(key: bytes, value: bytes) -> bytes:
-    """Return the bytes to store under `key`."""
     return _HEAD.pack(TAG, checksum_of(value, checksum_of(key))) + value
 
 
 def has_checksum(stored: Buffer) -> bool:
-    """Values of format 3 have none."""
+    """Return False for a value of format 3."""
     return len(stored) >= _HEAD.size and stored[0] == TAG
 
 

@@ -1,10 +1,9 @@
-"""Chunks of neighbouring events, byte by byte: between nodes, and in the log.
+"""Chunks of neighbouring events of one origin, between nodes and in the log.
 
-The events of a chunk have one origin. A chunk is a count u32, the length of the origin's name u8
-and the name, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms since 1970),
-`offset u64`, `record length u16`, `document length u32`, `level u8`; then all records, then all
-documents. Integers are big-endian. In the log the key is the serial of the first event as u64.
-Single events would waste a part of each page of the file, and a call each.
+A chunk is a count u32, the length of the origin's name u8 and the name, then columns with an entry
+for each event: `epoch u32`, `arrival u64` (ms since 1970), `offset u64`, `record length u16`,
+`document length u32`, `level u8`; then all records, then all documents. Integers are big-endian. In
+the log the key is the serial of the first event as u64.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from broker.event.place import Mark
 from broker.log.checksum import Buffer
 from broker.log.logged_event import EVENT_OVERHEAD, LoggedEvent
 
-#: Approximate most bytes, unless a single event is larger. Larger chunks do not make commits
-#: faster, and a reader must map a whole chunk.
+#: Approximate most bytes, unless one event is larger. Larger chunks do not make commits faster, and
+#: a reader must map a whole chunk.
 CHUNK_BYTES = 60 * 1024
 
 _KEY = struct.Struct(">Q")
@@ -44,7 +43,7 @@ def decode_key(key: Buffer) -> int:
 
 
 def split_by_size(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of neighbouring events of about `most` bytes; one event may have more."""
+    """Yield (start, end) of events of about `most` bytes; one event may have more."""
     if len(events) == 1:
         yield 0, 1
         return
@@ -73,7 +72,6 @@ def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[Logged
 
 
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
-    """Return the stored value of neighbouring events of one origin."""
     epochs, arrivals, offsets, levels, records, documents = zip(*map(_stored, events), strict=True)
     columns = _columns(len(events)).pack(
         *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
@@ -86,16 +84,15 @@ def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
 def encode_columns(
     origin: str, count: int, columns: Sequence[bytes], contents: Sequence[Buffer]
 ) -> bytes:
-    """Return a chunk of encoded columns, records and documents."""
     name = origin.encode()
     return b"".join((_HEAD.pack(count, len(name)), name, *columns, *contents))
 
 
 class Chunk:
-    """A stored chunk; only the requested parts are read."""
+    """Reads only the requested parts."""
 
     def __init__(self, first: int, value: Buffer, at: int = 0) -> None:
-        """`first` is the serial of the first event; the chunk begins at offset `at`."""
+        """`first` is the serial of the first event; the chunk begins at `at`."""
         count, name_length = _HEAD.unpack_from(value, at)
         self.first = first
         self.last: int = first + count - 1
@@ -107,7 +104,7 @@ class Chunk:
 
     @property
     def is_exact(self) -> bool:
-        """True if the length is as stated. Raises `struct.error` if the columns are incomplete."""
+        """Raises `struct.error` if the columns are incomplete."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return bool(len(self.value) == self.columns_at + form.size + sum(lengths))
@@ -133,21 +130,20 @@ class Chunk:
         return int(arrival)
 
     def first_after(self, mark: Mark) -> int | None:
-        """Return the serial of the first event after `mark`, or None."""
+        """Return the first serial after `mark`, or None."""
         if self.mark_at(self.last) <= mark:
             return None
         serials = range(self.first, self.last + 1)
         return next(serial for serial in serials if self.mark_at(serial) > mark)
 
     def content_bounds(self) -> list[int]:
-        """Return the offset of the first record, then the end of each record, then of each
-        document."""
+        """Return the first record's offset, then the ends of the records, then of the documents."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return list(accumulate(lengths, initial=self.columns_at + form.size))
 
     def events_from(self, start: int) -> Iterator[LoggedEvent]:
-        """Yield copies of the events from the serial `start` on."""
+        """Yield copies."""
         count, value, origin = self._count, self.value, self.origin
         form = _columns(count)
         fields = form.unpack_from(value, self.columns_at)

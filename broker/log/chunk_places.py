@@ -1,9 +1,8 @@
 """Places of chunks in the table of origins: they name the contents of a damaged chunk.
 
-An entry's key is `p`, the origin, a NUL, and the first place (`epoch u32, offset u64`). Its value
-has a checksum: `serial u64, count u32, epoch u32, offset u64` with the last place, and the steps
-from offset to offset, u32, or u64 if one is larger, unless all are 1. Format 3 stored the serial
-alone.
+Key: `p`, the origin, a NUL, and the first place (`epoch u32, offset u64`). Checked value: `serial
+u64, count u32, epoch u32, offset u64` with the last place, and the steps from offset to offset,
+u32, or u64 if one is larger, unless all are 1. Format 3 stored the serial alone.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MOST_STEP = 2**32 - 1
 
 @attrs.frozen
 class ChunkPlaces:
-    """Serials and places of one chunk. Format 3 has only the first of each."""
+    """Serials and places of one chunk; format 3 has only the first ones."""
 
     origin: str
     serial: int
@@ -40,7 +39,7 @@ class ChunkPlaces:
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """All places. Epochs in between are that of the last place."""
+        """Epochs in between are that of the last place."""
         offsets = [self.first[1]]
         for step in self.steps or (1,) * (self.count - 1):
             offsets.append(offsets[-1] + step)
@@ -85,7 +84,7 @@ def places_key(origin: str, mark: Mark) -> bytes:
 
 
 def split_key(key: bytes) -> tuple[str, Mark]:
-    """Return origin and first place. Raises ValueError, struct.error."""
+    """Raises ValueError, struct.error."""
     end = len(key) - _MARK.size
     epoch, offset = _MARK.unpack(key[end:])
     return key[1 : end - 1].decode(), (epoch, offset)

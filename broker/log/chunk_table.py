@@ -1,7 +1,4 @@
-"""The `events` table of the log; unreadable chunks have placeholders.
-
-Serials are gapless, so a missing chunk is noticed too.
-"""
+"""The `events` table: serials are gapless, so a missing chunk is noticed too."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
 EVENTS = "events"
-#: Most serials of a chunk; assumed without head, places and a next chunk.
+#: Most serials of a chunk.
 MAX_SERIALS = 65_536
-#: Arrival time without intact neighbours: retention leaves the chunk.
+#: Retention leaves a chunk without intact neighbours.
 NEVER_OLD = 2**63
 
 
 class UnreadableChunk:
-    """Placeholder for a chunk that is missing, or whose head can not be read."""
+    """Placeholder for a chunk that is missing, or whose head is damaged."""
 
     def __init__(self, first: int, last: int, damage: Damage, arrival: int) -> None:
         self.first = first
@@ -38,7 +35,7 @@ class UnreadableChunk:
         return self.damage.origin
 
     def mark_at(self, serial: int) -> Mark:
-        """Return the place at a serial; if unknown, a later place of the chunk."""
+        """Return the place at a serial; if unknown, a later one."""
         marks = self.damage.marks
         return marks[serial - self.first] if marks else self.damage.upto
 
@@ -47,7 +44,6 @@ class UnreadableChunk:
         return self._arrival
 
     def first_after(self, mark: Mark) -> int | None:
-        """Return the serial of the first event after `mark`, or None."""
         serials = range(self.first, self.last + 1)
         return next((serial for serial in serials if self.mark_at(serial) > mark), None)
 
@@ -82,7 +78,6 @@ class ChunkTable:
             return self.unreadable_chunk(txn, first, DamageKind.HEAD)
 
     def chunk_from(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk:
-        """Return the chunk that begins with `serial`, or its placeholder."""
         if cursor.set_key(encode_key(serial)):
             return self.chunk_at(txn, cursor)
         return self.unreadable_chunk(txn, serial, DamageKind.MISSING)
@@ -90,8 +85,8 @@ class ChunkTable:
     def chunk_holding(
         self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int
     ) -> AnyChunk | None:
-        """Return the chunk with `serial`, or the first one if the log begins later; None beyond the
-        end. The cursor is at the chunk, or after a missing one."""
+        """Return the first chunk if the log begins after `serial`, None beyond the end. The cursor
+        is at the chunk, or after a missing one."""
         if cursor.set_range(encode_key(serial)):
             if decode_key(cursor.key()) == serial or not cursor.prev():
                 if not cursor.key():
@@ -107,7 +102,7 @@ class ChunkTable:
             return before
         if not cursor.next():
             return None
-        # The next chunk begins later than it should.
+        # It begins later than it should.
         return self.unreadable_chunk(txn, before.last + 1, DamageKind.MISSING)
 
     def first_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
@@ -150,7 +145,6 @@ class ChunkTable:
     def unreadable_chunk(
         self, txn: lmdb.Transaction, first: int, kind: DamageKind
     ) -> UnreadableChunk:
-        """Return the placeholder of a chunk that begins with `first`."""
         places = self._find_places(txn, first)
         before, last, follows = self._neighbours(txn, first)
         marks: tuple[Mark, ...] = ()
@@ -160,7 +154,7 @@ class ChunkTable:
             last = first + places.count - 1
             spans = (span_of(places.origin, marks),)
         elif places is not None:
-            # Format 3: up to the origin's next chunk, or to its covered mark.
+            # Format 3: up to the origin's next chunk.
             upto = self._next_place(txn, places)
             spans = (Span(places.origin, (places.first[0], places.first[1] - 1), upto),)
         else:
@@ -175,7 +169,7 @@ class ChunkTable:
         return UnreadableChunk(first, last, damage, NEVER_OLD if arrival is None else arrival)
 
     def _neighbours(self, txn: lmdb.Transaction, first: int) -> tuple[int | None, int, int | None]:
-        """Return the arrival time before, the last serial, and the arrival time after a chunk."""
+        """Return the arrival time before, the last serial, and the arrival time after."""
         before = after = None
         last = first + MAX_SERIALS - 1
         with self.cursor(txn) as cursor:
@@ -220,7 +214,7 @@ class ChunkTable:
         return upto if upto is not None else (places.first[0], places.first[1] + MAX_SERIALS)
 
     def _candidate_spans(self, txn: lmdb.Transaction, first: int, last: int) -> tuple[Span, ...]:
-        """Return the ranges that a chunk without known places may have contained."""
+        """Return the ranges that the chunk may have contained."""
         before: dict[str, Mark] = {}
         behind: dict[str, Mark] = {}
         for _, each in all_places(txn, self._origins):

@@ -1,4 +1,4 @@
-"""Contents of one transaction of the log, its result, and retention settings."""
+"""Contents and result of one transaction of the log, and retention settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Retention:
 
     @property
     def map_bytes(self) -> int:
-        """Size of the map: freed pages are used again two transactions later, and the other tables
-        must fit too."""
+        """Size of the map: freed pages are used again two transactions later, and other tables must
+        fit too."""
         return 2 * max(self.max_bytes, self.unarchived_bytes) + (256 << 20)
 
 

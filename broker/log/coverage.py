@@ -1,4 +1,4 @@
-"""Coverage: the mark of each origin up to which a log is complete."""
+"""The mark of each origin up to which a log is complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_MARKS: Final[Mapping[str, Mark]] = {}
 class Coverage:
     """A mark for each origin, and a version that rises with each change.
 
-    A user stores the version that it has sent, and asks for the marks changed since.
+    A user stores the version that it has sent.
     """
 
     def __init__(self, marks: Mapping[str, Mark]) -> None:
@@ -38,7 +38,7 @@ class Coverage:
         return dict(self._marks)
 
     def count_places(self, but: str) -> int:
-        """Return the number of places covered since the start, of origins except `but`."""
+        """Return the places covered since the start, except those of `but`."""
         begun = self._start_offsets
         return sum(mark[1] - begun[o] for o, mark in self._marks.items() if o != but)
 

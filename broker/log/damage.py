@@ -1,4 +1,4 @@
-"""Damage in the log: events or whole chunks that fail their checksum."""
+"""Events or chunks of the log that fail their checksum."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from broker.event.place import Mark
 
 
 class LogDamaged(OurError):
-    """Bytes of the event log fail their checksum."""
-
     code = "log-damaged"
 
 
@@ -27,7 +25,7 @@ class DamageKind(enum.Enum):
 
 @attrs.frozen
 class Span:
-    """Places after `after` and up to `upto`."""
+    """Places of one origin in (after, upto]."""
 
     origin: str
     after: Mark
@@ -36,7 +34,7 @@ class Span:
 
 @attrs.frozen
 class Damage:
-    """Neighbouring damaged events of one chunk."""
+    """Neighbouring damaged events of a chunk."""
 
     table: str
     """`events`, or `kept` for replicas."""
@@ -53,12 +51,11 @@ class Damage:
 
     @property
     def origin(self) -> str:
-        """Empty if unknown."""
         return self.spans[0].origin if len(self.spans) == 1 else ""
 
     @property
     def upto(self) -> Mark:
-        """The last place, if the origin is known."""
+        """Last place; (0, 0) if the origin is unknown."""
         return self.spans[0].upto if len(self.spans) == 1 else (0, 0)
 
     def covers(self, other: Damage) -> bool:

@@ -1,8 +1,4 @@
-"""De-duplication marks: the accepted sequence numbers of each publisher (T19).
-
-Each (ClientId, incarnation) has a high-water mark and the few lower numbers that were not accepted.
-So memory per publisher is bounded.
-"""
+"""De-duplication marks: the accepted sequence numbers of each publisher (T19)."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _RUN = struct.Struct(">QQ")
 #: Above every event's number.
 NO_NUMBER = 2**64 - 1
 
-#: Scope of sequence numbers: (ClientId, incarnation).
+#: (ClientId, incarnation).
 Publisher: TypeAlias = tuple[str, int]
 
 
@@ -39,8 +35,8 @@ class SequenceWindow:
     """Accepted numbers of one publisher: all from `floor` to `high`, except `missing`.
 
     A publisher counts without gaps and sends in order. A number is missing only if its event was
-    refused or took another route. So the window recognises all that a publisher repeats after a
-    crash; a fixed number of events would not.
+    refused or took another route. So memory is bounded, and all that a publisher repeats after a
+    crash is recognised.
     """
 
     width: int
@@ -54,7 +50,6 @@ class SequenceWindow:
     """Time of the last acceptance, ms since 1970: old windows are dropped by it."""
 
     def record(self, number: int) -> Freshness:
-        """Check and record `number` in one step."""
         if number > self.high:
             if number > self.high + 1:
                 self._replace(len(self.missing), 0, [(self.high + 1, number - 1)])
@@ -71,7 +66,6 @@ class SequenceWindow:
         return Freshness.NEW
 
     def check(self, number: int) -> Freshness:
-        """Check without recording."""
         if number > self.high:
             return Freshness.NEW
         if number < self.floor:
@@ -106,8 +100,8 @@ def _first(run: tuple[int, int]) -> int:
 class Deduplication:
     """The windows of all publishers: a bounded cache over the stored windows.
 
-    `load` returns a stored window or None. `take_changed` returns changes to commit with the
-    events, one commit at a time. A window with changes that may not be stored yet is never evicted.
+    `take_changed` returns changes to commit with the events, one commit at a time. A window with
+    changes that may not be stored yet is never evicted.
     """
 
     def __init__(
@@ -128,7 +122,7 @@ class Deduplication:
         return window.high + 1
 
     def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
-        """Record the new numbers from `next_number` to `last`."""
+        """Record new numbers up to `last`."""
         if publisher not in self._windows:
             self.next_number(publisher)
         window = self._windows[publisher]
@@ -156,14 +150,14 @@ class Deduplication:
         try:
             stored = self._load(publisher)
         except ValueDamaged:
-            # New and duplicate can not be distinguished: all is outside until the next incarnation.
+            # All is outside until the next incarnation.
             return SequenceWindow(self._width, high=NO_NUMBER, floor=NO_NUMBER)
         if stored is None:
             return SequenceWindow(self._width)
         return SequenceWindow.decode(stored, self._width)
 
     def take_changed(self) -> list[tuple[Publisher, bytes]]:
-        """Return changed windows, encoded, and shrink the cache to its bound."""
+        """Also shrinks the cache to its bound."""
         rows = []
         for publisher in self._changed:
             rows.append((publisher, self._windows[publisher].encode()))

@@ -1,7 +1,7 @@
 """Event log of a node: places at once, grouped commits, file access off the reactor thread.
 
-At most one commit runs. Events that arrive meanwhile share the next one. An event has its place
-when it is appended, but is announced only after its commit.
+At most one commit runs; events that arrive meanwhile share the next one. An event is announced only
+after its commit.
 
 A failed commit also fails everything appended after it, since later events of a publisher may not
 overtake earlier ones. Then a new epoch begins: offsets are given again, but no place is.
@@ -29,15 +29,13 @@ from broker.log.repair import Repairs
 from broker.log.worker import Worker
 from broker.transport.clock import IClock
 
-#: Seconds until a retry after a failed commit; the disk is tried after half of it.
+#: Seconds until a publisher's retry; the disk is tried after half of it.
 RETRY_AFTER = 1.0
-#: Seconds that a change without urgency waits for others.
+#: Seconds that a change without urgency waits.
 COMMIT_DELAY = 0.1
 
 
 class EventLog(LogHistory):
-    """Places, group commit, de-duplication and positions of one node."""
-
     log = Logger()
 
     def __init__(
@@ -95,7 +93,7 @@ class EventLog(LogHistory):
         return (self._bounds.epoch, self._bounds.last)
 
     def end_position(self) -> dict[str, Mark]:
-        """Return the covered mark of each origin, durable or not: the cut of a new subscription."""
+        """Return durable and other covered marks: the cut of a new subscription."""
         marks = self.coverage.marks
         if self._committing is not None:
             marks.update(self._committing.commit.covered)
@@ -105,7 +103,7 @@ class EventLog(LogHistory):
 
     @property
     def unlogged_places(self) -> int:
-        """Covered places of other origins since the start without an event in the log: filtered,
+        """Covered places of other origins since the start without a logged event: filtered,
         refused, or known from another place."""
         bounds, begun = self._bounds, self._start_bounds
         relayed = (bounds.last - begun.last) - (bounds.offset - begun.offset)
@@ -124,7 +122,7 @@ class EventLog(LogHistory):
         return self._epoch == self._bounds.epoch
 
     def check_available(self) -> None:
-        """Raise `LogUnavailable` after a failed commit, until the new epoch is stored."""
+        """Raise `LogUnavailable` until the new epoch is stored."""
         if self._disowned_by is not None:
             raise Cloned(str(self._disowned_by))
         if self._epoch != self._bounds.epoch:
@@ -134,7 +132,7 @@ class EventLog(LogHistory):
         """Give places to events and commit them.
 
         An entry is (record, rank of the security level, document). `done` is called in the order of
-        appends, also without entries: then the commits before are durable. Raises `LogUnavailable`.
+        appends, also without entries: earlier commits are then durable. Raises `LogUnavailable`.
         """
         self.check_available()
         arrival = self._arrival = max(self._arrival, self._wall_clock())
@@ -153,7 +151,7 @@ class EventLog(LogHistory):
             self._commit_now()
 
     def append_relayed(self, relayed: RelayedEvents, done: OnCommitted) -> None:
-        """Commit events of another origin with their existing places.
+        """Commit events with their existing places.
 
         `done` is called as for `append`. Without entries only the coverage moves, within
         `COMMIT_DELAY`. Raises `LogUnavailable`.
@@ -182,7 +180,7 @@ class EventLog(LogHistory):
     def append_replica(
         self, replica: ReplicaBatch, done: Callable[[BrokerError | None], None]
     ) -> None:
-        """Commit copies; `done` is called with None or the error. Raises `LogUnavailable`."""
+        """`done` is called with None or the error. Raises `LogUnavailable`."""
         self.check_available()
         self._pending.commit.replicas.append(replica)
         self._pending.callbacks.append(
@@ -206,7 +204,7 @@ class EventLog(LogHistory):
     ) -> None:
         """Store a durable subscription, or delete it (None), within `COMMIT_DELAY`.
 
-        With the callback `stored` the commit starts at once.
+        With `stored` the commit starts at once.
         """
         self._pending.commit.durables.append((key, value))
         if stored is not None:
@@ -217,16 +215,16 @@ class EventLog(LogHistory):
             self._commit_now()
 
     def when_state_committed(self) -> Deferred[None]:
-        """Return a Deferred that fires when all durable subscriptions put so far are committed."""
+        """Fire when all durable subscriptions put so far are committed."""
         committed: Deferred[None] = Deferred()
         self._pending.state_callbacks.append(lambda: committed.callback(None))
-        # Otherwise the pending retry commits them.
+        # The retry commits them.
         if self.is_writable:
             self._commit_now()
         return committed
 
     def put_client(self, client_id: str, newest: bytes) -> None:
-        """Store a client's newest incarnation within `COMMIT_DELAY`, before its next event."""
+        """Store the value within `COMMIT_DELAY`, before the client's next event."""
         self._pending.commit.clients.append((client_id, newest))
         self._commit_soon()
 
@@ -240,7 +238,7 @@ class EventLog(LogHistory):
         self._commit_now()
 
     def _commit_now(self) -> None:
-        """If a commit runs, its end starts the next one."""
+        """Commit pending contents; a running commit starts the next one."""
         if self._committing is not None:
             return
         if self._commit_timer is not None:
@@ -264,7 +262,7 @@ class EventLog(LogHistory):
         if self._is_failing and committed.commit.events:
             self._is_failing = False
             self.log.info("the event log can be written again")
-        # Disk and CPU work in parallel: the next commit starts before these callbacks.
+        # Disk and CPU work in parallel.
         if self._pending.commit.events:
             self._commit_now()
         for done, events in committed.callbacks:
@@ -293,11 +291,10 @@ class EventLog(LogHistory):
         failed = [committing, self._pending]
         self.failures += 1
         if not self._is_failing:
-            # Only the first failure is logged: a full disk stays full for hours.
+            # A full disk stays full for hours.
             self._is_failing = True
             self.log.error("{error}; no event is acknowledged until it can be", error=error)
         self._pending = PendingCommit()
-        # State without a place is kept for the next commit.
         for pending in failed:
             self._pending.take_state(pending)
         self._epoch += 1
@@ -310,12 +307,11 @@ class EventLog(LogHistory):
         for pending in failed:
             for done, _ in pending.callbacks:
                 self._call(done, error)
-        # Draining does not wait for a disk that can not be written.
+        # The disk may stay unwritable.
         self._fire_drain_waiters()
         self._commit_soon()
 
     def _finish_without_commit(self, pending: PendingCommit) -> None:
-        """For duplicates, or draining."""
         self._pending = PendingCommit()
         for done, events in pending.callbacks:
             self._call(done, events)
@@ -336,8 +332,7 @@ class EventLog(LogHistory):
             waiter.callback(None)
 
     def first_at(self, arrival: int) -> int:
-        """Return the serial of the first event from `arrival` (ms since 1970) on, else the next
-        serial."""
+        """Return the first serial from `arrival` (ms since 1970) on, else the next serial."""
         serial = self._file.first_at(arrival)
         if serial <= self._bounds.last:
             return serial
@@ -348,11 +343,10 @@ class EventLog(LogHistory):
         return next(serials, self._next_serial)
 
     def drop_old_windows(self) -> Deferred[int]:
-        """Drop windows that were not used for the maximum age."""
         return self._write(self._file.drop_old, self._wall_clock())
 
     def drain(self) -> Deferred[None]:
-        """Return a Deferred that fires when everything appended is durable or has failed."""
+        """Fire when everything appended is durable or has failed."""
         idle: Deferred[None] = Deferred()
         self._drain_waiters.append(idle)
         self._commit_now()
@@ -363,12 +357,12 @@ class EventLog(LogHistory):
         self._file.close()
 
     def crash(self) -> None:
-        """Simulate a crash: release the file without a clean end."""
+        """Release the file without a clean end, to simulate a crash."""
         self._cancel_commit_timer()
         self._file.crash()
 
     def close(self) -> Deferred[None]:
-        """Commit pending contents, record a clean end, and close."""
+        """Commit pending contents first."""
 
         def drained(_: object) -> Deferred[None]:
             self._cancel_commit_timer()

@@ -1,7 +1,6 @@
 """Reads of a log that a running node writes, from another process.
 
-Each call is a transaction of its own that copies its results. An open one would keep freed pages
-from being used again.
+Each call is its own transaction: an open one would keep freed pages from being used again.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ def read_events(folder: Path, start: int, max_events: int) -> Sequence[LoggedEve
 
 @contextmanager
 def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
-    """Yield the file of a log that a node writes, and the meta page of a commit whose pages stay
-    unchanged meanwhile. Raises `LogUnavailable`."""
+    """Yield the file, and the meta page of a commit whose pages stay unchanged. Raises
+    `LogUnavailable`."""
     with _open_environment(folder) as env:
         for _ in range(100):
             with env.begin() as txn:
@@ -57,7 +56,7 @@ def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
 
 
 class ExternalReader:
-    """Raises `LogUnavailable` if the log can not be read."""
+    """Raises `LogUnavailable`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -84,7 +83,7 @@ class ExternalReader:
             return self._tables.histories.read_chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        """Return own events after `after`, up to the limits.
+        """Return own events, up to the limits.
 
         The result ends before damage. Raises `DamageFound` if it would begin with damage.
         """
@@ -117,7 +116,6 @@ class ExternalReader:
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Return events of a replica, as `read` does."""
         with self._reading() as txn:
             return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
@@ -148,11 +146,11 @@ class ExternalReader:
 
 
 def check_length(folder: Path) -> None:
-    """Raise `LogCorrupt` if pages of a log in use lie beyond the file's end."""
+    """Raise `LogCorrupt` if pages lie beyond the file's end."""
     with pin_commit(folder) as (verification, meta):
         file = verification.file
         if file.size < (meta.last_page + 1) * file.page_size:
-            # Pages at the end that were free again at once may never have been written.
+            # Freed pages at the end may never have been written.
             check_pages(file, meta)
             if file.problems:
                 raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {REPAIR_ADVICE}")

@@ -32,10 +32,7 @@ class FileReader:
         return self._env.begin(buffers=True)
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        """Return up to `max_events` events from the serial `start` on, of about `max_bytes`.
-
-        The page begins later if retention has removed events.
-        """
+        """Return events from the serial `start` on, or from the log's begin."""
         with self._guard, self._reading() as txn:
             return self._tables.chunks.read_page(txn, start, max_events, max_bytes)
 
@@ -63,13 +60,13 @@ class FileReader:
             return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """Return the serial of the first event after `mark`; the next serial if there is none."""
+        """Return the first serial after `mark`, or the next serial."""
         with self._guard, self._reading() as txn:
             found = self._tables.origins.first_serial_after(txn, origin, mark)
             return self._first_and_last(txn)[1] + 1 if found is None else found
 
     def first_at(self, arrival: int) -> int:
-        """Return the serial of the first event logged at or after `arrival` (ms since 1970).
+        """Return the first serial logged at `arrival` (ms since 1970) or later.
 
         Arrival times rise with serials.
         """
@@ -88,7 +85,7 @@ class FileReader:
             return low
 
     def arrival_at(self, serial: int) -> int:
-        """Return the time of logging at `serial` or next; 0 if there is none."""
+        """Return the time of logging at `serial` or next, or 0."""
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
             chunk = chunks.chunk_holding(txn, cursor, serial)
@@ -104,7 +101,7 @@ class FileReader:
             return self._tables.marks.get(txn, publisher_key(publisher))
 
     def newest_incarnation(self, client_id: str) -> bytes | None:
-        """Return the value of `Commit.clients`; None too if it is damaged."""
+        """Return None too for a damaged value."""
         with self._guard, self._reading() as txn:
             return self._tables.clients.get_or_none(txn, client_id.encode())
 
@@ -125,14 +122,14 @@ class FileReader:
                 try:
                     stored = self._tables.meta.get(txn, b"last")
                 except ValueDamaged:
-                    # Serials are local to this log: a jump does no harm.
+                    # A jump of serials does no harm.
                     return 2**62 + 1, 2**62
                 last = 0 if stored is None else decode_key(stored)
                 return last + 1, last
             return oldest.first, newest.last
 
     def _event_bytes(self, txn: lmdb.Transaction) -> int:
-        """Return the bytes of pages with events, which `max_bytes` bounds."""
+        """Return the bytes that `max_bytes` bounds."""
         return table_bytes(txn, self._tables.events)
 
 

@@ -1,8 +1,7 @@
 """Rebuilding a log's file from the readable parts of a damaged one.
 
-Damaged chunks are copied unchanged: the node later asks others for their events. All pages are
-searched for chunks that no readable page refers to: checksums prove them whole. The damaged file is
-kept beside the new one.
+Damaged chunks are copied: the node later asks others for their events. All pages are searched for
+chunks that no readable page refers to. The damaged file is kept beside the new one.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _EVENTS = EVENTS.encode()
 
 
 def rebuild_file(folder: Path) -> Path:
-    """Replace the file of a locked log; return the path of the damaged file. Raises `LogCorrupt` if
-    no table can be read."""
+    """Return the path of the damaged file. Raises `LogCorrupt` if no table can be read. The log is
+    locked."""
     new = folder / _NEW
     shutil.rmtree(new, ignore_errors=True)
     verification = Verification(folder)
@@ -53,7 +52,7 @@ def rebuild_file(folder: Path) -> Path:
                 _copy(env, name, file.items(name, tables.get(name, NO_TREE)))
                 for each in before:
                     if file.problems or name not in tables:
-                        # Deleted entries may reappear, which does no harm.
+                        # Deleted entries may reappear.
                         items = file.items(name, each.get(name, NO_TREE))
                         _copy(env, name, items, overwrite=False)
             serials = _SerialIndex()
@@ -64,7 +63,7 @@ def rebuild_file(folder: Path) -> Path:
     finally:
         verification.close()
     old = _free_name(folder)
-    # A crash leaves the damaged file in its place, or the new one.
+    # A crash leaves the old file in its place, or the new one.
     os.link(folder / FILE, old)
     os.replace(new / FILE, folder / FILE)
     (folder / "lock.mdb").unlink(missing_ok=True)
@@ -97,15 +96,14 @@ class _SerialIndex:
 
 
 def _find_orphaned_chunks(file: PageFile, serials: _SerialIndex) -> Iterator[tuple[bytes, bytes]]:
-    """Yield whole chunks that no table refers to. Older pages contain chunks that retention
-    removed, or that were written again."""
+    """Yield whole chunks that no table refers to. Older pages contain removed chunks too."""
     found: list[tuple[StoredChunk, bytes]] = []
     for key, value in file.leaves():
         if value.startswith(MAGIC):
             chunk = _chunk(key, value)
             if chunk is not None and serials.has_room(chunk):
                 found.append((chunk, value))
-    # If serials were given again, the newer places count.
+    # Newer places count.
     for chunk, value in sorted(found, key=lambda each: each[0].mark_at(each[0].last), reverse=True):
         if serials.has_room(chunk):
             serials.add(chunk.first, chunk.last)

@@ -9,8 +9,8 @@ from broker.log.page_file import FILE
 
 
 class FileSize:
-    """Detects that an open file was truncated: the kernel kills a process that reads LMDB's map
-    beyond its end (SIGBUS)."""
+    """Detects truncation: the kernel kills a process that reads LMDB's map beyond its end
+    (SIGBUS)."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / FILE)
@@ -18,7 +18,7 @@ class FileSize:
 
     def check(self) -> None:
         """Call before each transaction. Raises `LogCorrupt`."""
-        # Another thread may write meanwhile.
+        # In this order: another thread may write.
         least = self._least
         size = os.stat(self._path).st_size
         if size < least:

@@ -1,8 +1,8 @@
 """Histories of a log: one for each start, and the losses that other nodes have shown.
 
-A copy of a log that is started again forks its history. Each start takes an epoch, and records the
-place where it branches off. A mark of another branch lies after the branch place of the next known
-history. Two copies may take one epoch; then their ids differ.
+A copy of a log that is started again forks its history. Each start takes an epoch and records its
+branch place. A mark of another branch lies after the branch place of the next known history. Two
+copies may take one epoch; then their ids differ.
 
 `docs/protocols/histories.md` has the stored bytes.
 """
@@ -25,8 +25,8 @@ MAX_HISTORIES = 256
 MAX_LOSSES = 64
 #: Most runs of one loss.
 MAX_RUNS = 64
-#: Epochs count quarters of a second since 2020, until 2054. Copies started within one quarter give
-#: the same places.
+#: Quarters of a second since 2020, until 2054. Copies started within one quarter give the same
+#: places.
 EPOCH_MS = 250
 EPOCHS_SINCE_MS = 1_577_836_800_000
 _RECORD = struct.Struct(">QIIQ")
@@ -38,7 +38,7 @@ _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
-#: Offsets skipped by a restored log: its previous end is unknown.
+#: Skipped by a restored log: its previous end is unknown.
 _UNKNOWN_LOSS = 1 << 32
 
 
@@ -58,8 +58,7 @@ class History:
 class BranchLoss:
     """Own events of another branch that could not be recovered.
 
-    The places in (after, last] are empty, and reported as a gap. Without lost events there are
-    none.
+    The places in (after, last] are empty, and reported as a gap.
     """
 
     after: Mark
@@ -72,7 +71,7 @@ class BranchLoss:
     """First and last offset of each lost run of the other branch."""
 
     def gaps(self, began: Mark) -> Iterator[tuple[Mark, Mark]]:
-        """Yield first and last lost places for a reader on the other branch, or before it."""
+        """Yield (first, last) for a reader on the other branch, or before it."""
         on_branch = began[1] if self.branch < began < self.after else 0
         for first, last in self.runs:
             if last > on_branch:
@@ -80,24 +79,20 @@ class BranchLoss:
                 yield (epoch, max(first, on_branch + 1)), (epoch, last)
 
     def is_before(self, mark: Mark) -> bool:
-        """Return True if a mark lies before the end of the other branch, in an earlier epoch than
-        the loss."""
+        """Return True before the other branch's end, in an epoch before the loss."""
         return bool(self.count) and mark < self.upto and mark[0] < self.after[0]
 
     @property
     def count(self) -> int:
-        """Number of lost places."""
         return self.last[1] - self.after[1]
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next event: above those of the other branch."""
+        """Offset of the next event, above those of the other branch."""
         return max(self.last[1], self.upto[1] + 1) + 1
 
 
 class HistoryChain:
-    """Histories of the present branch, and known losses of others."""
-
     def __init__(
         self, histories: Iterable[History] = (), losses: Iterable[BranchLoss] = ()
     ) -> None:
@@ -127,7 +122,7 @@ class HistoryChain:
     def next_after(self, mark: Mark) -> Mark:
         """Return the place after which this branch continues for a reader at a mark.
 
-        It differs from the mark on another branch, and before a recorded loss.
+        It differs on another branch, and before a recorded loss.
         """
         index = bisect_right(self._epochs, mark[0])
         if index < len(self.histories) and mark > self.histories[index].branch:
@@ -140,14 +135,12 @@ class HistoryChain:
         return tuple((loss.after, loss.last) for loss in self.losses if loss.count)
 
     def newest_of_branch(self, branch: Mark) -> Mark:
-        """Return the newest known place of the branch that began at `branch`."""
         found = [loss.upto for loss in self.losses if loss.branch == branch]
         return max(found, default=branch)
 
 
 def missing_runs(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the runs from `first` to `last` without `found`. At most `MAX_RUNS`: then the last run
-    covers the rest."""
+    """Return the runs without `found`, at most `MAX_RUNS`: then the last one covers the rest."""
     runs: list[tuple[int, int]] = []
     for each in [*sorted(n for n in set(found) if first <= n <= last), last + 1]:
         if first < each:
@@ -165,7 +158,7 @@ class HistoryTable:
     def start_process(
         self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
     ) -> tuple[int, int]:
-        """Add the history of a new process; return its epoch, and the newest used offset.
+        """Return the epoch, and the newest used offset.
 
         In a restored log, a loss of unknown size is recorded first.
         """
@@ -180,7 +173,7 @@ class HistoryTable:
         return epoch, loss.next_offset - 1
 
     def add_history(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
-        """Add a history after its parent's newest own place."""
+        """Add a history that begins after its parent's newest own place."""
         # 63 bits, and not 0.
         id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
         record = _RECORD.pack(id, parent, parent, offset)
@@ -214,8 +207,8 @@ class HistoryTable:
         self._drop_oldest(txn, _LOSS_KEY, MAX_LOSSES)
 
     def disown(self, txn: lmdb.Transaction, began: Mark) -> None:
-        """Record that another process continues this log: the next start gives this one another
-        name. `began` is the newest place when this process began."""
+        """Record that another process continues this log: the next start renames it. `began` is the
+        newest place when this process began."""
         self.table.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
     def mark_restored(self, txn: lmdb.Transaction) -> None:
@@ -223,8 +216,8 @@ class HistoryTable:
         self.table.put(txn, _RESTORED_KEY, b"1")
 
     def end_disowned(self, txn: lmdb.Transaction, origin: str) -> bool:
-        """End the histories of a disowned log; False if it is not disowned. Its last events may be
-        unknown to other nodes: see `pending_adoption`."""
+        """Return False if the log is not disowned. Other nodes may not know its last events: see
+        `pending_adoption`."""
         after = self.table.get_or_none(txn, _DISOWNED_KEY)
         if after is None:
             return False
@@ -243,7 +236,6 @@ class HistoryTable:
         return value[_MARK.size :].decode(), (epoch, offset)
 
     def finish_adoption(self, txn: lmdb.Transaction) -> None:
-        """Record that they have been logged again."""
         self.table.delete(txn, _ADOPTION_KEY)
 
     def read_chain(self, txn: lmdb.Transaction) -> HistoryChain:
@@ -265,7 +257,7 @@ class HistoryTable:
 
 
 def next_epoch(previous: int, now_ms: int) -> int:
-    """Return an epoch above `previous`, and above those of copies started before now."""
+    """Return an epoch above `previous`, and above copies started before now."""
     return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
 
 

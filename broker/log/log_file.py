@@ -3,10 +3,9 @@
 Tables: `events` (serial -> chunk of events), `origins` (positions of each origin's chunks), `kept`
 (replicas), `marks` (publisher -> de-duplication window), `durables` (client and name -> durable
 subscription), `clients` (newest incarnations), `histories`, `meta`, and `copies` of all small
-values. An event is never stored without its mark: one commit is one transaction.
+values.
 
-Readers copy and end their transaction at once, since an open reader keeps freed pages from being
-used again.
+An open reader keeps freed pages from being used again, so readers end their transaction at once.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ MAX_TRIMMED = 2_000
 
 
 class LogFile(FileReader):
-    """One thread writes (`commit`, `drop_old`, `reopen`, `close`); any thread may read."""
+    """One thread writes; any thread may read."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class LogFile(FileReader):
         self._wall_clock = wall_clock
         self._map_size = max_events_bytes or retention.map_bytes
         self.archive_hold = ArchiveHold(retention.unarchived_bytes)
-        # The writer holds it only while it opens again: no reader waits for the disk.
+        # The writer holds it only while it opens again.
         self._guard = threading.RLock()
         self._arrival = 0
         self._oldest = (0, 0)
@@ -127,7 +126,7 @@ class LogFile(FileReader):
             raise open_error(self._folder, error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
-        """Read the state, and begin a history: this folder may be an older copy."""
+        """Begins a history: this folder may be an older copy."""
         tables, meta, histories = self._tables, self._tables.meta, self._tables.histories
         if check_format(txn, tables, self._folder):
             meta.put(txn, b"origin", new_origin(self._wall_clock()).encode())
@@ -172,11 +171,8 @@ class LogFile(FileReader):
             self._open()
 
     def close(self, epoch: int = 0) -> None:
-        """Record a clean end, then close.
-
-        `epoch` is the present one: failed commits may have given places in it, which must not be
-        given again.
-        """
+        """`epoch` is the present one: failed commits may have given places in it, which must not be
+        given again."""
         with self._guard:
             try:
                 with self._writing() as txn:
@@ -188,7 +184,7 @@ class LogFile(FileReader):
                 os.close(self._lock)
 
     def crash(self) -> None:
-        """Simulate a crash: release the files without a clean end."""
+        """Release the files without a clean end, to simulate a crash."""
         with self._guard:
             self._env.close()
             os.close(self._lock)
@@ -211,12 +207,12 @@ class LogFile(FileReader):
             raise
 
     def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
-        """Write all of `commit` durably, or nothing; then trim. Raises `LogUnavailable`."""
+        """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
         with self._writing() as txn:
             tables = self._tables
             if epoch != self._bounds.epoch:
                 tables.meta.put(txn, b"epoch", b"%d" % epoch)
-                # Events with earlier epochs belong to the previous history.
+                # Earlier epochs belong to the previous history.
                 own = [each for each in commit.events if each.origin == self.origin]
                 earlier = [each.offset for each in own if each.epoch < epoch]
                 offset = max([self._bounds.offset, *earlier])
@@ -264,8 +260,8 @@ class LogFile(FileReader):
         return bounds
 
     def _trim(self, txn: lmdb.Transaction, now_ms: int) -> tuple[dict[str, Mark], int]:
-        """Delete old chunks within retention. Return the marks after which their origins begin
-        then, and the bytes of the table of events."""
+        """Apply retention. Return the marks after which origins begin then, and the bytes of the
+        table of events."""
         oldest_arrival = now_ms - self._retention.max_age_ms
         used = self._event_bytes(txn)
         over = used - self._retention.max_bytes
@@ -287,7 +283,7 @@ class LogFile(FileReader):
                 chunk = chunks.chunk_at(txn, cursor)
                 last = chunk.last
                 self._oldest = (chunk.first, chunk.arrival_at(last))
-                # The newest event decides for the whole chunk.
+                # The newest event decides.
                 if over <= 0 and chunk.arrival_at(last) >= oldest_arrival:
                     return since
                 if chunk.origin == self.origin and self.archive_hold.holds_events(
@@ -297,7 +293,7 @@ class LogFile(FileReader):
                 ):
                     return since
                 since.update(self._tables.origins.remove_chunk(txn, chunk))
-                # Pages save a little more: the next commit measures again.
+                # Pages save a little more.
                 over -= len(cursor.value())
                 self._oldest = (0, 0)
                 if not cursor.delete() or not cursor.key():
@@ -311,8 +307,7 @@ class LogFile(FileReader):
             return decode_key(cursor.key()) if cursor.first() else last + 1
 
     def drop_old(self, now_ms: int) -> int:
-        """Drop windows beyond their maximum age, and replicas beyond that of events. Return the
-        number of windows."""
+        """Drop windows and replicas beyond their maximum age. Return the number of windows."""
         dropped = 0
         limit = now_ms - self._retention.marks_age_ms
         oldest = now_ms - self._retention.max_age_ms
@@ -330,7 +325,7 @@ class LogFile(FileReader):
         return dropped
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
-        """Replace damaged events in one transaction. Return the remaining damage, or None."""
+        """Return the remaining damage, or None."""
         with self._writing() as txn:
             left = repair_chunk(txn, self._tables, damage, events)
         self._oldest = (0, 0)

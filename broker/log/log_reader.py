@@ -21,7 +21,7 @@ from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import StartupRepairs
 from broker.log.worker import Worker
 
-#: Limits of one page of `scrub`.
+#: Of one page of `scrub`.
 SCRUB_EVENTS = 512
 SCRUB_BYTES = 512 << 10
 
@@ -68,16 +68,15 @@ class LogReader:
 
     @property
     def bounds(self) -> Bounds:
-        """Durable extent, as far as the callbacks of commits have been called.
+        """Durable extent, up to the last announced commit.
 
-        The file may be ahead. Readers must not see that: they would get events twice, from the log
-        and with the commit's announcement.
+        The file may be ahead: readers would get events twice, from the log and with the
+        announcement.
         """
         return self._bounds
 
     @property
     def begins_after(self) -> Mapping[str, Mark]:
-        """By origin with missing older events: the mark after which the log begins."""
         return self._file.begins_after
 
     @property
@@ -136,7 +135,7 @@ class LogReader:
         return self._file.replica_spans
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """Return the serial of the first durable event after `mark`, or the next serial."""
+        """Return the first durable serial after `mark`, or the next serial."""
         return self._file.first_after(origin, mark)
 
     def arrival_at(self, serial: int) -> int:
@@ -147,7 +146,7 @@ class LogReader:
         return self._file.position_before(serial)
 
     def durables(self) -> list[tuple[bytes, bytes]]:
-        """Return durable subscriptions, as of the opening."""
+        """Return the durable subscriptions as of the opening."""
         return self._file.durables()
 
     def damaged_durables(self) -> list[bytes]:
@@ -157,7 +156,7 @@ class LogReader:
         return self._file.newest_incarnation(client_id)
 
     async def scrub(self) -> None:
-        """Read everything once: damage is repaired while other nodes have the events."""
+        """Find damage while other nodes have the events."""
         serial = self._bounds.first
         while serial <= self._bounds.last:
             try:

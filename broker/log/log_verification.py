@@ -1,4 +1,4 @@
-"""Verification of a log's file without LMDB: all checksums and pages.
+"""Verification of a log's file without LMDB.
 
 While a node runs, a read transaction preserves the pages of one commit.
 """
@@ -21,9 +21,9 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 
-#: Called with the verified and the total bytes.
+#: Verified bytes, total bytes.
 Progress = Callable[[int, int], None]
-#: By table: its letter among the copies, and the prefixes of checked keys.
+#: A table's letter among the copies, and the prefixes of checked keys.
 _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"origins": (b"o", (b"c", b"s")),
     b"marks": (b"d", (b"",)),
@@ -51,8 +51,6 @@ class Finding:
 
 @attrs.define
 class VerificationResult:
-    """Counts of verified items, and the damage found."""
-
     format: int = 0
     chunks: int = 0
     events: int = 0
@@ -64,8 +62,6 @@ class VerificationResult:
 
 
 class Verification:
-    """One run over a log's file."""
-
     def __init__(self, folder: Path) -> None:
         """Raises `LogCorrupt` if there is no log."""
         if not (folder / FILE).exists():
@@ -79,8 +75,8 @@ class Verification:
         self.file.close()
 
     def rank_metas(self) -> list[Meta]:
-        """Return the meta pages of a file without a writer: the one to read first. Adds findings
-        for damage in them."""
+        """Return the meta pages, the one to read first, of a file without a writer. Adds
+        findings."""
         ranks: dict[int, tuple[bool, int]] = {}
         for meta in self.file.metas:
             transaction = check_transaction(self.file, meta)

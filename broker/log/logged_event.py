@@ -1,6 +1,6 @@
-"""An event with its place, and the record of its header.
+"""An event with its place.
 
-The record is the header as a msgpack array, made once at publication. The log and frames contain
+Its record is the header as a msgpack array, made once at publication: the log and frames contain
 these bytes.
 """
 
@@ -15,7 +15,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
-#: Approximate bytes beside record and document.
+#: Beside record and document.
 EVENT_OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
@@ -25,9 +25,9 @@ _pack = msgpack.Packer().pack
 
 @attrs.define(slots=True, eq=False)
 class LoggedEvent:
-    """An event with its place, and its serial in this node's log. Immutable once committed.
+    """Immutable once committed.
 
-    Not frozen: a frozen class takes twice as long on the hot path.
+    A frozen class takes twice as long on the hot path.
     """
 
     epoch: int
@@ -55,7 +55,7 @@ class LoggedEvent:
 
     @property
     def size(self) -> int:
-        """Approximate bytes in a queue or a frame."""
+        """Approximate bytes."""
         return len(self.record) + len(self.document) + EVENT_OVERHEAD
 
 
@@ -81,7 +81,6 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode_fields(fields: tuple[Any, ...]) -> bytes:
-    """Return the record of values in its order."""
     record: bytes = _pack(fields)
     return record
 

@@ -1,10 +1,9 @@
-"""The table of origins: their chunks, and the marks up to which the log covers them.
+"""The chunks of each origin, and the marks up to which the log covers it.
 
-It has three kinds of entry, with big-endian integers:
+Three kinds of entry, with big-endian integers:
 
 - `c` origin -> `epoch u32, offset u64`: the log is complete up to this mark;
-- `s` origin -> `epoch u32, offset u64`: from after this mark on; older events were not needed, or
-  were removed;
+- `s` origin -> `epoch u32, offset u64`: from after this mark on;
 - `p` origin NUL `epoch u32, offset u64`: the places of a chunk that begins so (see `chunk_places`).
 
 The first two are checked and have a second copy (see `checked_table`).
@@ -42,8 +41,6 @@ _SINCE = b"s"
 
 
 class OriginTable:
-    """`table` and `copies` are LMDB's handles."""
-
     def __init__(self, table: Any, copies: Any, chunks: ChunkTable) -> None:
         self._table = table
         self._chunks = chunks
@@ -55,8 +52,7 @@ class OriginTable:
         txn.put(key, encode_places(key, chunk), db=self._table)
 
     def remove_chunk(self, txn: lmdb.Transaction, chunk: AnyChunk) -> dict[str, Mark]:
-        """Remove the entry of a chunk; return the mark after which its origin, or each candidate
-        for it, begins then."""
+        """Return the mark after which its origin, or each candidate for it, begins then."""
         if chunk.origin:
             txn.delete(places_key(chunk.origin, chunk.mark_at(chunk.first)), db=self._table)
             begins = {chunk.origin: chunk.mark_at(chunk.last)}
@@ -68,7 +64,6 @@ class OriginTable:
         return begins
 
     def set_beginning(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
-        """The log of an origin begins after `mark`, unless it begins later."""
         key = _SINCE + origin.encode()
         known = self._checked_entries.get_or_none(txn, key)
         if known is None or _unpack(known) < mark:
@@ -78,14 +73,14 @@ class OriginTable:
         self._checked_entries.put(txn, _COVERED + origin.encode(), _MARK.pack(*mark))
 
     def covered(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Return the covered mark of each origin: at least its last event, if the entry is damaged
-        or was left by a lost write."""
+        """Return the covered marks: at least the last event, if an entry is damaged or was left by
+        a lost write."""
         marks = self._marks(txn, _COVERED, self.last_place)
         return {origin: max(mark, self.last_place(txn, origin)) for origin, mark in marks.items()}
 
     def begins_after(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Return the mark after which the log begins, by origin with missing older events. Without
-        an intact entry it is the place before the first event."""
+        """Return the marks after which origins begin; without an intact entry the place before the
+        first event."""
         return self._marks(txn, _SINCE, self._before_first)
 
     def _marks(self, txn: lmdb.Transaction, kind: bytes, otherwise: Any) -> dict[str, Mark]:
@@ -117,13 +112,12 @@ class OriginTable:
         return self.covered(txn).get(origin, (0, 0))
 
     def first_serial_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> int | None:
-        """Return the first serial after `mark`; None if there is none."""
+        """Return None without such an event."""
         for chunk in self.chunks_after(txn, origin, mark):
             return chunk.first_after(mark)
         return None
 
     def chunks_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> Iterator[AnyChunk]:
-        """Yield chunks with events after `mark`, in order."""
         prefix = places_prefix(origin)
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
             if not cursor.set_range(places_key(origin, (mark[0], mark[1] + 1))):
@@ -132,7 +126,7 @@ class OriginTable:
                 back = True
             else:
                 back = cursor.prev()
-            # The chunk that begins before the mark may end after it.
+            # Its chunk may end after the mark.
             if back and bytes(cursor.key()).startswith(prefix):
                 chunk = self._chunk(txn, events, cursor)
                 if chunk.mark_at(chunk.last) > mark:
@@ -166,7 +160,6 @@ class OriginTable:
         raise LogDamaged("an entry of the table of origins is damaged, and so is its chunk")
 
     def position_before(self, txn: lmdb.Transaction, serial: int) -> dict[str, Mark]:
-        """Return each origin's last place before `serial`."""
         found: dict[str, Mark] = {}
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
             # Entries of other kinds may follow.
@@ -206,7 +199,7 @@ class OriginTable:
         return max(len(damaged), len(missing_serials)), missing
 
     def _drop_damaged(self, txn: lmdb.Transaction) -> None:
-        """A search does not find a damaged key: it is out of order."""
+        """Damaged keys are out of order: a search misses them."""
         with txn.cursor(db=self._table) as cursor:
             more = cursor.first()
             while more:
@@ -238,7 +231,7 @@ class OriginTable:
                 more = cursor.next()
 
     def upgrade(self, txn: lmdb.Transaction) -> None:
-        """Add checksums and copies to format 3, except to the places of chunks."""
+        """Upgrade format 3; the places of chunks stay unchecked."""
         self._checked_entries.upgrade(txn, _COVERED)
         self._checked_entries.upgrade(txn, _SINCE)
 

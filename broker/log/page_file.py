@@ -1,8 +1,8 @@
 """The pages of an LMDB file, read without LMDB, which crashes on a bad page.
 
-The format is that of LMDB 0.9: two meta pages, then B-trees of branch, leaf and overflow pages.
-Page numbers, bounds, the order of keys and the records of tables are checked. A bad page hides only
-the pages below it. The file is not mapped, so a truncation is a problem like any other.
+LMDB 0.9 has two meta pages, then B-trees of branch, leaf and overflow pages. Page numbers, bounds,
+the order of keys and the records of tables are checked. A bad page hides only the pages below it.
+The file is not mapped, so a truncation is a problem like any other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILE = "data.mdb"
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
 _BIG_DATA, _TABLE = 0x01, 0x02
-#: For the table of free pages, whose keys are numbers in native order.
+#: Keys of free pages are numbers in native order.
 FREE_FLAGS = 0x08
 _PAGE = struct.Struct("<QHHHH")
 _OVERFLOW_PAGE = struct.Struct("<QHHI")
@@ -38,8 +38,6 @@ _MAX_PROBLEMS = 1_000
 
 @attrs.frozen
 class Tree:
-    """Root and record of a table."""
-
     root: int = _NO_PAGE
     flags: int = 0
     depth: int = 0
@@ -78,8 +76,6 @@ class PageProblem(Exception):
 
 
 class PageFile:
-    """`problems` are those found while reading."""
-
     def __init__(self, path: Path) -> None:
         """Raises `LogCorrupt` if no meta page can be read."""
         self.path = path
@@ -87,7 +83,7 @@ class PageFile:
         self.size = os.fstat(self._file.fileno()).st_size
         self._problems: dict[str, None] = {}
         first = self._meta(0, 0)
-        # Without a valid first page this machine's page size is likely.
+        # This machine's page size is likely.
         sizes = [first.page_size] if first and first.is_valid else [4096, 16_384, 65_536]
         seconds = (self._meta(1, size) for size in sizes)
         second = next((each for each in seconds if each is not None), None)
@@ -109,7 +105,6 @@ class PageFile:
 
     @property
     def problems(self) -> list[str]:
-        """The damage found, each once."""
         return list(self._problems)
 
     def clear_problems(self) -> None:
@@ -142,7 +137,7 @@ class PageFile:
 
     @property
     def newest(self) -> Meta:
-        """The meta page that LMDB would use."""
+        """Meta page that LMDB would use."""
         return max(self.metas, key=lambda meta: (meta.is_valid, meta.transaction))
 
     def tables(self, meta: Meta) -> dict[bytes, Tree]:
@@ -153,12 +148,12 @@ class PageFile:
         return found
 
     def items(self, name: bytes, tree: Tree) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values as far as pages can be read."""
+        """Yield entries as far as pages can be read."""
         for key, value, _ in self.nodes(tree, name.decode(errors="replace")):
             yield key, value
 
     def leaves(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of all leaf pages, of any table and transaction."""
+        """Yield the entries of all leaf pages, of any table and transaction."""
         known = dict(self._problems)
         self.seen = None
         for number in range(2, self.pages):
@@ -227,7 +222,7 @@ class PageFile:
                 yield key, value, node_flags
 
     def _page(self, number: int) -> tuple[bytes, int, int]:
-        """Return a branch or leaf page, its flags, and the number of its nodes."""
+        """Return page, flags, and number of nodes."""
         page = self._read(number * self.page_size, self.page_size)
         self._mark_seen(number, 1)
         own, _, flags, lower, upper = _PAGE.unpack_from(page)
@@ -307,5 +302,5 @@ class PageFile:
 
 
 def _is_before(one: bytes, other: bytes, order: str) -> bool:
-    """Compare bytes, or numbers in native order."""
+    """Compare keys as bytes, or as numbers in native order."""
     return one < other if order == "big" else one[::-1] < other[::-1]

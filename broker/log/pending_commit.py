@@ -1,5 +1,3 @@
-"""The contents of the next commit, and the callbacks for its result."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -57,7 +55,7 @@ class PendingCommit:
     def add_events(
         self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: OnCommitted
     ) -> None:
-        """Append events of one origin, which they cover up to a mark."""
+        """Append events, which cover their origin up to a mark."""
         self.commit.events += events
         for event in events:
             self.document_bytes += len(event.document)

@@ -1,8 +1,7 @@
 """Repairs of the log with events of other sources.
 
-A reader that finds damage begins a repair, or joins the running one. The events of `find_events`
-are written in place. The rest is given up for `RETRY_AFTER` seconds: readers skip it and report a
-gap.
+A reader that finds damage begins a repair, or joins the running one. Damage that remains is given
+up for `RETRY_AFTER` seconds: readers skip it and report a gap.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from broker.transport.clock import IClock
 RETRY_AFTER = 600.0
 OUTCOMES = ("found", "repaired", "given_up", "failed")
 
-#: Asks other sources for events. Fails with a `BrokerError` if one that may have them could not be
-#: asked.
+#: Fails with a `BrokerError` if a source that may have the events could not be asked.
 FindEvents: TypeAlias = Callable[[Damage], "Deferred[Sequence[LoggedEvent]]"]
 
 
@@ -35,7 +33,6 @@ class RepairableFile(Protocol):
 
 
 def find_no_events(_: Damage) -> Deferred[Sequence[LoggedEvent]]:
-    """The default without other sources."""
     return succeed([])
 
 
@@ -55,7 +52,6 @@ class Repairs:
 
     @property
     def given_up(self) -> list[Damage]:
-        """Damage that no source could repair."""
         return [damage for damages in self._given_up.values() for damage, _ in damages]
 
     def is_given_up(self, damage: Damage) -> bool:
@@ -65,7 +61,7 @@ class Repairs:
         return any(each.covers(damage) and now < until for each, until in damages)
 
     def end_of_loss(self, table: str, origin: str, mark: Mark) -> Mark | None:
-        """Return the end of given-up damage around a place; None if there is none."""
+        """Return the end of given-up damage around a place, or None."""
         ends = [
             span.upto
             for damage in self.given_up
@@ -76,8 +72,7 @@ class Repairs:
         return max(ends, default=None)
 
     def begin_repair(self, damage: Damage) -> Deferred[None]:
-        """Fires when the damage is repaired or given up; fails if a source that may have the events
-        could not be asked."""
+        """Fires when the damage is repaired or given up; fails as `FindEvents`."""
         waiter: Deferred[None] = Deferred()
         key = (damage.table, damage.key)
         if key in self._waiting:

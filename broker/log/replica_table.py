@@ -1,9 +1,9 @@
 """Replicas of other nodes' events, in case their disks are lost (`acknowledge = "neighbour"`).
 
-They match no subscription of this node, so they have their own table. Keys are the origin, a NUL
-and the first place of a chunk (`epoch u32, offset u64`); values are chunks. A replica is one range
-without gaps. Its span is under the origin and a NUL alone: `epoch u32, offset u64` twice, for the
-begin and end marks, and its node's address in UTF-8. Spans are checked and have a second copy.
+They match no subscription of this node. Keys are the origin, a NUL and the first place of a chunk
+(`epoch u32, offset u64`); values are chunks. A replica is one range without gaps. Its span is under
+the origin and a NUL alone: `epoch u32, offset u64` twice, for the begin and end marks, and its
+node's address in UTF-8. Spans are checked and have a second copy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MAX_MARKS = 10_000
 
 
 class ReplicaSpan(NamedTuple):
-    """The replica has all events in (after, upto]."""
+    """Range of a replica: it has all events in (after, upto]."""
 
     after: Mark
     upto: Mark
@@ -70,8 +70,8 @@ class ReplicaTable:
         max_bytes: int,
         hold: ArchiveHold,
     ) -> dict[str, ReplicaSpan]:
-        """Add batches, and return the new spans. Without room, the oldest chunks of any origin go,
-        except those that `hold` protects."""
+        """Return the new spans. Without room, the oldest chunks of any origin go, except those that
+        `hold` protects."""
         kept = dict(spans)
         for each in batches:
             span = kept.get(each.origin)
@@ -102,11 +102,9 @@ class ReplicaTable:
         self.spans_table.put(txn, _prefix(origin), span.encode())
 
     def remove_origin(self, txn: lmdb.Transaction, origin: str) -> None:
-        """For a replica that is not continued."""
         self.delete_prefix(txn, _prefix(origin))
 
     def delete_prefix(self, txn: lmdb.Transaction, prefix: bytes) -> None:
-        """Delete all entries with a prefix, and the span."""
         self.spans_table.delete(txn, prefix)
         with txn.cursor(db=self.table) as cursor:
             more = cursor.set_range(prefix)
@@ -133,7 +131,7 @@ class ReplicaTable:
     def drop_older_chunks(
         self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan, before: int
     ) -> ReplicaSpan | None:
-        """Delete chunks logged before `before` (ms since 1970); return None if nothing is left."""
+        """`before` is ms since 1970. Return None if nothing is left."""
         while True:
             oldest = self._oldest_chunk(txn, origin, span)
             if oldest is None:
@@ -150,7 +148,7 @@ class ReplicaTable:
         hold: ArchiveHold,
         used_bytes: int,
     ) -> str | None:
-        """Return the origin with the oldest chunk that may be deleted, by its owner's time."""
+        """Return the origin with the oldest chunk, by its owner's time."""
         found = [
             (oldest.arrival, origin)
             for origin, span in spans.items()
@@ -200,7 +198,7 @@ class ReplicaTable:
         prefix = _prefix(origin)
         found: list[LoggedEvent] = []
         with txn.cursor(db=self.table) as cursor:
-            # The chunk that begins before the mark may end after it.
+            # Its chunk may end after the mark.
             more = cursor.set_range(prefix + _MARK.pack(after[0], after[1] + 1))
             more = cursor.prev() if more else cursor.last()
             try:
@@ -229,7 +227,7 @@ class ReplicaTable:
             yield from chunk.events_from(start)
 
     def _chunk(self, cursor: lmdb.Cursor) -> StoredChunk | None:
-        """Return None if the head is damaged."""
+        """Return None for a damaged head."""
         try:
             return StoredChunk(REPLICA_TABLE, bytes(cursor.key()), 0, cursor.value())
         except HeadDamaged:

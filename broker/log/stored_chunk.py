@@ -1,9 +1,9 @@
 """Chunks as the log stores them: with checksums for the head and each event.
 
 A value is four bytes `MAGIC`, the checksum of the head u64, the count u32, the checksum u64 of each
-event's record and document, and the chunk (see `chunk`). The head's checksum covers the key and
-everything between itself and the records. So damage in a record or document is confined to its
-event. Format 3 stored the chunk alone; it stays readable, unchecked.
+event's record and document, and the chunk. The head's checksum covers the key and everything
+between itself and the records, so damage in a document is confined to its event. Format 3 stored
+the chunk alone, unchecked.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def encode_stored_chunk(
 
 
 class StoredChunk(Chunk):
-    """Raises `HeadDamaged` if the head fails its checksum."""
+    """Raises `HeadDamaged`."""
 
     def __init__(self, table: str, key: bytes, first: int, value: Buffer) -> None:
         self.table = table
@@ -81,7 +81,7 @@ class StoredChunk(Chunk):
         self._checksums = struct.unpack_from(f">{count}Q", value, _HEAD.size)
 
     def checksum_at(self, serial: int) -> int | None:
-        """None in a chunk of format 3."""
+        """Return None in a chunk of format 3."""
         return self._checksums[serial - self.first] if self._checksums else None
 
     def is_intact(self, event: LoggedEvent) -> bool:
@@ -105,7 +105,6 @@ class StoredChunk(Chunk):
         return list(super().events_from(self.first))
 
     def first_damage(self, start: int) -> Damage | None:
-        """Return the first damage from the serial `start` on."""
         expected = list(self._checksums[start - self.first :])
         if not expected:
             return None

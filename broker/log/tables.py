@@ -1,5 +1,3 @@
-"""The tables of a log's LMDB environment, for its writer and its readers."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -20,7 +18,7 @@ _FORMAT = b"xmlbroker-log-"
 
 
 class Tables:
-    """Handles of all tables, valid for the life of the environment."""
+    """Handles of a log's tables, valid for the life of the environment."""
 
     def __init__(self, env: lmdb.Environment, *, create: bool = True) -> None:
         """Without `create`, raises `lmdb.NotFoundError` if a table is missing."""
@@ -57,11 +55,9 @@ class Tables:
 
 
 def format_name(number: int) -> bytes:
-    """Return the entry `format` of the table `meta`."""
     return _FORMAT + b"%d" % number
 
 
 def format_number(name: bytes) -> int | None:
-    """Return the number in an entry `format`; None for a foreign one."""
     number = name.removeprefix(_FORMAT)
     return int(number) if name.startswith(_FORMAT) and number.isdigit() else None
