@@ -1,5 +1,3 @@
-"""Arguments of `xmlbroker archive`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,7 +32,7 @@ size_type = _Quantity("size", parse_size)
 
 
 def open_archive(where: str) -> Archive:
-    """Open the existing archive of a URI, a path, or a node's configuration."""
+    """Open an existing archive by URI, path, or a node's configuration."""
     from broker.archive.archive import Archive
 
     uri = _configured_uri(Path(where)) if where.endswith(".toml") and "://" not in where else where

@@ -1,4 +1,4 @@
-"""Output of `xmlbroker archive`: tables on a terminal, JSON lines in a pipe."""
+"""Tables of `xmlbroker archive` on a terminal, JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool
 
 @contextmanager
 def progress_bar(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function (done, total) that moves a bar, if stderr is a terminal."""
+    """Yield a function (done, total) for a bar, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return

@@ -1,5 +1,3 @@
-"""`xmlbroker config`: the settings of a node."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""Check of a DTD file and of events against it, with file and line."""
-
 from __future__ import annotations
 
 import re
@@ -38,7 +36,7 @@ class CheckCounts:
 
 
 def load_dtd_file(file: Path, reference: DtdReference | None) -> Dtd:
-    """Raises `Failure` with file and line if the DTD is not usable."""
+    """Raises `Failure` with file and line."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -89,7 +87,6 @@ def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Ite
 
 
 def _find_problem(dtd: Dtd, raw: RawDocument) -> str | None:
-    """Return why a document is invalid; None if it is valid."""
     if raw.problem:
         return f"{raw.location}: {raw.problem}"
     try:

@@ -1,4 +1,4 @@
-"""Text form of the compatibility report of a DTD."""
+"""Text form of a DTD's compatibility report."""
 
 from __future__ import annotations
 

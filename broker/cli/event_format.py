@@ -1,5 +1,3 @@
-"""Text and JSON forms of received events, gaps and changes of types."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,7 +15,7 @@ Form = Callable[[ReceivedEvent], bytes]
 
 
 def as_payload(event: ReceivedEvent) -> bytes:
-    """An event without a payload is an empty line."""
+    """Without a payload the line is empty."""
     return (event.payload or b"") + b"\n"
 
 
@@ -63,7 +61,7 @@ def as_text(event: ReceivedEvent) -> bytes:
 
 
 def clock_time(timestamp: int) -> str:
-    """Return a time in UTC, or the number if no calendar has it."""
+    """Return a time in UTC; the number if no calendar has it."""
     try:
         moment = datetime.fromtimestamp(timestamp / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,5 +1,3 @@
-"""`xmlbroker explain`: the evaluation of a query, and the reason for a match."""
-
 from __future__ import annotations
 
 import json
@@ -22,11 +20,11 @@ from broker.event.stream import StreamPattern
 #: As for `grep`.
 _NO_MATCH: Final = 1
 _ERROR: Final = 2
-#: The subscription has received the event, or will.
+#: It has received the event, or will.
 _DELIVERED_VERDICTS: Final = frozenset(
     {"delivered", "unconfirmed", "catching-up", "paused", "away"}
 )
-#: The subscription had the event before, or began later.
+#: It had the event before, or began later.
 _BEFORE_VERDICT: Final = "before"
 
 

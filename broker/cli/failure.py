@@ -1,5 +1,3 @@
-"""Failures of a command: one line with the cause and the next step."""
-
 from __future__ import annotations
 
 import sys

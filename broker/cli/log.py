@@ -1,5 +1,3 @@
-"""`xmlbroker log`: verification and repair of an event log."""
-
 from __future__ import annotations
 
 import os
@@ -96,7 +94,7 @@ def _verify(folder: Path, *, is_ours: bool) -> VerificationResult:
 
 
 def _repair(folder: Path, *, as_json: bool) -> None:
-    """Restore values; rewrite the file if its pages are damaged."""
+    """Rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
     from broker.log.file_rebuild import rebuild_file
     from broker.log.log_file import LogFile

@@ -1,5 +1,3 @@
-"""Options of every command that connects to a node."""
-
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from broker.client.client import Client
 
 DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
-#: Seconds for the node to commit durable positions.
+#: Seconds for the node's last commit.
 CLOSE_TIMEOUT: Final = 5.0
 _MAX_SECRET_BYTES: Final = 1024
 
@@ -39,8 +37,6 @@ class ClientFactory(Protocol):
 
 @attrs.frozen
 class NodeAccess:
-    """Values of the common options."""
-
     endpoints: tuple[str, ...]
     account: str
     secret: str = attrs.field(repr=False)
@@ -62,10 +58,7 @@ class NodeAccess:
 
     @contextlib.asynccontextmanager
     async def session(self, stop: Stop) -> AsyncIterator[Client]:
-        """A connected client, unless `stop` came first.
-
-        Raises `GaveUp`, or the fatal error of the connection.
-        """
+        """Yield a connected client, unless `stop` came first. Raises `GaveUp`, or a fatal error."""
         client = self.make_client()
         try:
             await stop.run_or_cancel(client.when_connected(self.timeout))
@@ -87,7 +80,7 @@ class NodeAccess:
 
 
 def node_options(command: _F) -> _F:
-    """Call the command with `access`, a `NodeAccess`."""
+    """Give a command the common options; it gets `access`, a `NodeAccess`."""
 
     @functools.wraps(command)
     def with_access(

@@ -1,5 +1,3 @@
-"""Samples of the status of several nodes, with rates between two samples."""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +13,7 @@ from broker.errors import BrokerError, GaveUp
 if TYPE_CHECKING:
     from broker.client.client import Client
 
-#: Paths in a node's answer; several are added.
+#: Several paths are added.
 _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "published": (("published", "received"),),
     "delivered": (("delivered", "delivered"),),
@@ -59,10 +57,7 @@ class Sample:
 
 
 def compute_rates(before: Sample | None, now: Sample) -> dict[str, float]:
-    """Return the increase of each counter per second.
-
-    A counter that fell has no rate: the node or link was restarted.
-    """
+    """A counter that fell has no rate: the node or link was restarted."""
     if before is None or before.status is None or now.at <= before.at:
         return {}
     earlier, seconds = before.counters(), now.at - before.at
@@ -88,7 +83,7 @@ def links_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the durable subscriptions that are furthest behind."""
+    """Yield the subscriptions that are furthest behind."""
     durable = status.get("durable")
     if isinstance(durable, Mapping):
         named = durable.get("furthest_behind", ())
@@ -96,8 +91,6 @@ def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 class WatchedNode:
-    """A node that is sampled over one session."""
-
     def __init__(self, access: NodeAccess, endpoint: str, timeout: float) -> None:
         """The node has `timeout` seconds to answer."""
         self._access = attrs.evolve(access, endpoints=(endpoint,))

@@ -1,4 +1,4 @@
-"""Buffered output of received events; a closed pipe ends the command quietly."""
+"""Buffered output of events; a closed pipe ends the command quietly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_PENDING: Final = 64 * 1024
 
 
 class Output:
-    """Events and gaps are written in the loop's next turn, or at once."""
+    """Writes in the loop's next turn, or at once."""
 
     def __init__(
         self, stream: IO[bytes], form: Form, stop: Stop, *, json: bool, is_unbuffered: bool
@@ -68,7 +68,7 @@ class Output:
             self._print(missing_as_json(missing))
 
     def flush(self) -> None:
-        """Write the buffer. A pipe without a reader stops the command."""
+        """A pipe without a reader stops the command."""
         self._scheduled = False
         data, self._pending = self._pending, bytearray()
         if self.is_broken:
@@ -90,7 +90,7 @@ class Output:
             self._loop.call_soon(self.flush)
 
     def _discard_buffer(self) -> None:
-        """The interpreter flushes the stream's buffer at exit: send it to /dev/null."""
+        """The interpreter flushes the buffer at exit: send it to /dev/null."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

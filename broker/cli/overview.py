@@ -1,5 +1,3 @@
-"""Tables of several nodes and their links, with counts or rates."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
 #: Per second, by counter.
 Rates = Mapping[str, float]
 
-# Each table fits into 80 columns.
+# For 80 columns.
 _NODE_COLUMNS = ("node", "leads", "members", "units", "links", "sessions", "state")
 _EVENT_COLUMNS = (
     "node",

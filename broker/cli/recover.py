@@ -1,5 +1,3 @@
-"""`xmlbroker recover`: replay published events, or show their sources."""
-
 from __future__ import annotations
 
 import asyncio
@@ -206,7 +204,6 @@ async def _replay(
     form: str,
     latest: Latest | None,
 ) -> int:
-    """Return the exit status: 0, or that of the signal."""
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             if stop:
@@ -278,7 +275,7 @@ def _note_end(
         return
     again = "a new run begins anew"
     if not (ends.last or latest) and subscription.position.marks:
-        # The time still applies to origins that have sent nothing.
+        # The time applies to origins that have sent nothing.
         begins = f" --since {ends.since_time}" if ends.since_time else ""
         again = f"continue with --since {subscription.position}{begins}"
     print_note(f"stopped after {counted}; {again}")

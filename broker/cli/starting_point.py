@@ -1,5 +1,3 @@
-"""Start of a subscription and end of a replay, as options write them."""
-
 from __future__ import annotations
 
 import re
@@ -9,14 +7,14 @@ from typing import Final
 from broker.client.received import ALL, NEW, STORED, Start, since, since_time
 from broker.event.place import Position
 
-#: Weeks, days, hours, minutes, seconds in ms.
+#: Weeks to seconds, in ms.
 _UNITS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 _NUMBER: Final = r"(?:([0-9]{1,9}(?:\.[0-9]{1,3})?)%s)?"
 _AGO: Final = re.compile("".join(_NUMBER % unit for unit in "wdhms") + r"(?:[ -]ago)?", re.ASCII)
 
 
 def parse_start(text: str) -> Start:
-    """Return the start of `new`, `all`, `stored`, a time or a position.
+    """Parse `new`, `all`, `stored`, a time or a position.
 
     A time is ISO 8601, by default in UTC, or ms since 1970. Raises ValueError.
     """
@@ -35,9 +33,9 @@ def parse_start(text: str) -> Start:
 
 
 def parse_end(text: str, now: int) -> Position | int:
-    """Return a position, or a time in ms since 1970.
+    """Parse a position, or a time in ms since 1970.
 
-    Also accepts times before `now`: `90s`, `15m`, `1h30m`, `7d ago`. Raises ValueError.
+    Also accepts `90s`, `15m`, `1h30m`, `7d ago` before `now`. Raises ValueError.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago and any(ago.groups()):

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an awaitable request to stop; the second signal kills."""
+"""Ctrl-C and SIGTERM as an awaitable request; the second signal kills."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stop:
         self._requested.set()
 
     async def run_or_cancel(self, work: Awaitable[_T]) -> _T | None:
-        """Return the result; None if the stop comes first, which cancels `work`."""
+        """Return None if the stop comes first, which cancels `work`."""
         task = asyncio.ensure_future(work)
         requested = asyncio.ensure_future(self._requested.wait())
         try:
@@ -37,7 +37,6 @@ class Stop:
             requested.cancel()
 
     async def pause(self, seconds: float) -> None:
-        """Wait for `seconds`, or until the stop."""
         try:
             await asyncio.wait_for(self._requested.wait(), seconds)
         except TimeoutError:
@@ -45,13 +44,13 @@ class Stop:
 
     @property
     def exit_status(self) -> int:
-        """As a shell expects after the signal; 0 without one."""
+        """Status for the shell; 0 without a signal."""
         return 0 if self.signal is None else 128 + self.signal
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Yield a `Stop` that signals trigger. Enter it where an asyncio loop runs."""
+    """Enter it where an asyncio loop runs."""
     loop = asyncio.get_running_loop()
     stop = Stop()
 

@@ -1,4 +1,4 @@
-"""Output forms: text on a terminal, JSON lines in a pipe (DESIGN 9)."""
+"""Text on a terminal, JSON lines in a pipe (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Control characters could command the terminal; XML allows C1 controls and DEL.
+# These could command the terminal; XML allows C1 controls and DEL.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return one printable line, for file names and reasons."""
+    """For file names and reasons."""
     return printable(" ".join(text.split()))
 
 

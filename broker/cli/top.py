@@ -1,5 +1,3 @@
-"""`xmlbroker top`: the state of nodes, live."""
-
 from __future__ import annotations
 
 import asyncio
@@ -21,7 +19,7 @@ INTERVAL: Final = 2.0
 #: Least seconds for an answer.
 _MIN_TIMEOUT: Final = 1.0
 
-#: Called with the samples and the previous ones.
+#: Gets samples and previous ones.
 Show = Callable[[Sequence[Sample], Sequence[Sample | None]], None]
 
 

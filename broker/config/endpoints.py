@@ -1,7 +1,6 @@
 """Checks of Twisted endpoint strings without opening them.
 
-A wrong kind, a wrong port and a publicly reachable address are found while the line in the file is
-known.
+The line in the file is still known.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ import attrs
 from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import getPlugins
 
-#: Without a plug-in.
 _BUILT_IN: Final = frozenset({"tcp", "unix", "ssl"})
-#: Positions of port and interface among the arguments.
+#: Positions of port and interface.
 _ARGUMENT_INDEXES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
 
 
 def check_endpoint(text: str) -> str:
-    """Return the text; `ValueError` with the reason if Twisted could not listen on it."""
+    """Return the text; `ValueError` gives the reason if Twisted could not listen on it."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind not in endpoint_kinds():
         kinds = ", ".join(sorted(endpoint_kinds()))
@@ -37,7 +35,7 @@ def check_endpoint(text: str) -> str:
 
 
 def is_loopback_endpoint(text: str) -> bool:
-    """Return True if only this machine can reach the endpoint; false for an unknown kind."""
+    """False for an unknown kind."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind == "unix":
         return True
@@ -47,7 +45,6 @@ def is_loopback_endpoint(text: str) -> bool:
 
 
 def is_loopback_address(place: str) -> bool:
-    """Return True if only this machine can reach ADDRESS:PORT."""
     return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
 
 
@@ -69,7 +66,6 @@ def _is_loopback_host(host: str) -> bool:
 
 @cache
 def endpoint_kinds() -> frozenset[str]:
-    """Include those of installed plug-ins."""
     plugins = getPlugins(IStreamServerEndpointStringParser)
     return _BUILT_IN | {plugin.prefix for plugin in plugins}
 
@@ -97,8 +93,7 @@ class _Endpoint:
 
 
 def _split_arguments(text: str) -> Iterator[tuple[str | None, str]]:
-    # As in twisted.internet.endpoints: a backslash quotes, and only an argument's first equals sign
-    # separates.
+    # As in twisted.internet.endpoints.
     name: str | None = None
     current = ""
     characters = iter(text)

@@ -1,6 +1,6 @@
 """Text of `xmlbroker config --explain`: each key with meaning, values and default.
 
-A valid file that changes nothing. In lines with `#` and no space, remove the `#` to use a setting.
+A valid file that changes nothing. Remove a `#` without a space to use a setting.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Locations of keys in a TOML document, which `tomllib` does not return.
 
-The text was accepted by `tomllib`, so the scanner checks nothing.
+The scanner checks nothing: `tomllib` has accepted the text.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TypeAlias
 
-#: An element of an array has its index as the last part.
+#: An array's element has its index as the last part.
 KeyPath: TypeAlias = tuple[str | int, ...]
-#: Line and column, from 1.
+#: From 1.
 Location: TypeAlias = tuple[int, int]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -27,7 +27,7 @@ _STRING = re.compile(
 
 
 def locate_keys(text: str) -> Mapping[KeyPath, Location]:
-    """Return the first location of each table, key and array element."""
+    """Return first locations, of array elements too."""
     scanner = _Scanner(text)
     scanner.scan()
     starts = [0] + [found.end() for found in re.finditer("\n", text)]

@@ -1,5 +1,3 @@
-"""Settings of the network of nodes."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -13,12 +13,12 @@ from broker.config.units import format_size
 from broker.errors import ConfigurationError
 from broker.transport.faults.configuration import KINDS, create_layer
 
-#: Only this machine is on these.
+#: On this machine alone.
 _LOOPBACK = ("", "lo", "127.0.0.1")
 
 
 def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the key at fault, and a sentence that names the contradiction."""
+    """Yield the key at fault, and a sentence."""
     yield from _check_listeners(settings)
     yield from _check_network(settings)
     yield from _check_event_room(settings)

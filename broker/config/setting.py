@@ -1,5 +1,3 @@
-"""Settings as attrs fields with a kind of value and a description."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,8 +19,7 @@ class ValueKind(Generic[T]):
     """Kind of value of a setting.
 
     `allowed` completes "the setting must be ...". `read` converts a TOML value; it raises
-    `ValueError` with a reason, or "" if `allowed` explains enough. `write` returns TOML. The value
-    of a `secret` is never shown.
+    `ValueError` with a reason, or "". `write` returns TOML. The value of a `secret` is never shown.
     """
 
     allowed: str
@@ -35,8 +32,8 @@ class ValueKind(Generic[T]):
 class Setting(Generic[T]):
     """Description of a key.
 
-    `shown` is TOML for a default that differs between machines; None for a constant. `previous` is
-    the key's last name, which a file may still use.
+    `shown` is TOML for a default that differs between machines. `previous` is the key's last name,
+    which a file may still use.
     """
 
     kind: ValueKind[T]
@@ -50,7 +47,7 @@ def setting(kind: ValueKind[T], default: T, doc: str, *, previous: str | None = 
 
 
 def derived_setting(kind: ValueKind[T], default: Callable[[Any], T], doc: str, *, shown: str) -> T:
-    """The default is computed from other fields of the instance."""
+    """Other fields of the instance give the default."""
     factory = attrs.Factory(default, takes_self=True)
     return attrs.field(default=factory, metadata={Setting: Setting(kind, doc, shown)})
 
@@ -62,7 +59,7 @@ def required_setting(kind: ValueKind[T], doc: str, *, shown: str) -> T:
 
 
 def settings_of(section: type) -> dict[str, tuple[attrs.Attribute[Any], Setting[Any]]]:
-    """Return the settings of a section by key, in the order of the file."""
+    """Return settings by key, in the order of the file."""
     return {
         field.name: (field, field.metadata[Setting])
         for field in attrs.fields(section)

@@ -1,4 +1,4 @@
-"""Settings of a node: frozen classes whose defaults run a node without any file.
+"""Settings of a node, whose defaults run a node without any file.
 
 Each class is a table of the TOML file, each field a key. Durations are float seconds, sizes bytes.
 """
@@ -31,7 +31,7 @@ DAY: Final = 86400.0
 
 
 def default_node_name() -> str:
-    """Return `node-` and the host name; `-` replaces other characters."""
+    """Return `node-` and the host name, with valid characters."""
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().split(".")[0]).strip("-")
     return f"node-{host}"[:64].rstrip("-")
 

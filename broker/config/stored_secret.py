@@ -1,6 +1,6 @@
 """Notation of stored secrets: `scrypt$n$r$p$salt$digest`, salt and digest in base64.
 
-Separate from hashing: a configuration is checked without it.
+A configuration is checked without hashing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ from typing import Final
 
 import attrs
 
-#: Bytes (128 * n * r). More would let one line of a file use all memory.
+#: Of 128 * n * r. More would let one line of a file use all memory.
 MAX_MEMORY: Final = 256 * 2**20
 
 
 @attrs.frozen
 class StoredSecret:
-    """Cost (`n`, `r`, `p`), salt and digest of scrypt."""
-
     n: int
     r: int
     p: int

@@ -1,5 +1,3 @@
-"""Reading of configuration files; each error names the key and the line."""
-
 from __future__ import annotations
 
 import json
@@ -55,7 +53,7 @@ def load_text(text: str, name: str) -> Settings:
             f"{name} is not TOML: {reason}", line=line, column=column
         ) from None
     except (ValueError, RecursionError):
-        # tomllib raises both for very long numbers and endlessly nested arrays.
+        # Raised for very long numbers and endlessly nested arrays.
         raise ConfigurationError(f"{name} has a number or an array that is too long") from None
     return _Reader(name, spots).read(document)
 
@@ -125,7 +123,7 @@ class _Reader:
             self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
 
     def _check_account(self, name: str) -> str:
-        # An account may use its own name as a client id.
+        # It may be used as a client id.
         try:
             return check_client_id(name)
         except BadName as wrong:
@@ -151,7 +149,6 @@ class _Reader:
     def _rename_keys(
         self, path: KeyPath, table: dict[str, Any], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Replace previous names of keys by the present ones."""
         renamed = dict(table)
         for key, (_, described) in settings.items():
             if described.previous is not None and described.previous in renamed:
@@ -207,7 +204,6 @@ def _format_value(value: object) -> str:
 
 
 def _locate_syntax_error(message: str, text: str) -> tuple[str, int, int]:
-    """Return reason, line and column, the same for all versions of tomllib."""
     found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
     if found is not None:
         return found[1], int(found[2]), int(found[3])

@@ -57,17 +57,17 @@ def parse_size(value: object) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """Return the shortest text for `parse_duration`."""
+    """Return the shortest text."""
     for unit in ("d", "h", "m", "s", "ms"):
         number = seconds * 1000 if unit == "ms" else seconds / DURATION_UNITS[unit]
         if number >= 1 and number.is_integer() and parse_duration(f"{number:.0f}{unit}") == seconds:
             return f"{number:.0f}{unit}"
-    # repr would write small numbers with an exponent, which `parse_duration` rejects.
+    # repr may write an exponent, which `parse_duration` rejects.
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def format_size(size: int) -> str:
-    """Return the shortest text for `parse_size`."""
+    """Return the shortest text."""
     best = f"{size}B"
     for unit, factor in SIZE_UNITS.items():
         if size and size % factor == 0:

@@ -1,5 +1,3 @@
-"""Kinds of setting values: reading, bounds, description and writing."""
-
 from __future__ import annotations
 
 import json
@@ -188,7 +186,7 @@ def _check_host_port(text: str) -> str:
 
 
 def split_host_port(text: str) -> tuple[str, int]:
-    """ValueError for another text."""
+    """Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit():
         raise ValueError

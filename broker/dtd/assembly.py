@@ -1,8 +1,8 @@
 """Expand a DTD and its modules into one self-contained text.
 
-libxml2 would resolve parameter entities itself, from disk or network and without limits. Here it
-gets element and attribute declarations only. The result is canonical: no comments, single spaces,
-one declaration a line. So texts with equal declarations have equal hashes.
+libxml2 would resolve parameter entities itself, from disk or network and without limits. It gets
+element and attribute declarations only. The result is canonical: no comments, single spaces, one
+declaration a line. So texts with equal declarations have equal hashes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Resolver: TypeAlias = Callable[[str | None, str], bytes | None]
 @attrs.frozen
 class AssemblyLimits:
     max_text: int = 256 * 1024
-    #: Bytes of the DTD itself, or a module.
+    #: Of the DTD itself, or a module.
 
     max_expanded: int = 1024 * 1024
-    #: Characters of all replacement texts, counted at each use.
+    #: Counted at each use.
 
     max_depth: int = 16
 
@@ -37,10 +37,10 @@ class AssemblyLimits:
 @attrs.frozen
 class Assembled:
     text: bytes
-    #: Element and attribute declarations, one a line.
+    #: One a line.
 
     element_locations: dict[str, tuple[int, str]]
-    #: Line and module of each element ("" for the DTD itself).
+    #: Line and module ("" for the DTD itself).
 
 
 def assemble(text: bytes, resolve: Resolver, limits: AssemblyLimits | None = None) -> Assembled:
@@ -57,18 +57,18 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _REFERENCE = re.compile(rf"%({_NAME});")
 _DECLARATION = re.compile(r"<!([A-Z]+)(?=[ \t\r\n%])")
 _WORD = re.compile(r"[^ \t\r\n<>\"'%]+")
-# XML allows no space before an occurrence sign.
+# An occurrence sign has no space before it.
 _PIECE = re.compile(r"\)[?*+]?|[(|,]|[^()|,]+")
 _IN_VALUE = re.compile(rf"%({_NAME});|&#(?:([0-9]{{1,7}})|x([0-9a-fA-F]{{1,6}}));|[%]|&#")
 _GENERAL = re.compile(r"&(?:(#[0-9]{1,7}|#x[0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);)?")
 _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
-# A reference's replacement is padded with spaces.
+# Replacements are padded with spaces.
 _BEFORE_LITERAL: Final = frozenset({"", " ", "\n", "\t", ";"})
 _AFTER_LITERAL: Final = frozenset({"", " ", "\n", "\t", ">", "%"})
 
 
 def _canonical(tokens: list[str]) -> str:
-    """Join tokens with the fewest spaces that the grammar allows."""
+    """Use the fewest spaces that the grammar allows."""
     parts: list[str] = []
     for token in tokens:
         if token == " ":
@@ -165,11 +165,10 @@ class _Assembly:
     def _read_tokens(
         self, source: SourceText, at: int, tokens: list[str], declaration: int | None = None
     ) -> int:
-        """Collect tokens up to the declaration's end, or the end of an entity's replacement.
+        """Collect tokens up to the end of the declaration or entity.
 
         White space becomes the token " ". Returns the position behind the `>`. An entity must hold
-        whole tokens and may not end the declaration (XML's proper nesting), so no text is
-        ambiguous.
+        whole tokens and may not end the declaration (XML's proper nesting).
         """
         text = source.text
         while at < len(text):
@@ -229,7 +228,6 @@ class _Assembly:
         self._entities.setdefault(name, entity)
 
     def _replacement_text(self, literal: str, source: SourceText, start: int) -> str:
-        """See XML 1.0, 4.5."""
         parts: list[str] = []
         at, last = 1, len(literal) - 1
         for found in _IN_VALUE.finditer(literal, 1, last):

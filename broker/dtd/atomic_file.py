@@ -1,5 +1,3 @@
-"""Small files replaced as a whole: after a crash the old or the new content is there."""
-
 from __future__ import annotations
 
 import hashlib
@@ -8,7 +6,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
-    """Replace a file durably. On `OSError` the old file stays."""
+    """After a crash, or an `OSError`, the old or the new file is there."""
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -35,7 +33,7 @@ def write_checksummed(path: Path, data: bytes, *, sync: bool) -> None:
 
 
 def read_checksummed(path: Path) -> bytes | None:
-    """Return None without a file, `ValueError` for damage."""
+    """Return None without a file. Raises `ValueError` for damage."""
     try:
         content_hash, _, data = path.read_bytes().partition(b"\n")
     except FileNotFoundError:

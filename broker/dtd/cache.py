@@ -1,5 +1,3 @@
-"""DTDs of a node, several versions of a type at once, each fetched once (M13, M17, T25)."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -33,27 +31,27 @@ from broker.errors import (
 
 @attrs.frozen
 class CacheLimits:
-    """Pinned DTDs (the catalogue's, and by `pin`) do not count."""
+    """Pinned DTDs do not count."""
 
     max_fetched: int = 128
-    #: The least recently used one is dropped first.
+    #: The least recently used one goes first.
 
     max_fetched_bytes: int = 16 * 1024 * 1024
-    #: Of their texts; compiled they take several times as much.
+    #: Compiled they take several times as much.
 
     max_failures: int = 1024
-    #: Failed look-ups; the oldest is dropped first.
+    #: The oldest goes first.
 
     failure_seconds: float = 30.0
-    #: Seconds for which a failed look-up is not repeated.
+    #: A failed look-up is not repeated.
 
     max_waiters: int = 10_000
-    #: For one fetch; one more fails with `Overloaded`.
+    #: One more look-up of a fetch fails with `Overloaded`.
 
     dtd: AssemblyLimits = AssemblyLimits()
 
     max_hashes: int = 8192
-    #: Of dropped DTDs, so that none comes back changed (T26).
+    #: Dropped DTDs do not come back changed (T26).
 
 
 @attrs.frozen
@@ -68,7 +66,7 @@ def _ignore(_: object) -> None:
 
 @implementer(IDtdCache)
 class DtdCache:
-    """Implements `IDtdCache` over a catalogue and further sources, in their order.
+    """DTDs of a node, several versions of a type at once, each fetched once (M13, M17, T25).
 
     `on_new_version` gets the reference of a DTD that is newer than all known versions of its type
     (M16), in a reactor turn of its own.
@@ -85,14 +83,13 @@ class DtdCache:
         on_new_version: Callable[[DtdReference], object] = _ignore,
         store: AsyncDtdStore | None = None,
     ) -> None:
-        """With `store`, all texts but the catalogue's are stored on disk, and looked up there
-        first."""
+        """All texts but the catalogue's are stored in `store`, and looked up there first."""
         self.on_new_version = on_new_version
         self.on_added: Callable[[IDtd], object] = _ignore
-        #: Except those of the catalogue.
+        #: Except for the catalogue.
 
         self.conflicts = 0
-        #: Texts rejected because another text of the name is known.
+        #: Rejected second texts of a name.
 
         self._catalogue = catalogue
         self._store = store
@@ -117,7 +114,7 @@ class DtdCache:
         return dtd
 
     def variants_of(self, reference: DtdReference) -> list[IDtd]:
-        """Return local DTDs of a type and version: the main one, then its variants."""
+        """Return local DTDs: the main one, then its variants."""
         found: list[IDtd] = []
         for known in self.references():
             if (known.type, known.version) == (reference.type, reference.version):
@@ -125,7 +122,7 @@ class DtdCache:
         return found
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Return loaded, stored and catalogue DTDs, sorted by type and version."""
+        """Include stored and catalogue DTDs; sorted."""
         stored = () if self._store is None else self._store.references()
         known = {*self._pinned, *self._fetched, *stored, *self._catalogue.references()}
         return tuple(sorted(known))
@@ -137,7 +134,6 @@ class DtdCache:
         )
 
     def known_hash(self, reference: DtdReference) -> str | None:
-        """Return the content hash, loaded or not."""
         known = self.get(reference)
         if known is None and reference in self._catalogue:
             loaded: list[IDtd] = []
@@ -146,10 +142,7 @@ class DtdCache:
         return known.content_hash if known is not None else self._remembered_hash(reference)
 
     def lookup(self, reference: DtdReference, hint: FetchHint) -> Deferred[IDtd]:
-        """See `IDtdCache`.
-
-        A failure counts for its pointer only: a bad pointer does not block a good one.
-        """
+        """A failure counts for its pointer only; see `IDtdCache`."""
         known = self.get(reference)
         if known is not None:
             return succeed(known)
@@ -174,8 +167,8 @@ class DtdCache:
     ) -> Dtd:
         """Load a text, or return the known DTD of the same content.
 
-        Raises `BadDtd` for an unusable text, for a second text of the reference (T26), and for a
-        text without `content_hash`. Raises `TooManyTypes` if `owner` has no room in the store.
+        Raises `BadDtd` for an unusable text, a second text of the reference (T26), or another
+        `content_hash`. Raises `TooManyTypes` if `owner` has no room in the store.
         """
         dtd = self._compile(reference, text)
         if dtd.content_hash != (reference.variant or content_hash or dtd.content_hash):
@@ -206,11 +199,10 @@ class DtdCache:
         return reference in self._catalogue
 
     def require_hash(self, reference: DtdReference, content_hash: str) -> None:
-        """Reject other texts for the reference."""
         self._hashes[reference] = content_hash
 
     def join_fetch(self, reference: DtdReference) -> Deferred[IDtd] | None:
-        """Return the result of a running fetch; None without one."""
+        """Return None without a running fetch."""
         waiting = self._fetches.get(reference)
         if waiting is None or len(waiting) >= self._limits.max_waiters:
             return None
@@ -219,12 +211,10 @@ class DtdCache:
         return found
 
     def clear_failure(self, reference: DtdReference) -> None:
-        """Let the next look-up ask the sources again."""
         self._failures.remove(reference)
 
     def remove(self, reference: DtdReference) -> bool:
-        """Remove the DTD from memory and disk, with its hash and failures. A running fetch
-        continues."""
+        """Remove it from memory and disk, with hash and failures. A running fetch continues."""
         self._failures.remove(reference)
         if self._store is not None:
             self._store.store.remove(reference)
@@ -235,7 +225,6 @@ class DtdCache:
         return self._pinned.pop(reference, None) is not None or fetched is not None
 
     def pin(self, reference: DtdReference) -> None:
-        """Exempt a loaded DTD from the bounds."""
         dtd = self._fetched.pop(reference, None)
         if dtd is not None:
             self._fetched_bytes -= len(dtd.text)
@@ -244,19 +233,19 @@ class DtdCache:
             raise UnknownType(f"no DTD is loaded for {reference}")
 
     def unpin(self, reference: DtdReference) -> None:
-        """Does nothing for a catalogue DTD or one that is not pinned."""
+        """A catalogue DTD stays pinned."""
         if reference not in self._catalogue and reference in self._pinned:
             self._cache_fetched(self._pinned.pop(reference))
 
     def compile_text(self, reference: DtdReference, text: bytes) -> Dtd:
-        """Compile without caching. Raises `BadDtd`."""
+        """Does not cache. Raises `BadDtd`."""
         return self._compile(reference, text)
 
     def _compile(self, reference: DtdReference, text: bytes) -> Dtd:
         return Dtd.load(reference, text, self._catalogue.read, self._limits.dtd)
 
     def _registered_hash(self, reference: DtdReference, text: bytes) -> str | None:
-        """Return the hash of the reference: loaded, in the catalogue, or dropped."""
+        """The text may be loaded, in the catalogue, or dropped."""
         known = self.get(reference)
         if known is not None:
             return known.content_hash
@@ -278,7 +267,7 @@ class DtdCache:
         text = self._store.read(reference)
         if text is None:
             if content_hash is not None:
-                # The stored text was damaged: the fetched one must have the same hash (T26).
+                # The fetched text must have the same hash (T26).
                 self._remember_hash(reference, content_hash)
             return None
         try:
@@ -319,7 +308,7 @@ class DtdCache:
             self._hashes.popitem(last=False)
 
     def _uncache(self, reference: DtdReference) -> None:
-        """The next event fetches and stores the text again."""
+        """The next event stores it again."""
         dropped = self._fetched.pop(reference, None)
         if dropped is not None:
             self._fetched_bytes -= len(dropped.text)
@@ -335,7 +324,7 @@ class DtdCache:
         )
 
     async def _fetch(self, reference: DtdReference, hint: FetchHint) -> Dtd:
-        """Ask the sources in order; raise the most specific of their error classes."""
+        """Ask the sources in order; raise the most specific error class."""
         reasons: list[str] = []
         known = hint.content_hash or self._remembered_hash(reference) or ""
         asked = attrs.evolve(hint, content_hash=known)
@@ -352,7 +341,7 @@ class DtdCache:
             except BrokerError as error:
                 reasons.append(f"{source.name}: {error}")
             except Exception:
-                # A failing source must not block all events of a type.
+                # It must not block all events of a type.
                 self._log.failure("source {source} failed", source=source.name)
                 reasons.append(f"{source.name}: failed")
         raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")

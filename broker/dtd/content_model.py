@@ -1,8 +1,8 @@
 """Check that content models are deterministic, as XML requires, and cheap to compile.
 
-libxml2 compiles a model at its first element, with the cube of the model's size: 12 kB of `(a?, a?,
-...)` take more than a minute. So the automaton's size is computed first, from positions that may
-follow each other (Glushkov).
+libxml2's compilation takes the cube of a model's size: more than a minute for 12 kB of `(a?, a?,
+...)`. So the automaton's size is computed first, from positions that may follow each other
+(Glushkov).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-#: Names in one model of elements, and in a mixed one; pairs of names that may follow each other, in
-#: one model and in a whole DTD: compilation takes below 1 s.
+#: Names in one model of elements, and in a mixed one; pairs in one model and in a whole DTD.
+#: Compilation stays below 1 s.
 MAX_POSITIONS: Final = 512
 MAX_MIXED: Final = 1_000
 MAX_PAIRS: Final = 40_000
@@ -27,7 +27,7 @@ class UnusableModel(Exception):
 
 @attrs.frozen
 class _Part:
-    """Possible first and last positions of a part, which may be empty."""
+    """Possible first and last positions of a part."""
 
     nullable: bool
     first: frozenset[int]
@@ -40,8 +40,8 @@ _TOKEN = re.compile(r"\(|\)[?*+]?|[|,]|[^()|,]+")
 def count_pairs(model: str) -> int:
     """Return the pairs in the automaton of a canonical model.
 
-    Raises `UnusableModel` for a model that is too large, too deep, or not deterministic. Other
-    syntax errors are not checked.
+    Raises `UnusableModel` if it is too large, too deep, or not deterministic. Other syntax errors
+    are not checked.
     """
     if not model.startswith("("):
         return 0
@@ -89,7 +89,6 @@ class _Automaton:
         )
 
     def require_deterministic(self, positions: frozenset[int] | set[int]) -> None:
-        """Raise `UnusableModel` if two positions have the same element."""
         seen: set[str] = set()
         for name in (self.names[position] for position in sorted(positions)):
             if name in seen:

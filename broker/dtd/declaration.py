@@ -1,5 +1,3 @@
-"""Typed declarations of a parsed DTD."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,7 +19,7 @@ class DeclaredAttribute:
     #: As lxml names it: `cdata`, `enumeration`, `nmtoken`, `id` and so on.
 
     default: str | None
-    #: Normalised; None without a default.
+    #: Normalised.
 
     values: tuple[str, ...]
 
@@ -35,7 +33,7 @@ class DeclaredAttribute:
 
     @property
     def declares_prefix(self) -> str | None:
-        """Prefix of a namespace declaration, "" for the default one; else None."""
+        """Prefix of a namespace declaration ("": the default one), else None."""
         if self.prefix == "xmlns":
             return self.name
         return "" if self.prefix is None and self.name == "xmlns" else None
@@ -71,7 +69,7 @@ class DeclaredElement:
 
 
 def list_elements(dtd: etree.DTD, contents: Mapping[str, Content]) -> tuple[DeclaredElement, ...]:
-    """`contents` by qualified name: lxml's models lack prefixes."""
+    """lxml's models lack prefixes: `contents` has qualified names."""
     # Missing in lxml's type stubs.
     elements = cast(Any, dtd).iterelements()
     return tuple(
@@ -89,7 +87,7 @@ def list_elements(dtd: etree.DTD, contents: Mapping[str, Content]) -> tuple[Decl
 def _read_attribute(attribute: Any) -> DeclaredAttribute:
     default = attribute.default_value
     if default is not None:
-        # libxml2 does not resolve the ampersand's reference.
+        # libxml2 keeps the ampersand's reference.
         default = default.replace("&#38;", "&")
     return DeclaredAttribute(
         attribute.prefix,

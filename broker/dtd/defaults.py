@@ -1,5 +1,3 @@
-"""Attributes that a DTD supplies where a document leaves them out (T21)."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -15,10 +13,9 @@ _XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 class DefaultAttributes:
-    """Default and fixed attributes by element, without namespace declarations.
+    """Attributes that a DTD supplies where a document leaves them out (T21).
 
-    `etree.DTD.validate` supplies none. Raises `BadDtd` for a default with a prefix whose namespace
-    the DTD does not declare `#FIXED`.
+    Raises `BadDtd` for a default with a prefix whose namespace is not `#FIXED`.
     """
 
     def __init__(self, elements: Iterable[DeclaredElement]) -> None:
@@ -33,9 +30,9 @@ class DefaultAttributes:
             )
             if supplied:
                 self._by_element[element.prefix, element.name] = supplied
-        # Each event has this element at a known place; most types have no other default.
+        # Each event has it at a known place; most types have no other default.
         self._event_type = self._by_element.pop(("Mspaces", "EventType"), ())
-        # A DTD knows only prefixes: each may go with any namespace.
+        # A prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})
 
     def apply(self, root: etree._Element) -> None:
@@ -55,7 +52,7 @@ class DefaultAttributes:
     def _apply_to_event_type(self, root: etree._Element) -> None:
         element: etree._Element | None = root[2] if len(root) > 2 else None
         if element is None or element.tag != _EVENT_TYPE:
-            # A comment or an instruction is before it.
+            # Behind a comment or an instruction.
             element = root.find(_EVENT_TYPE)
         if element is not None:
             for name, value in self._event_type:
@@ -64,7 +61,7 @@ class DefaultAttributes:
 
 
 def _fixed_namespaces(elements: Iterable[DeclaredElement]) -> dict[str, str]:
-    """Return the namespace of each prefix that the DTD fixes to one."""
+    """Only a single namespace of a prefix counts."""
     found: dict[str, set[str]] = {}
     for element in elements:
         for attribute in element.attributes:

@@ -1,5 +1,3 @@
-"""One version of one event type."""
-
 from __future__ import annotations
 
 import hashlib
@@ -24,7 +22,7 @@ ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
 
-#: Per element: libxml2 looks at each for each validated element.
+#: libxml2 looks at each for each element.
 MAX_ATTRIBUTES: Final = 256
 _MAX_MESSAGE: Final = 400
 
@@ -64,10 +62,10 @@ class Dtd:
         resolve: Resolver,
         limits: AssemblyLimits | None = None,
     ) -> Dtd:
-        """`resolve` returns modules, as `Catalogue.read` does.
+        """`resolve` returns modules.
 
-        Raises `BadDtd` for a text that is malformed, unresolvable, too expensive or not
-        deterministic, or that does not declare the envelope.
+        Raises `BadDtd` for a text that is malformed, unresolvable, too expensive, not
+        deterministic, or without the envelope.
         """
         assembled = assemble(text, resolve, limits)
         _check_models(assembled.text, assembled.element_locations)
@@ -80,7 +78,7 @@ class Dtd:
         return cls(reference, assembled.text, parsed, elements)
 
     def check(self, root: etree._Element) -> NotValid | None:
-        """Return the error of an invalid event, or None.
+        """Return the error of an invalid event.
 
         `root` must be the envelope. The tree is not changed.
         """
@@ -88,9 +86,9 @@ class Dtd:
             return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
         if self._validate(root):
             return None
-        # lxml copies the whole log at each access.
+        # lxml copies the whole log.
         first = next(iter(cast(Any, self._parsed).error_log), None)
-        # One bad event can make 100,000 entries.
+        # One event can make 100,000 entries.
         cast(Any, self._parsed)._clear_error_log()
         if root.prefix != ENVELOPE_PREFIX:
             return NotValid(
@@ -158,7 +156,7 @@ def _located_error(name: str, places: dict[str, tuple[int, str]], problem: str) 
 
 
 def _describe_parse_error(error: etree.DTDParseError, text: bytes) -> str:
-    """Return libxml2's first error and its declaration, in place of the line."""
+    """Replace the line by the declaration."""
     first = next(iter(error.error_log), None)
     if first is None:
         return str(error)

@@ -1,10 +1,10 @@
-"""Owners of stored DTDs; each has a share of the store."""
+"""Owners of shares of the DTD store."""
 
 from __future__ import annotations
 
 
 def of_account(name: str) -> str:
-    """`name` is empty without accounts."""
+    """`name` may be empty."""
     return f"account {name}"
 
 
@@ -17,5 +17,5 @@ def of_unit(name: str) -> str:
 
 
 def is_of_network(owner: str) -> bool:
-    """Return True if a text came from other nodes only."""
+    """True if other nodes alone sent the text."""
     return owner.startswith(("node ", "unit "))

@@ -27,7 +27,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ConfigurationError, ForbiddenPointer, UnknownType
 
 _PORTS: Final = {"http": 80, "https": 443}
-# Servers decode percent signs, backslashes and queries differently.
+# Servers decode other characters differently.
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@/-]*")
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]")
 _MAX_POINTER: Final = 2048
@@ -35,17 +35,17 @@ _MAX_POINTER: Final = 2048
 
 @attrs.frozen
 class AllowedPrefix:
-    """Pointers on one server below one path."""
+    """All pointers on one server below one path."""
 
     scheme: str
     host: str
     port: int
     path_prefix: str
-    #: With slashes at both ends, `/dtd/` does not allow `/dtd-private/`.
+    #: So `/dtd/` does not allow `/dtd-private/`.
 
     @classmethod
     def parse(cls, url: str) -> AllowedPrefix:
-        """Parse a URL such as `https://example.org/dtd/`. Raises `ConfigurationError`."""
+        """Raises `ConfigurationError`."""
         try:
             scheme, host, port, path = _split_pointer(url)
         except ForbiddenPointer as error:
@@ -60,7 +60,7 @@ class AllowedPrefix:
 
 
 def _split_pointer(url: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and path. Raises `ForbiddenPointer` for an unusual URL."""
+    """Return scheme, host, port and path. Raises `ForbiddenPointer`."""
     if len(url) > _MAX_POINTER or not url.isascii() or not url.isprintable() or " " in url:
         raise ForbiddenPointer("the pointer is too long or has characters that URLs do not have")
     try:
@@ -89,12 +89,12 @@ class PointerLimits:
     #: Of the body.
 
     timeout: float = 5.0
-    #: Seconds from the request to the last byte.
+    #: For the whole fetch.
 
 
 @implementer(IDtdSource)
 class PointerSource:
-    """Fetches DTDs from allowed pointers. Follows no redirect."""
+    """Follows no redirect."""
 
     name = "the event's pointer"
 
@@ -111,12 +111,9 @@ class PointerSource:
         self._limits = limits or PointerLimits()
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the body at the pointer.
-
-        Fails with `ForbiddenPointer` for an address that is not allowed and for a redirect. Fails
-        with `UnknownType` without a pointer, and for a timeout, another status than 200, or too
-        many bytes.
-        """
+        """Fails with `ForbiddenPointer` for an address that is not allowed and for a redirect.
+        Fails with `UnknownType` without a pointer, and for a timeout, another status than 200, or
+        too many bytes."""
         return Deferred.fromCoroutine(self._fetch(hint.system_id))
 
     async def _fetch(self, url: str) -> bytes:
@@ -156,12 +153,12 @@ class PointerSource:
 
 
 def _fail_with_timeout(_result: object, _timeout: float) -> Failure:
-    # A cancelled request's failure depends on its progress.
+    # A cancelled request's own failure varies.
     return Failure(TimeoutError())
 
 
 class _Body(Protocol):
-    """Collects a body up to a limit, and drops the connection beyond it."""
+    """Drops the connection beyond a limit."""
 
     def __init__(self, limit: int, url: str) -> None:
         self.finished: Deferred[bytes] = Deferred(self._cancelled)

@@ -1,5 +1,3 @@
-"""Names of event types: DTD name and version."""
-
 from __future__ import annotations
 
 import functools
@@ -10,11 +8,11 @@ import attrs
 
 from broker.errors import BadName
 
-#: In a reserved domain: only a catalogue resolves it.
+#: Only a catalogue resolves it.
 SYSTEM_BASE: Final = "https://xmlbroker.example/dtd/"
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-# Equal versions are spelt alike, without leading zeros.
+# Equal versions are spelt alike.
 _VERSION = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.(?:0|[1-9][0-9]{0,5})){0,3}")
 _VARIANT = re.compile(r"[0-9a-f]{64}|")
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")
@@ -52,7 +50,7 @@ class DtdReference:
     version: str = attrs.field(validator=_check_version)
 
     variant: str = attrs.field(default="", validator=_check_variant)
-    #: Content hash of a second text of this name at this node.
+    #: Of a second text of this name.
 
     @property
     def public_id(self) -> str:
@@ -60,7 +58,7 @@ class DtdReference:
 
     @property
     def system_id(self) -> str:
-        """Used without a publisher's own pointer."""
+        """A publisher may give its own pointer."""
         return f"{SYSTEM_BASE}{self.type}-{self.version}.dtd"
 
     @property
@@ -72,7 +70,7 @@ class DtdReference:
     def from_public_id(cls, public_id: str) -> DtdReference:
         """Raises `BadName`.
 
-        White space is normalised first, as XML 1.0 (4.2.2) requires.
+        White space is normalised, as XML 1.0 (4.2.2) requires.
         """
         match = _PUBLIC_ID.fullmatch(" ".join(public_id.split()))
         if match is None:

@@ -1,5 +1,3 @@
-"""Text of a DTD or module, with positions for errors."""
-
 from __future__ import annotations
 
 import re
@@ -16,7 +14,7 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class SourceText:
-    """Text of a DTD, a module, or an entity's replacement.
+    """Text with positions for errors.
 
     `label` names a module and is empty for the DTD. A replacement has the line of its reference
     (`fixed_line`).
@@ -29,7 +27,6 @@ class SourceText:
         self._newlines: list[int] | None = None
 
     def line(self, at: int) -> int:
-        """From 1."""
         if self._fixed_line is not None:
             return self._fixed_line
         if self._newlines is None:
@@ -37,7 +34,7 @@ class SourceText:
         return bisect_left(self._newlines, at) + 1
 
     def find_end(self, mark: str, start: int, opened: int, problem: str) -> int:
-        """Return the position behind the next `mark`; `BadDtd` at `opened` without one."""
+        """Return the position behind `mark`; `BadDtd` at `opened` without one."""
         found = self.text.find(mark, start)
         if found < 0:
             self.raise_error(opened, problem)
@@ -53,9 +50,8 @@ class SourceText:
 def decode_text(text: bytes, label: str, limit: int) -> str:
     """Decode a text, without byte order mark and text declaration.
 
-    Line breaks become newlines; those of the declaration stay, so line numbers match. Raises
-    `BadDtd` for more than `limit` bytes, another encoding than UTF-8, or characters that XML
-    forbids.
+    Line numbers stay. Raises `BadDtd` for more than `limit` bytes, another encoding than UTF-8, or
+    characters that XML forbids.
     """
     if len(text) > limit:
         raise BadDtd(f"{label} is longer than {limit} bytes")

@@ -1,7 +1,7 @@
 """DTD texts on disk, one file each, named by type, version and content hash (M13, M17).
 
-Each owner (an account, or another node) has a folder. A text's hash is verified at each read. A
-damaged file is removed, and the text is fetched again. The file names are the only index.
+Each owner (an account, or another node) has a folder. The file names are the only index. A damaged
+file is removed, and its text fetched again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
 
 _NAME: Final = re.compile(r"(.+)-([0-9.]+)-([0-9a-f]{64})(\.other)?\.dtd")
-#: A longer owner's name is hashed.
+#: Longer names are hashed.
 _MAX_FOLDER_NAME: Final = 200
 
 
@@ -82,7 +82,7 @@ class DtdStore:
         return self._texts.get(reference)
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """Return the verified text or None. A damaged text is removed."""
+        """A damaged text is removed."""
         entry = self._texts.get(reference)
         if entry is None:
             return None
@@ -119,7 +119,7 @@ class DtdStore:
         return entry
 
     def save(self, entry: StoredDtd, text: bytes) -> bool:
-        """Write durably; return False if the disk fails or is full."""
+        """Return False if the disk fails or is full."""
         path = self._path(entry)
         try:
             write_atomically(path, text, sync=self._sync)
@@ -131,7 +131,7 @@ class DtdStore:
         return True
 
     def record_use(self, reference: DtdReference, now_ms: int) -> None:
-        """Keep the text for as long as the log keeps the event that arrived now."""
+        """Keep the text as long as the log keeps the event."""
         entry = self._texts.get(reference)
         if entry is not None:
             entry.used_ms = now_ms
@@ -145,7 +145,7 @@ class DtdStore:
             self._remove_garbage()
 
     def usage_of(self, owner: str) -> tuple[int, int]:
-        """Return the number of an owner's texts, and their bytes."""
+        """Return number and bytes."""
         sizes = [entry.size for entry in self._texts.values() if entry.owner == owner]
         return len(sizes), sum(sizes)
 
@@ -208,5 +208,5 @@ def _folder_of(owner: str) -> str:
     quoted = quote(owner, safe="")
     if len(quoted) > _MAX_FOLDER_NAME:
         quoted = hashlib.sha256(owner.encode()).hexdigest()
-    # Quoting leaves dots: a name must not be `..`.
+    # A name must not be `..`.
     return f"_{quoted}"

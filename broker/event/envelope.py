@@ -12,7 +12,7 @@ from broker.event.event_id import EventId
 
 NAMESPACE = "urn:xmlbroker:mspaces"
 
-#: Event type of an event without a payload.
+#: Of an event without a payload.
 ENVELOPE_TYPE = "event"
 
 
@@ -43,7 +43,7 @@ class Liveness(enum.Enum):
 
 @attrs.frozen
 class EventType:
-    """Name and version of the payload's DTD, security level and liveness (M26)."""
+    """Type of an event (M26), from the payload's DTD."""
 
     name: str
     version: str
@@ -84,7 +84,7 @@ class EventLinkage:
 
 @attrs.frozen
 class Event:
-    """One immutable XML document: the envelope with at most one payload element.
+    """One immutable XML document.
 
     `payload` has the element's unchanged bytes, `document` the whole event.
     """
@@ -100,7 +100,7 @@ class Event:
 
 
 class Header(NamedTuple):
-    """Fields that each hop reads without opening the event; frames repeat them (DESIGN 4).
+    """Fields that each hop reads; frames repeat them (DESIGN 4).
 
     A tuple, because each hop makes one per event.
     """
@@ -118,5 +118,5 @@ def public_identifier(type_name: str, version: str) -> str:
 
 
 def system_identifier(type_name: str, version: str) -> str:
-    """Return the default system identifier, a URL that is never fetched."""
+    """Return the default URL, which is never fetched."""
     return f"https://xmlbroker.example/dtd/{type_name}-{version}.dtd"

@@ -1,5 +1,3 @@
-"""EventIds: identity for de-duplication (Mspaces M21-M25, DESIGN 1)."""
-
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -8,7 +6,7 @@ import attrs
 
 
 class EventId(NamedTuple):
-    """Identity of an event, unique in space and time.
+    """Identity of an event for de-duplication (Mspaces M21-M25, DESIGN 1).
 
     A tuple, because each hop makes one per event. `sequence_number` counts from 1 without gaps per
     (`client_id`, `incarnation`) over all streams. `timestamp` is milliseconds since 1970 and never
@@ -26,9 +24,9 @@ class EventId(NamedTuple):
 
 @attrs.define
 class EventIdGenerator:
-    """EventIds of one incarnation of one client (T18).
+    """EventIds of one incarnation (T18).
 
-    If the clock steps back, the timestamp stays.
+    The timestamp stays if the clock steps back.
     """
 
     client_id: str
@@ -45,7 +43,7 @@ class EventIdGenerator:
         )
 
     def return_id(self, event_id: EventId) -> None:
-        """Free the number of the newest id, which was not used. ValueError for an older id."""
+        """Free the number of the newest, unused id. Raises ValueError for an older one."""
         if event_id.sequence_number != self.last_sequence_number:
             raise ValueError("only the newest id can be returned")
         self.last_sequence_number -= 1
@@ -54,7 +52,7 @@ class EventIdGenerator:
 def next_incarnation(last: int, wall_clock_us: int) -> int:
     """Return the incarnation of a new process: above `last` whatever the clock says.
 
-    Microseconds since 1970 rise without a state file too (`last` 0). If two processes start in one
-    microsecond, the node rejects the second.
+    It rises without a state file too (`last` 0). If two processes start in one microsecond, the
+    node rejects the second.
     """
     return max(last + 1, wall_clock_us)

@@ -1,5 +1,3 @@
-"""Identity of a client, with its rights."""
-
 from __future__ import annotations
 
 import attrs
@@ -63,7 +61,7 @@ class Identity:
 
 
 def anonymous_identity(client_id: str) -> Identity:
-    """Return an identity with all rights; `BadName` for a bad id."""
+    """It has all rights. Raises `BadName`."""
     return Identity(
         account="",
         client_id=check_client_id(client_id),

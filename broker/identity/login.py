@@ -1,7 +1,4 @@
-"""Login through `twisted.cred`: checker of secrets, realm of accounts, portal.
-
-The client id passes through the portal as the `mind`.
-"""
+"""Login through `twisted.cred`: the client id is the `mind`."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
 from broker.identity.secret import matches_secret, unmatchable_secret
 
-#: Runs a function in another thread, as Twisted's `deferToThread` does.
+#: As Twisted's `deferToThread`.
 DeferToThread: TypeAlias = Callable[[Callable[[], bool]], "Deferred[bool]"]
 
 #: Each check uses a processor and 16 MiB.
@@ -36,7 +33,7 @@ _REFUSAL: Final = "the account or its secret is wrong, or none was given"
 
 @implementer(ICredentialsChecker)
 class SecretChecker:
-    """Checks an account's secret against the stored hash.
+    """Checks an account's secret.
 
     An unknown account costs as much as a wrong secret, so timing does not reveal names.
     """
@@ -50,7 +47,7 @@ class SecretChecker:
         self._unmatchable = unmatchable_secret()
 
     def requestAvatarId(self, credentials: UsernamePassword) -> Deferred[bytes | tuple[()]]:
-        """Return the account's name. Fails with `UnauthorizedLogin` or `Overloaded`."""
+        """Fails with `UnauthorizedLogin` or `Overloaded`."""
         name = credentials.username.decode("utf-8", "replace")
         account = self._accounts.get(name)
         stored = self._unmatchable if account is None else account.secret
@@ -71,7 +68,7 @@ class SecretChecker:
 
 @implementer(IRealm)
 class AccountsRealm:
-    """Identities of accounts; the mind is a client id."""
+    """The mind is a client id."""
 
     def __init__(self, accounts: Mapping[str, Account]) -> None:
         self._accounts = accounts
@@ -79,7 +76,7 @@ class AccountsRealm:
     def requestAvatar(
         self, avatarId: bytes | tuple[()], mind: object, *interfaces: type[Interface]
     ) -> tuple[type[Interface], object, Callable[[], None]]:
-        """Return the triple for `Portal.login`; logging out does nothing."""
+        """Logging out does nothing."""
         if IIdentity not in interfaces:
             raise NotImplementedError("only IIdentity avatars are supported")
         if not isinstance(avatarId, bytes) or not isinstance(mind, str):
@@ -90,7 +87,7 @@ class AccountsRealm:
 
 @implementer(IAuthenticator)
 class PortalAuthenticator:
-    """Authenticates by a portal, possibly with another checker."""
+    """Authenticates by a portal."""
 
     def __init__(self, portal: Portal) -> None:
         self._portal = portal
@@ -131,7 +128,7 @@ def accounts_portal(accounts: Mapping[str, Account], defer_to_thread: DeferToThr
 def authenticator_for(
     settings: Iterable[AccountSettings], defer_to_thread: DeferToThread
 ) -> IAuthenticator:
-    """Return the authenticator of a node; without accounts it accepts every client."""
+    """Without accounts every client is accepted."""
     accounts = accounts_by_name(settings)
     if not accounts:
         return AnonymousAuthenticator()

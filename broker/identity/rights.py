@@ -1,5 +1,3 @@
-"""Rights of an account to streams and event types (Q8)."""
-
 from __future__ import annotations
 
 import attrs
@@ -9,7 +7,7 @@ from broker.event.stream import StreamPattern
 
 @attrs.frozen
 class Rights:
-    """Streams and event types that an account may use; none without a pattern."""
+    """Streams and event types that an account may use; none without a pattern (Q8)."""
 
     publish: tuple[StreamPattern, ...] = ()
     subscribe: tuple[StreamPattern, ...] = ()
@@ -28,8 +26,6 @@ class Rights:
         return any(pattern.matches(stream) for pattern in self.publish)
 
     def may_subscribe(self, pattern: StreamPattern) -> bool:
-        """Return True if one allowed pattern covers all streams of `pattern`.
-
-        One line of the configuration should show the right, so patterns are not combined.
-        """
+        """One allowed pattern must cover `pattern`: one line of the configuration should show the
+        right."""
         return any(allowed.covers(pattern) for allowed in self.subscribe)

@@ -1,8 +1,8 @@
 """Typed codec: msgpack values of annotated types.
 
-The annotations are the schema. Types, lengths and bounds are checked when bytes are decoded, but
-not when a value is constructed. A message is one byte of kind, then a msgpack array of its fields.
-Later versions can add fields at the end: trailing fields with defaults may be absent.
+Types, lengths and bounds are checked when bytes are decoded, but not when a value is constructed. A
+message is one byte of kind, then a msgpack array of its fields. Trailing fields with defaults may
+be absent: later versions can add some.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from broker.errors import ProtocolError
 
-#: Unsigned, 64 bits.
+#: 64 bits.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -30,10 +30,10 @@ WirePosition: TypeAlias = tuple[tuple[str, Epoch, Offset], ...]
 WireTimes: TypeAlias = tuple[tuple[str, Count], ...]
 #: Code, message, line and column.
 WireErrorFields: TypeAlias = tuple[str, str, Count, Count]
-#: A path of 8 units and a name, of 64 characters each, are far from this bound.
+#: Far above 9 names of 64 characters.
 MAX_ADDRESS: Final = 1024
 Address: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS)]
-#: Finite, 0 or more.
+#: Finite.
 Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
 
 pack: Final = msgspec.msgpack.Encoder().encode
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class Schema(Generic[T]):
-    """Annotated type of msgpack values, table entries and JSON."""
+    """Annotated type of msgpack values and JSON."""
 
     def __init__(self, type: Any, name: str) -> None:
         """`name` is for errors."""
@@ -71,15 +71,13 @@ class Schema(Generic[T]):
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Base of the messages of a protocol."""
-
     kind: ClassVar[int]
     """The first byte; unique within a protocol."""
     max_bytes: ClassVar[int] = sys.maxsize
     """A longer message is refused."""
 
     def __repr__(self) -> str:
-        """Omit bytes: they are secrets or long."""
+        """Omit bytes, which are secrets or long."""
         fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
         texts = (f"{name}={value!r}" for name, value in fields if type(value) is not bytes)
         return f"{type(self).__name__}({', '.join(texts)})"
@@ -90,8 +88,6 @@ N = TypeVar("N", bound=Message)
 
 
 class Codec(Generic[M]):
-    """The messages of one protocol."""
-
     def __init__(self, *messages: type[M]) -> None:
         self.by_kind: Final[dict[int, type[M]]] = {}
         self._schemas: dict[int, Schema[M]] = {}
@@ -99,7 +95,7 @@ class Codec(Generic[M]):
             self.register(message)
 
     def register(self, message: type[N]) -> type[N]:
-        """Register a message; a class decorator."""
+        """A class decorator."""
         assert message.kind not in self.by_kind, "two messages have the same kind"
         self.by_kind[message.kind] = message  # type: ignore[assignment]
         self._schemas[message.kind] = Schema(message, f"{message.__name__} message")
@@ -109,7 +105,6 @@ class Codec(Generic[M]):
         return message.kind.to_bytes() + pack(message)
 
     def encode_first(self, message: M, count: int) -> bytes:
-        """Encode only the first `count` fields."""
         names = message.__struct_fields__[:count]
         return message.kind.to_bytes() + pack([getattr(message, name) for name in names])
 

@@ -1,16 +1,8 @@
 """The two messages that carry events: a publisher's batch, and a node's delivery.
 
-The events' unchanged bytes are at the end, after a header with their lengths: routing reads no
-document (M18).
-
-PUBLISH: `0x10 | header length u32 | msgpack [batch, encoding, [length, ...]] | documents`.
-
-DELIVER: `0x28 | header length u32 | records length u32 | msgpack [encoding, liveness, previous,
-subscriptions, places, lengths] | records | documents`. `previous` is the place of the event sent
-before on this link, or nil: the client distinguishes filtered events from lost ones (D30).
-`subscriptions` are runs `[count, [number, ...]]`, `places` runs `[origin, epoch, first offset,
-count]` of neighbouring offsets. A record is the event's header, a msgpack array. `encoding` is 0:
-the body is unchanged.
+`docs/protocols/session.md` has the bytes. The events' unchanged bytes are behind a header with
+their lengths: routing reads no document (M18). With `previous` the client distinguishes filtered
+events from lost ones (D30).
 """
 
 from __future__ import annotations
@@ -59,7 +51,7 @@ _deliver_header = msgspec.msgpack.Decoder(_Header).decode
 
 @attrs.frozen(slots=True)
 class Batch:
-    """`number` rises by one from batch to batch of a session."""
+    """Numbers rise by one."""
 
     number: int
     documents: list[bytes]
@@ -87,7 +79,7 @@ def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
 
 
 def decode_batch(data: bytes) -> Batch:
-    """Raises `ProtocolError` if the lengths are not exact."""
+    """Raises `ProtocolError`."""
     try:
         _, length = _PUBLISH.unpack_from(data)
         start = _PUBLISH.size + length
@@ -96,7 +88,7 @@ def decode_batch(data: bytes) -> Batch:
             raise _unknown_encoding(encoding)
         if len(lengths) == 1 and start + lengths[0] == len(data):
             return Batch(number, [data[start:]])
-        # An empty document is refused later, without its neighbours.
+        # It is refused later, without its neighbours.
         return Batch(number, _split_documents(data, start, lengths))
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
@@ -104,7 +96,7 @@ def decode_batch(data: bytes) -> Batch:
 
 @attrs.define(eq=False)
 class EncodedEvents:
-    """Part of a delivery that is equal for every link with these events."""
+    """Part of a delivery that is equal for every link."""
 
     places: list[tuple[str, int, int, int]]
     lengths: list[int]
@@ -115,7 +107,6 @@ class EncodedEvents:
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
-    """Join the parts that several links share."""
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]
@@ -138,7 +129,7 @@ def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
         and first.epoch == last.epoch
         and len(set(map(_origin, events))) == 1
     ):
-        # Offsets of one origin rise, so none is missing.
+        # Offsets rise, so none is missing.
         return [(first.origin, first.epoch, first.offset, len(events))]
     runs: list[tuple[str, int, int, int]] = []
     origin, epoch, start, count = "", 0, 0, 0
@@ -161,7 +152,7 @@ def encode_delivery(
 ) -> bytes:
     """`subscriptions` are runs (count of events, numbers).
 
-    Links with the same events and numbers get the same message object.
+    Links with equal deliveries get the same message object.
     """
     context = (subscriptions, liveness, previous)
     if events.last is not None and events.last[0] == context:
@@ -180,7 +171,7 @@ def encode_delivery(
 
 
 def decode_delivery(data: bytes) -> Delivery:
-    """Raises `ProtocolError` if the lengths are not exact."""
+    """Raises `ProtocolError`."""
     try:
         _, header_length, records_length = _DELIVER.unpack_from(data)
         records_start = _DELIVER.size + header_length

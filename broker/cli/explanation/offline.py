@@ -1,5 +1,3 @@
-"""Explanation of a query with an engine in this process and local DTDs."""
-
 from __future__ import annotations
 
 import time
@@ -25,7 +23,7 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.matching.switch import Switch
 
-#: The engine recognises a shape after so many events.
+#: Until the engine recognises a shape.
 _LEARNING_RUNS: Final = 3
 
 
@@ -36,7 +34,7 @@ def explain_offline(
     pattern: StreamPattern | None,
     folder: Path | None,
 ) -> dict[str, Any]:
-    """Return the answer of a node that has seen only events like this one.
+    """Return the answer of a node that has seen only such events.
 
     `folder` is an additional catalogue. Raises a node's errors for a bad query.
     """
@@ -88,7 +86,7 @@ def _catalogue(folder: Path) -> Catalogue:
 
 
 def _subscription_part(pattern: StreamPattern, explanation: Explanation) -> dict[str, Any]:
-    """Every reader is cleared on a node without accounts."""
+    """Without accounts every reader is cleared."""
     fields: dict[str, Any] = {"pattern": pattern.text, "allowed": True}
     event = explanation.event
     if event is not None and event.refused is None:

@@ -1,5 +1,3 @@
-"""The one event to explain: a whole event, or a payload that gets an envelope."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -27,8 +25,7 @@ def read_single_event(
 ) -> bytes:
     """Return the event in a file; `-` is stdin.
 
-    A bare payload gets an envelope with the type and stream that `xmlbroker pub` would give it.
-    Raises `SingleEventError`.
+    A bare payload gets an envelope, as from `xmlbroker pub`. Raises `SingleEventError`.
     """
     documents = _read_documents(argument, stdin, options)
     try:

@@ -1,4 +1,4 @@
-"""Tables and trees of an explanation. Unknown keys of a later version are skipped."""
+"""Tables of an explanation. Unknown keys of a later version are skipped."""
 
 from __future__ import annotations
 

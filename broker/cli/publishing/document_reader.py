@@ -1,4 +1,4 @@
-"""Stream of publications from sources, with at most one in memory."""
+"""Publications from sources, with at most one in memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocumen
 def json_lines(
     portions: Iterable[bytes], name: str, max_line: int = MAX_DOCUMENT
 ) -> Iterator[RawDocument]:
-    """Yield the non-blank lines; a line over `max_line` bytes is a problem."""
+    """Yield non-blank lines; one over `max_line` bytes is a problem."""
     number = 1
     rest: list[bytes] = []
     length = 0
@@ -63,7 +63,7 @@ def json_lines(
             yield from _check_line(name, number, [*rest, end], length + len(end), max_line)
             rest, length, number = [], 0, number + 1
         length += len(last)
-        # A line that is too long is counted, not stored.
+        # It is counted, not stored.
         rest = [*rest, last] if length <= max_line else []
     yield from _check_line(name, number, rest, length, max_line)
 
@@ -78,7 +78,7 @@ def _check_line(
         yield RawDocument(location, line)
 
 
-#: By the first bytes, without a byte order mark.
+#: Without a byte order mark.
 _BYTE_ORDERS: Final = {b"\x00<": "utf-16-be", b"<\x00": "utf-16-le"}
 
 

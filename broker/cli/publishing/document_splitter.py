@@ -1,8 +1,8 @@
-"""Splitter of a byte stream into its concatenated XML documents.
+"""Splitter of a byte stream into concatenated XML documents.
 
-A document ends with its root element. Comments after it are dropped or belong to the next document.
-Only markup is examined, so any encoding that includes ASCII works. Well-formedness is not checked:
-an XML declaration always begins a new document.
+A document ends with its root element. Later comments are dropped or belong to the next document.
+Only markup is examined, so any encoding that includes ASCII works. An XML declaration always begins
+a new document, also after a malformed one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 
 from broker.cli.publishing.publication import RawDocument, SourceLocation
 
-#: A longer document is refused. The nodes' own limit is 1 MiB by default.
+#: The nodes' own limit is 1 MiB by default.
 MAX_DOCUMENT: Final = 16 << 20
 
 _BOM: Final = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf)*")
-#: Group 1 is `<` if this can not become a tag: tags and their values hold none.
+#: Group 1 is `<` if this can not become a tag.
 _TAG = re.compile(
     rb"<[^<>\"']*+(?:(?:\"[^\"<]*+(?:\"|(?=<))|'[^'<]*+(?:'|(?=<)))[^<>\"']*+)*+([<>])"
 )
@@ -31,16 +31,13 @@ _DOCTYPE = re.compile(
 _NAME = re.compile(rb"[^ \t\r\n/>]*")
 _DECLARATION = re.compile(rb"<\?xml[ \t\r\n]")
 _SECTIONS: Final = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
-#: Most bytes that determine the kind of markup.
+#: Enough for the kind of markup.
 _MAX_OPENING: Final = len(b"<![CDATA[")
 _PARTIAL_OPENING = re.compile(rb"<|<[!?].{0,6}", re.DOTALL)
 
 
 class DocumentSplitter:
-    """Returns each document when its last byte is there.
-
-    Holds at most one document and one portion of input.
-    """
+    """Holds at most one document and one portion of input."""
 
     def __init__(self, source: str, max_document: int = MAX_DOCUMENT) -> None:
         self._source = source
@@ -73,7 +70,6 @@ class DocumentSplitter:
         return documents
 
     def close(self) -> list[RawDocument]:
-        """Return an incomplete document, or nothing."""
         if self._is_closed:
             return []
         documents = list(self._scan(final=True))
@@ -102,7 +98,6 @@ class DocumentSplitter:
                 yield from self._end_document()
 
     def _scan_between(self) -> Iterator[RawDocument]:
-        """Skip white space, and report other text."""
         blank = _BLANK.match(self._buffer, self._scanned)
         self._scanned = self._scanned if blank is None else blank.end()
         self._advance()
@@ -118,7 +113,7 @@ class DocumentSplitter:
         self._in_text = following < 0 and (self._in_text or bool(text))
 
     def _scan_token(self) -> bool:
-        """Return False if the end of the markup is not there yet."""
+        """Return False if the markup's end is not there yet."""
         buffer, at = self._buffer, self._scanned
         for opening, closing in _SECTIONS:
             if buffer.startswith(opening, at):
@@ -142,7 +137,7 @@ class DocumentSplitter:
         self._scanned = tag.end()
         if tag[1] == b"<":
             self._scanned -= 1
-            # Nothing is open: a broken document of its own; else broken text.
+            # Nothing is open: a document of its own; else broken text.
             self._depth = max(self._depth, 1)
         elif buffer.startswith(b"</", at):
             self._depth -= 1
@@ -153,9 +148,9 @@ class DocumentSplitter:
         return True
 
     def _skip_to_end(self, root: int) -> None:
-        """Skip the document ten times faster than by scanning each tag.
+        """Skip the document ten times faster than tag by tag.
 
-        It is sound if nothing can hide a tag and the root's name is in no other start tag.
+        Nothing may hide a tag, and the root's name is in no other start tag.
         """
         name = _NAME.match(self._buffer, root + 1)
         assert name is not None
@@ -168,7 +163,7 @@ class DocumentSplitter:
             self._scanned, self._depth = end, 0
 
     def _end_document(self) -> Iterator[RawDocument]:
-        """Yield the document that ends at `_scanned`, unless it is only comments."""
+        """Comments alone are no document."""
         if self._oversized_line:
             location = SourceLocation(self._source, self._oversized_line)
             yield RawDocument(location, b"", f"the document is larger than {self._max} bytes")
@@ -184,7 +179,7 @@ class DocumentSplitter:
         self._reset()
 
     def _drop_oversized(self) -> Iterator[RawDocument]:
-        """Track only the structure of a document that is too large."""
+        """Track only the structure."""
         self._oversized_line = self._oversized_line or self._line
         self._advance()
         if len(self._buffer) - self._start > self._max:

@@ -1,4 +1,4 @@
-"""Detection, path of the time, and default stream of the shipped event types."""
+"""Properties of the shipped event types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DetectedType:
     """Default stream."""
 
 
-#: A DTD sees prefixes as written: those for each root's local name.
+#: By the root's local name: a DTD sees prefixes as written.
 PREFIXES: Final = {
     "VOEvent": {f"{_VOEVENT}1.1": "voe", f"{_VOEVENT}2.0": "voe", _XSI: "xsi"},
 }
@@ -29,7 +29,6 @@ TIMES: Final = {"VOEvent": "Who/Date", "flight": "timestamp", "asdi": "time"}
 
 
 def detect_type(root: etree._Element) -> DetectedType | None:
-    """Return None if the user has to name the type."""
     name = etree.QName(root)
     if name.localname == "VOEvent":
         version = _voevent_version(root, name.namespace)
@@ -50,7 +49,7 @@ def _voevent_version(root: etree._Element, namespace: str | None) -> str:
 
 
 def _asdi_stream(root: etree._Element) -> str:
-    """Return a stream such as `asdi.zbw.tz` for a track of the centre KZBW."""
+    """For a track of the centre KZBW return `asdi.zbw.tz`."""
     centre = (root.findtext("facility") or "").strip().lower()
     kind = root.get("type", "").lower()
     centre = centre[1:] if len(centre) == 4 and centre[0] in "kcp" else centre

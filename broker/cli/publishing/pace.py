@@ -1,6 +1,6 @@
 """Delay of the next event: by a rate, or by the events' own times (N5, Q3).
 
-Sans-I/O: `now` is in monotonic seconds; delays are in seconds.
+Sans-I/O, in seconds.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final
 
 from lxml import etree
 
-#: A time that falls by more seconds begins another recording.
+#: A time that falls by more begins another recording.
 RECORDING_RESET: Final = 6 * 3600.0
 
-#: Lateness in seconds that a rate catches up.
+#: Seconds of lateness that a rate catches up.
 MAX_CATCH_UP: Final = 0.1
 
 _FEED_TIME = re.compile(r"([0-3][0-9])([0-2][0-9])([0-5][0-9])([0-5][0-9])", re.ASCII)
 
 
 def parse_time(text: str) -> float | None:
-    """Return seconds since 1970; None if the text is not a time.
+    """Return seconds since 1970, or None.
 
-    ISO 8601, by default in UTC; ms since 1970; or DDhhmmss of the air-traffic feed, counted from
-    the first day of any month.
+    ISO 8601, by default in UTC; ms since 1970; or DDhhmmss of the air-traffic feed, from the first
+    day of any month.
     """
     text = text.strip()
     if feed := _FEED_TIME.fullmatch(text):
@@ -76,7 +76,7 @@ class AsFastAsPossible:
 
 
 class Rate:
-    """Evenly spaced events. Late timers are caught up; longer breaks are not."""
+    """Catches up late timers, but no longer breaks."""
 
     def __init__(self, events_per_second: float) -> None:
         self._step = 1 / events_per_second
@@ -89,9 +89,9 @@ class Rate:
 
 
 class OriginalPace:
-    """The spacing of the events' own times, `factor` times as fast.
+    """Spacing of the events' own times, `factor` times as fast.
 
-    An event without a time, or with an earlier one than the last, is due at once.
+    An event without a later time than the last is due at once.
     """
 
     def __init__(self, factor: float) -> None:

@@ -1,4 +1,4 @@
-"""Publications from documents: type, stream, security level and time, by options or content."""
+"""Publications from documents, by options or content."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ class Preparation:
     options: PublishOptions = PublishOptions()
 
     def prepare_xml(self, raw: RawDocument, *, transcoded: bool = False) -> Publication | Refusal:
-        """The document is a payload, or an event with its envelope."""
         made = _or_refusal(raw.location, lambda: self._prepare_xml(raw, transcoded))
         assert made is not None
         return made
@@ -47,8 +46,8 @@ class Preparation:
     def prepare_json(self, line: RawDocument) -> Publication | Refusal | None:
         """Return None if the line is not an event.
 
-        Its keys are those of `xmlbroker sub --json`: `stream`, `type`, `version`, `level`,
-        `payload`; also `summary` and `application_types`. All are optional, others are ignored.
+        Keys are those of `xmlbroker sub --json`: `stream`, `type`, `version`, `level`, `payload`;
+        also `summary` and `application_types`. All are optional.
         """
         return _or_refusal(line.location, lambda: self._prepare_json(line))
 
@@ -63,11 +62,11 @@ class Preparation:
     def _prepare_event(
         self, raw: RawDocument, root: etree._Element, transcoded: bool
     ) -> Publication:
-        """Publish another publisher's event again, under our own EventId."""
+        """Another publisher's event gets our own EventId."""
         document = raw.data
         found = cast(Any, root.getroottree().docinfo)
         if transcoded or not is_utf8(found.encoding or "UTF-8"):
-            # lxml would omit a DOCTYPE whose root element has a prefix.
+            # lxml would omit a DOCTYPE with a prefix.
             document = etree.tostring(root, encoding="UTF-8", doctype=found.doctype)
         event = read_event(document)
         fields = {
@@ -123,7 +122,7 @@ class Preparation:
         )
 
     def _find_type(self, payload: Payload | None, fields: dict[str, Any]) -> tuple[str, str, str]:
-        """The source is the options, the line, or the payload."""
+        """Options precede the line, and the line the payload."""
         name, version = self.options.type or (
             _text_value(fields, "type"),
             _text_value(fields, "version"),

@@ -1,5 +1,3 @@
-"""Publications and refusals of `xmlbroker pub`."""
-
 from __future__ import annotations
 
 import attrs
@@ -23,8 +21,6 @@ class SourceLocation:
 
 @attrs.frozen
 class RawDocument:
-    """One unparsed document."""
-
     location: SourceLocation
     data: bytes = attrs.field(repr=False)
     problem: str = ""
@@ -33,8 +29,6 @@ class RawDocument:
 
 @attrs.frozen
 class Refusal:
-    """A document that can not be published."""
-
     location: SourceLocation
     reason: str
 

@@ -13,11 +13,11 @@ from broker.cli.stop_signal import Stop
 from broker.client.client import Client
 from broker.errors import BrokerError, Closed, GaveUp, Overloaded
 
-#: Above this number of unanswered events reading waits.
+#: With more unanswered events reading waits.
 MAX_OUTSTANDING: Final = 5_000
 #: Seconds for receipts after Ctrl-C.
 RECEIPT_TIMEOUT: Final = 5.0
-#: Without errors nothing else here yields to the loop.
+#: Nothing else here yields to the loop.
 _EVENTS_PER_SLICE: Final = 250
 
 
@@ -55,7 +55,7 @@ class PublishRun:
         client.on_trouble = self._show_connection_state
 
     async def run(self, supply: ItemSource) -> None:
-        """Publish all items and wait for the receipts; `stop` ends it early."""
+        """`stop` ends it early."""
         try:
             while not self._stop:
                 items = await self._stop.run_or_cancel(supply.next_items())
@@ -147,7 +147,7 @@ class PublishRun:
             self._give_up_timer = self._loop.call_later(self._timeout, self._give_up)
 
     def _show_connection_state(self, problem: BrokerError | None) -> None:
-        # The disk is full: events are sent again until there is space.
+        # Events are sent again until the disk has space.
         if problem is None:
             self._tally.report("the node accepts events again")
         else:

@@ -1,8 +1,3 @@
-"""Bounded queue from a reading thread to the publishing loop.
-
-Reading may block and takes time. The loop must answer the node meanwhile.
-"""
-
 from __future__ import annotations
 
 import asyncio
@@ -14,13 +9,13 @@ from typing import Final, Generic, TypeVar
 
 _T = TypeVar("_T")
 
-#: The thread blocks while this many items wait.
+#: Then the thread blocks.
 MAX_WAITING: Final = 1000
 _MAX_PORTION: Final = 100
 
 
 class ReaderThread(Generic[_T]):
-    """Runs an iterator in a thread of its own; the loop takes its items."""
+    """Runs an iterator in a thread, since it may block; the loop takes its items."""
 
     def __init__(self, items: Generator[_T, None, None], most: int = MAX_WAITING) -> None:
         self._items = items
@@ -41,7 +36,7 @@ class ReaderThread(Generic[_T]):
         Raises the iterator's exception after its last item.
         """
         while True:
-            # Cleared before the check: later items set it again.
+            # Later items set it again.
             self._wake.clear()
             over = self._over
             portion = [self._ready.popleft() for _ in range(min(len(self._ready), _MAX_PORTION))]
@@ -55,7 +50,6 @@ class ReaderThread(Generic[_T]):
         return portion
 
     def cancel(self) -> None:
-        """End the thread at its next item."""
         self._cancelled = True
         self._free_slots.release()
 

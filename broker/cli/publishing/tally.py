@@ -1,5 +1,3 @@
-"""Counts of the documents of one `pub` run."""
-
 from __future__ import annotations
 
 import json
@@ -19,11 +17,10 @@ from broker.errors import (
     TooLarge,
 )
 
-#: Further refusals are counted only.
+#: Further refusals are only counted.
 MAX_REPORTED: Final = 100
-#: The node, or the client library, refuses an event for good.
+#: An event is refused for good.
 REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, TooLarge)
-#: Before the payload's first line.
 _ENVELOPE_LINES: Final = 2
 
 
@@ -96,6 +93,6 @@ class Tally:
 
 
 def _source_location(publication: Publication, error: BrokerError) -> SourceLocation:
-    """Return the source line of the node's error, as far as it is known."""
+    """Return the source line, as far as it is known."""
     line = error.line - 1 - _ENVELOPE_LINES
     return publication.location.plus_lines(line if publication.is_unchanged and line > 0 else 0)

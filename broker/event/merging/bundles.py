@@ -14,9 +14,9 @@ from broker.event.merging.held_event import BundleKey, HeldEvent, MissingNumbers
 
 T = TypeVar("T")
 
-#: A bundle has no end mark: it ends after so many other bundles had events.
+#: A bundle has no end mark: so many others end it.
 MAX_BUNDLES: Final = 10_000
-#: A bundle that starts with a higher number waits for those before it.
+#: Higher first numbers wait for those before.
 MAX_FIRST_NUMBER: Final = 1
 
 
@@ -42,9 +42,9 @@ class Bundles(Generic[T]):
         self._evict_bundles()
 
     def release_ready(self, keys: list[BundleKey]) -> list[HeldEvent[T]]:
-        """Release the events that need not wait, first by the declared order.
+        """Release events that need not wait, by the declared order.
 
-        Events of other bundles that become ready by this are released with them.
+        Events of other bundles may become ready by this.
         """
         released: list[HeldEvent[T]] = []
         ready: list[tuple[SortKey, int, HeldEvent[T]]] = []
@@ -60,7 +60,7 @@ class Bundles(Generic[T]):
         return released
 
     def release_through(self, held: HeldEvent[T]) -> list[HeldEvent[T] | MissingNumbers]:
-        """Release the event and all before it, with `MissingNumbers` for missing events."""
+        """Release the event and all before it; `MissingNumbers` replace missing events."""
         outputs: list[HeldEvent[T] | MissingNumbers] = []
         touched: list[BundleKey] = []
         for each in order_by_bundles(self._events_through(held)):
@@ -81,7 +81,7 @@ class Bundles(Generic[T]):
         for _ in range(len(self._bundles) - MAX_BUNDLES):
             key, state = self._bundles.popitem(last=False)
             if state.waiting:
-                # Its events are held for a bounded time, and end it.
+                # It has held events, for a bounded time.
                 self._bundles[key] = state
 
     def _collect_ready(

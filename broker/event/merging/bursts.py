@@ -1,7 +1,7 @@
 """Order by time stamp: bursts of concurrent events, each in declared order.
 
-The earliest held event opens a burst; the constraint defines its end. Concurrency is not pairwise,
-so each set of events has exactly one order.
+The earliest held event opens a burst; the constraint defines its end. So each set of events has
+exactly one order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class StreamTime:
-    """Times (ms) that the publishers have passed: no earlier event will come."""
+    """Times (ms) that publishers have passed: no earlier event will come."""
 
     least: float
     laggard: str = ""
@@ -53,7 +53,7 @@ class Bursts(Generic[T]):
         return len(self._later) + len(self._current)
 
     def add(self, held: HeldEvent[T]) -> bool:
-        """Return False if the event is late; it is not held."""
+        """Return False for a late event, which is not held."""
         if self._burst is None or held.time > self._burst[1]:
             bisect.insort(self._later, (held.time, held.serial, held))
         elif held.time < self._burst[0] or (self._last is not None and held.key < self._last):
@@ -65,7 +65,7 @@ class Bursts(Generic[T]):
         return True
 
     def release_ready(self, stream_time: StreamTime) -> list[HeldEvent[T]]:
-        """Release the events before which no other can come."""
+        """No other event can come before these."""
         released: list[HeldEvent[T]] = []
         while len(self) and self._burst_end() < stream_time.least:
             if not self._current:
@@ -78,10 +78,10 @@ class Bursts(Generic[T]):
         return released
 
     def _is_first_lane_ready(self, stream_time: StreamTime) -> bool:
-        """Return True if the next event precedes all that its burst may still get.
+        """The next event precedes all that its burst may still get.
 
-        The other publishers must have passed its time stamp; its own publisher's next event follows
-        it. So a single feed never waits.
+        The other publishers have passed its time stamp; its own publisher's next event follows it.
+        So a single feed never waits.
         """
         while self._first_lane and self._first_lane[0][2].is_released:
             del self._first_lane[0]
@@ -93,7 +93,7 @@ class Bursts(Generic[T]):
         )
 
     def release_through(self, held: HeldEvent[T]) -> list[HeldEvent[T]]:
-        """Release the event and all before it, perhaps less than a whole burst."""
+        """Release the event and all before it."""
         released: list[HeldEvent[T]] = []
         while True:
             if not self._current:

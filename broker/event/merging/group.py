@@ -1,5 +1,3 @@
-"""One merge by time: the events of one rule."""
-
 from __future__ import annotations
 
 import math
@@ -15,7 +13,7 @@ T = TypeVar("T")
 
 
 class Group(Generic[T]):
-    """Bursts and publishers of a rule, and entries of its order without an event so far."""
+    """Bursts and publishers of one rule, merged by time."""
 
     def __init__(self, rule: Rule, began: float, expects: Callable[[str], bool]) -> None:
         """`expects` is true for streams whose events can arrive."""
@@ -42,7 +40,7 @@ class Group(Generic[T]):
     def _compute_stream_time(
         self, publisher_times: PublisherTimes, now: float, idle: float
     ) -> StreamTime:
-        """Publishers silent for `idle` seconds are ignored."""
+        """Ignore publishers silent for `idle` seconds."""
         laggard, least, others_least = "", math.inf, math.inf
         if self._silent_entries and now - self._started_at < idle:
             least = others_least = publisher_times.passed_by_all

@@ -13,10 +13,9 @@ from broker.event.merging.vocabulary import Rule
 
 T = TypeVar("T")
 
-#: Total for every set of events: rank in the declared order, time stamp, ClientId, incarnation,
-#: sequence number.
+#: A total order: rank in the declared order, time stamp, ClientId, incarnation, sequence number.
 SortKey: TypeAlias = tuple[int, int, str, int, int]
-#: Two streams may use one BundleId: a bundle is a part of its stream (M31).
+#: A bundle is a part of its stream (M31).
 BundleKey: TypeAlias = tuple[str, str]
 
 
@@ -64,7 +63,7 @@ class ReleasedEvent(Generic[T]):
 
 @attrs.frozen
 class MissingNumbers:
-    """Numbers `first` to `last` of a bundle that did not arrive in time. They may come late."""
+    """Missing numbers of a bundle; they may come late."""
 
     stream: str
     bundle_id: str
@@ -83,7 +82,7 @@ MergeOutput: TypeAlias = ReleasedEvent[T] | MissingNumbers | UnknownWord
 
 
 def sort_key(rule: Rule, event_id: EventId, lanes: Sequence[int]) -> SortKey:
-    """Return the sort key of an event; without a lane it comes last."""
+    """Without a lane the event comes last."""
     return (
         min(lanes, default=len(rule.order)),
         event_id.timestamp,

@@ -1,4 +1,4 @@
-"""Merge of events by their linkage, from the order of arrival (M38).
+"""Merge of events by their linkage (M38).
 
 Sans-I/O. `docs/merging.md` has the state tables.
 """
@@ -30,10 +30,9 @@ from broker.event.merging.vocabulary import Rule, Scheme, limited_bundles, rule_
 
 T = TypeVar("T")
 
-#: Each distinct linkage merged by time is a group; a full merger releases the group unused for
-#: longest.
+#: Distinct linkages merged by time; a full merger releases the one unused for longest.
 MAX_GROUPS: Final = 1_000
-#: Further unknown words are not reported.
+#: Further ones are not reported.
 MAX_UNKNOWN_WORDS: Final = 100
 
 
@@ -50,13 +49,12 @@ class Counts:
 
 
 class Merger(Generic[T]):
-    """One merge of one subscriber. Each event that goes in comes out once."""
+    """One merge of one subscriber: each event comes out once."""
 
     def __init__(
         self, merging: Merging, expects: Callable[[str], bool] = lambda stream: True
     ) -> None:
-        """`expects` is false for streams whose events can not arrive: the merge does not wait for
-        them."""
+        """The merge does not wait for streams without `expects`."""
         self._merging = merging
         self._expects = expects
         self._publisher_times = PublisherTimes(merging.delay)
@@ -94,7 +92,7 @@ class Merger(Generic[T]):
         return self._drain_outputs()
 
     def set_stream_times(self, times: Mapping[str, int], now: float) -> list[MergeOutput[T]]:
-        """Set the stream times of all origins, in ms since 1970; 0: unknown."""
+        """In ms since 1970; 0: unknown."""
         self._publisher_times.set_stream_times(times)
         self._release_ready(now)
         return self._drain_outputs()
@@ -112,7 +110,6 @@ class Merger(Generic[T]):
         return self._drain_outputs()
 
     def finish(self) -> list[MergeOutput[T]]:
-        """Release all events in order; no more will come."""
         while self._held:
             self._release_through(next(iter(self._held.values())))
             for group in self._groups.values():
@@ -148,7 +145,7 @@ class Merger(Generic[T]):
             self._output_all(self._bundles.release_ready(held.bundle_keys))
 
     def _add_unlinked(self, linked: LinkedEvent[T]) -> None:
-        """Hold an unlinked event only behind held events of its own publisher."""
+        """Hold it only behind held events of its own publisher."""
         line = self._publisher_queues.get(linked.event_id.client_id)
         held = HeldEvent(self._next_serial(), linked, (), None, (0, 0, "", 0, 0), float("inf"))
         if line:
@@ -188,7 +185,7 @@ class Merger(Generic[T]):
             heapq.heappush(self._deadlines, (held.deadline, held.serial))
 
     def _release_through(self, held: HeldEvent[T]) -> None:
-        """`held` is the oldest of its publisher's queue, so it is never unlinked."""
+        """`held` is the oldest of its publisher, so it is never unlinked."""
         if held.rule is None:
             raise AssertionError("an unlinked event is the oldest of its queue")
         if held.rule.scheme is Scheme.TIME:

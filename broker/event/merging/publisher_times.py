@@ -1,7 +1,7 @@
 """Stream time: progress of publishers, by their own events and by their nodes.
 
-A publisher's events arrive in order, with TimeStamps that never fall within an incarnation. So
-after each event no earlier one of that publisher will come, on any stream.
+A publisher's TimeStamps never fall within an incarnation: after each event no earlier one will
+come, on any stream.
 
 Later events of an origin were committed after its stream time. So a silent publisher has passed
 that time less the delay from TimeStamp to commit.
@@ -18,7 +18,7 @@ import attrs
 
 from broker.event.event_id import EventId
 
-#: Beyond this the publisher silent for longest is dropped.
+#: Then the one silent for longest is dropped.
 MAX_PUBLISHERS: Final = 10_000
 
 
@@ -35,7 +35,7 @@ class PublisherTime:
 
 class PublisherTimes:
     def __init__(self, delay: float = 0.0) -> None:
-        """`delay`: longest seconds from a TimeStamp to the event's commit."""
+        """`delay`: most seconds from TimeStamp to commit."""
         self._publishers: OrderedDict[str, PublisherTime] = OrderedDict()
         self._delay_ms = delay * 1000
         self._origins: Mapping[str, int] = {}
@@ -45,11 +45,11 @@ class PublisherTimes:
 
     @property
     def passed_by_all(self) -> float:
-        """TimeStamp (ms) that every origin has passed."""
+        """Every origin has passed this TimeStamp (ms)."""
         return min(map(self._passed_time, self._origins), default=-math.inf)
 
     def time_of(self, source: PublisherTime) -> float:
-        """Return the TimeStamp (ms) that a publisher has passed."""
+        """Return the passed TimeStamp (ms)."""
         return max(source.time_ms, self._passed_time(source.origin))
 
     def _passed_time(self, origin: str) -> float:
@@ -57,7 +57,7 @@ class PublisherTimes:
         return time_ms - self._delay_ms if time_ms else -math.inf
 
     def record_event(self, event_id: EventId, now: float, origin: str = "") -> None:
-        """Record an event. Another process of the publisher may have another clock."""
+        """Another process of the publisher may have another clock."""
         client_id, time_ms, _, incarnation = event_id
         source = self._publishers.get(client_id)
         if source is None:

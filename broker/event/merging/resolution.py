@@ -1,4 +1,4 @@
-"""Resolved order of a complete set of events, as from a recovery or an archive."""
+"""Resolved order of a complete set of events."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from broker.event.merging.vocabulary import Rule, Scheme, limited_bundles, rule_
 
 
 class Row(NamedTuple):
-    """Input of `resolve`."""
-
     stream: str
     event_id: EventId
     linkage: EventLinkage
@@ -25,9 +23,8 @@ class Row(NamedTuple):
 def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
     """Return the indexes of `rows` in resolved order, by `rule` or by the events' own linkage.
 
-    `rows` are in order of arrival. Events of one merge exchange places among themselves and keep
-    these among all others. An unlinked event never overtakes an earlier one of its publisher.
-    Bundle numbers first, then time stamps. O(n log n).
+    `rows` are in order of arrival. Events of one merge exchange places among themselves. An
+    unlinked event never overtakes an earlier one of its publisher. O(n log n).
     """
     merges: dict[tuple[Scheme, Rule | None], list[HeldEvent[int]]] = defaultdict(list)
     linked: dict[int, HeldEvent[int]] = {}
@@ -36,7 +33,7 @@ def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
         if held is not None and held.rule is not None:
             linked[index] = held
             by_time = held.rule.scheme is Scheme.TIME
-            # Bundles belong to streams: the rule only adds the order to them.
+            # Bundles belong to streams.
             merges[held.rule.scheme, held.rule if by_time else None].append(held)
     place: dict[int, int] = {}
     for (scheme, _), events in merges.items():
@@ -67,7 +64,7 @@ def _order_by_time(events: Sequence[HeldEvent[int]]) -> list[HeldEvent[int]]:
 
 
 def _insert_unlinked(rows: Sequence[Row], place: dict[int, int]) -> list[int]:
-    """Insert unlinked events, none before an earlier one of its publisher."""
+    """None goes before an earlier event of its publisher."""
     behind: dict[str, int] = {}
     keys: list[tuple[int, int, int]] = []
     for index, row in enumerate(rows):

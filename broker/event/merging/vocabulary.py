@@ -13,14 +13,14 @@ import attrs
 from broker.errors import ConfigurationError
 from broker.event.envelope import Bundle, EventLinkage, Order
 
-#: A longer constraint is unknown: live events are never held for hours.
+#: Live events are never held for hours.
 MAX_CONSTRAINT_MS: Final = 3_600_000
-#: Long words do not fill a subscriber's memory.
+#: Bounds of a subscriber's memory.
 MAX_WORD_LENGTH: Final = 80
 MAX_BUNDLE_ID_LENGTH: Final = 256
 MAX_ORDER_LENGTH: Final = 8_192
 """Characters of all names of a BundleOrder."""
-#: An event of more bundles waits in the first ones only.
+#: Further bundles are ignored.
 MAX_BUNDLES_PER_EVENT: Final = 64
 _UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _LENGTH = re.compile(r"([0-9]{1,9}) ?(ms|s|min|h)", re.ASCII)
@@ -28,7 +28,7 @@ _BUNDLE_PREFIX: Final = "bundle:"
 
 
 class Scheme(enum.Enum):
-    """`none` and `arrival` are not here: they put nothing in order."""
+    """`none` and `arrival` put nothing in order."""
 
     TIME = "time"
     BUNDLE = "bundle"
@@ -42,13 +42,13 @@ class ConstraintKind(enum.Enum):
 
 @attrs.frozen
 class Constraint:
-    """TimeConstraint: defines which time stamps are concurrent."""
+    """Defines which time stamps are concurrent."""
 
     kind: ConstraintKind = ConstraintKind.NONE
     length_ms: int = 0
 
     def burst_bounds(self, time_ms: int) -> tuple[int, int]:
-        """Return the first and last time stamp (ms) of a burst opened at `time_ms`."""
+        """Return the first and last time stamp (ms) of a burst."""
         if self.kind is ConstraintKind.WINDOW:
             start = time_ms - time_ms % self.length_ms
             return start, start + self.length_ms - 1
@@ -68,14 +68,14 @@ class Constraint:
 
 @attrs.frozen(cache_hash=True)
 class Rule:
-    """Merge rule from BundleLinkage and BundleOrder. Equal rules are one merge."""
+    """Equal rules are one merge."""
 
     scheme: Scheme
     constraint: Constraint = Constraint()
     order: tuple[Order, ...] = ()
 
     def lanes(self, stream: str, bundles: Iterable[Bundle]) -> list[int]:
-        """Return the numbers of the order's entries that include the event."""
+        """Return the numbers of entries that include the event."""
         ids = {bundle.bundle_id for bundle in bundles}
         return [
             number
@@ -85,7 +85,7 @@ class Rule:
 
 
 def parse_constraint(text: str) -> Constraint | None:
-    """Return the constraint; None for an unknown word."""
+    """Return None for an unknown word."""
     words = " ".join(text.split()).lower()
     if words in ("", "none"):
         return Constraint()
@@ -101,10 +101,9 @@ def parse_constraint(text: str) -> Constraint | None:
 
 
 def rule_of(linkage: EventLinkage) -> tuple[Rule | None, tuple[str, ...]]:
-    """Return the rule of a linkage (None: not merged), and its unknown words.
+    """Return the rule (None: not merged), and unknown words.
 
-    An event with an unknown word is not merged: its node has accepted it, and holding it on a guess
-    would be worse.
+    An event with an unknown word is not merged: holding it on a guess would be worse.
     """
     constraint, scheme = linkage.time_constraint or "", linkage.merge_scheme or ""
     long = [word for word in (scheme, constraint) if len(word) > MAX_WORD_LENGTH]
@@ -116,7 +115,6 @@ def rule_of(linkage: EventLinkage) -> tuple[Rule | None, tuple[str, ...]]:
 
 
 def limited_bundles(linkage: EventLinkage) -> tuple[Bundle, ...]:
-    """Return the bundles within the limits of number and id length."""
     bundles = linkage.bundles[:MAX_BUNDLES_PER_EVENT]
     return tuple(each for each in bundles if len(each.bundle_id) <= MAX_BUNDLE_ID_LENGTH)
 
