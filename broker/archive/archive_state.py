@@ -76,13 +76,13 @@ class ArchiveState:
 
     @cached_property
     def damaged_files(self) -> Mapping[str, ArchivedFile]:
-        """Files set aside with lost places."""
+        """Files set aside of which places are still lost."""
         adds = self.manifest.adds
         return {p: adds[p] for p in self.aside if p in adds and self.lost_ranges_of(adds[p])}
 
     @cached_property
     def healed_files(self) -> Collection[str]:
-        """Files set aside without lost places."""
+        """Files set aside of which no place is lost any more."""
         return self.aside.keys() & self.manifest.adds.keys() - self.damaged_files.keys()
 
     @cached_property
@@ -157,7 +157,7 @@ class ArchiveState:
 
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
-        """The first archived text of a name is the default.
+        """DTD texts by name: the first archived one is the default.
 
         Each text is also present under its content hash.
         """
@@ -201,7 +201,7 @@ class ArchiveState:
 
 
 class StateBuilder:
-    """Merges each manifest once."""
+    """Incremental merge: each manifest is merged once."""
 
     def __init__(self) -> None:
         self._merged: dict[str, tuple[tuple[Page, ...], Manifest]] = {}

@@ -46,8 +46,10 @@ class Backup:
         self.result = BackupResult()
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> BackupResult:
-        """`progress` receives copied and total bytes of event files. Raises `ArchiveCorrupt` if the
-        target holds another archive."""
+        """Copy missing objects; `progress` receives copied and total bytes of event files.
+
+        Raises `ArchiveCorrupt` if the target holds another archive.
+        """
         with self._source.open_reader_lease() as lease:
             state, pages = self._read_pages()
             known = self._stored_sizes(self._target, MANIFESTS, DURABLES)

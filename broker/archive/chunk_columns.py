@@ -16,7 +16,7 @@ import pyarrow as pa
 from broker.archive.table import columns_to_batch
 from broker.log.chunk import Chunk
 
-#: Big-endian, until chunks are joined.
+#: Numpy types of the columns: big-endian, until chunks are joined.
 _EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"
 
 

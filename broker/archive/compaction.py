@@ -108,7 +108,8 @@ class Compaction:
         progress: Callable[[int, int], object] = lambda done, of: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """`progress` receives merged and total bytes. Raises `ArchiveUnavailable`."""
+        """Do all due merges; `progress` receives merged and total bytes. Raises
+        `ArchiveUnavailable`."""
         with self._archive.open_reader_lease() as lease:
             merges = self.plan()
             of, done = sum(merge.bytes for merge in merges), 0

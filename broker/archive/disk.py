@@ -1,6 +1,6 @@
 """The steps that make local data durable.
 
-Tests replace them to lose unsynced data, or to end the process between steps.
+Tests replace the disk to lose unsynced data, or to end the process between steps.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ class DtdCheck:
         """(bytes, ms since 1970) of each sound object, by path."""
 
     def find_damaged(self) -> list[DtdText]:
-        """Include missing texts. Raises `ArchiveUnavailable`."""
+        """Return damaged and missing texts. Raises `ArchiveUnavailable`."""
         everything = self._archive.state().manifest
         listed = {e.path: (e.bytes, e.modified) for e in self._archive.objects.list_objects(DTDS)}
         lost: list[DtdText] = []

@@ -23,7 +23,7 @@ DurableKey: TypeAlias = tuple[str, str]
 StoredDurable: TypeAlias = tuple[str, bytes, int]
 #: Client, name and stored bytes; None removes.
 DurableChange: TypeAlias = tuple[str, str, bytes | None]
-#: By writer: stored bytes or None, and the rank.
+#: Entries of one writer: stored bytes or None, and the rank.
 RankedDurables: TypeAlias = dict[DurableKey, tuple[bytes | None, int]]
 
 

@@ -111,7 +111,7 @@ class Expiry:
         return expired
 
     def _relist_files(self, state: ArchiveState) -> ArchiveState:
-        """If all unlisted files are readable, give the lost manifests up."""
+        """List the files of lost manifests again; if all are readable, give these manifests up."""
         found = find_unlisted_files(self._archive.objects, state)
         new_manifest = found.manifest
         if not found.unreadable:
@@ -194,7 +194,7 @@ class Expiry:
             self._manifest_writer.write(new_manifest)
 
     def _absorb_temporary_writers(self, state: ArchiveState, new_manifest: Manifest) -> None:
-        """The pages of silent temporary writers can then be deleted."""
+        """Copy the manifests of silent temporary writers: their pages can then be deleted."""
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():

@@ -67,7 +67,7 @@ class WriterPages:
     """The reason for each damaged or missing page, by path."""
 
 
-#: Bytes, and ms since 1970.
+#: Bytes of a page, and ms since 1970.
 _ObjectVersion: TypeAlias = tuple[int, int]
 
 

@@ -48,7 +48,7 @@ class JournalWriter:
                 if repeated is not None:
                     self.put_snapshot(repeated)
             except ArchiveUnavailable:
-                # The next page tries again.
+                # The next page tries the snapshot again.
                 return
 
     def skip_numbers_upto(self, number: int) -> None:
@@ -57,7 +57,7 @@ class JournalWriter:
 
     @property
     def last_number(self) -> int:
-        """0 if unknown."""
+        """Number of the last page; 0 if unknown."""
         return self._last_number or 0
 
     def put_snapshot(self, body: dict[str, Any]) -> None:

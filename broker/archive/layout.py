@@ -21,7 +21,7 @@ READERS: Final = "readers"
 MAINTENANCE_PREFIX: Final = "carer-"
 #: Ends a shared partition; no stream has it.
 SHARED_TOKEN: Final = "+"
-#: Per hour and flush.
+#: Partitions per hour and flush: each is a file to sync, list and open.
 MAX_PARTITIONS: Final = 16
 #: File systems allow 255 bytes.
 _MAX_PARTITION_CHARS: Final = 200

@@ -17,7 +17,7 @@ from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
 PATH: Final = "care.json"
-#: Ms: longer than the largest merge.
+#: Ms of a lease without renewal: longer than the largest merge.
 MAINTENANCE_LEASE_MS: Final = 600_000
 _RENEW_MS: Final = MAINTENANCE_LEASE_MS // 10
 
@@ -30,7 +30,7 @@ class _LeaseContent:
 
 
 class MaintenanceLease:
-    """All methods may raise `ArchiveUnavailable`."""
+    """The lease for one process. All methods may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: ObjectStore, carer: str, wall_clock: Callable[[], int]) -> None:
         """`carer` is a unique name; `wall_clock` returns ms since 1970."""

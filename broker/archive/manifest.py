@@ -20,7 +20,7 @@ from broker.event.place import Mark
 Range: TypeAlias = tuple[str, Mark, Mark]
 Ranges: TypeAlias = dict[str, list[Interval]]
 
-#: Ms: the pages are deleted long before.
+#: Ms for which absorptions are recorded; the pages are deleted long before.
 _ABSORBED_MS: Final = 30 * 86_400_000
 
 

@@ -9,7 +9,7 @@ from broker.archive.interval import Interval
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
-#: Keeps manifests small.
+#: Above this number a manifest names no streams of a file, to stay small.
 MAX_STREAMS: Final = 64
 
 
@@ -38,7 +38,7 @@ class ArchivedFile:
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """The smallest interval with all its places."""
+        """The smallest interval with all places, by origin."""
         return {
             origin: ((epoch, offset - 1), last)
             for origin, ((epoch, offset), last) in self.spans.items()
@@ -95,7 +95,7 @@ class DtdText:
 
 @attrs.frozen(order=True)
 class OriginDtdVariant:
-    """Replaces the default for one origin's events (T26)."""
+    """A DTD text that replaces the default for one origin's events (T26)."""
 
     origin: str
     text: DtdReference

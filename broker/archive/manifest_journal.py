@@ -49,9 +49,9 @@ class ManifestWriter:
         """The manifests of this writer when all were last readable, and those written since."""
 
     def write(self, manifest: Manifest) -> None:
-        """Write with the current time.
+        """Write a manifest with the current time.
 
-        The manifest may be stored even if it raises `ArchiveUnavailable`.
+        It may be stored even if this raises `ArchiveUnavailable`.
         """
         manifest.at = self._wall_clock()
         if not self._journal.last_number:

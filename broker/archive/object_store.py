@@ -22,12 +22,12 @@ import pyarrow.fs
 from broker.archive.disk import Disk
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable, ConfigurationError
 
-#: Readers ignore it.
+#: Folder of objects being written; readers ignore it.
 INCOMING: Final = "incoming"
 _READ: Final = "read"
 #: Other processes remove empty folders.
 _MAX_ATTEMPTS: Final = 5
-#: These show only complete objects, and have no folders.
+#: Stores that show only complete objects, and have no folders.
 _ATOMIC_STORES: Final = {"s3", "gcs", "abfs"}
 
 

@@ -13,7 +13,7 @@ from broker.archive.layout import MAINTENANCE_PREFIX
 from broker.archive.manifest import Manifest
 from broker.event.place import Mark
 
-#: Some kilobytes.
+#: Entries of one manifest: some kilobytes.
 MAX_ENTRIES: Final = 128
 #: Ms for which entries wait for a manifest.
 REPORT_INTERVAL_MS: Final = 60_000
@@ -37,7 +37,7 @@ class ObservedCoverage:
         self._observed.merge(Manifest(ends=ends, pages=pages))
 
     def unreported(self) -> Manifest:
-        """Entries reported longest ago are first."""
+        """Return entries without a manifest, those reported longest ago first."""
         reported = self._reported or Manifest()
         ends, pages = (
             _newer_entries(self._observed.ends, reported.ends),

@@ -16,13 +16,13 @@ from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
 from broker.archive.table import SCHEMA
 from broker.event.place import Mark
 
-#: Of documents: about the least that a reader reads.
+#: Document bytes of a row group: about the least that a reader reads.
 ROW_GROUP_BYTES: Final = 16 << 20
 #: Level 1 of zstd takes a tenth less time and a tenth more space.
 COMPRESSION_LEVEL: Final = 3
-#: Few distinct values.
+#: Columns with few distinct values.
 _DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack"]
-#: For skipping row groups.
+#: Columns by which readers skip row groups.
 _STATISTICS: Final = [
     *("origin", "epoch", "offset", "arrival", "level", "client", "timestamp"),
     *("stream", "type", "version", "stack", "stack_order"),
@@ -102,7 +102,7 @@ class ParquetFileWriter:
 
 @attrs.frozen
 class RowSummary:
-    """Part of a manifest entry."""
+    """The part of a manifest entry that some rows determine."""
 
     rows: int
     spans: dict[str, tuple[Mark, Mark]]
@@ -128,7 +128,7 @@ class RowSummary:
 def describe_file(
     parts: Sequence[RowSummary], partition: str, size: int, sha256: str, path: str = ""
 ) -> ArchivedFile:
-    """Without `path` a new one is made."""
+    """Return a manifest entry, with a new path unless one is given."""
     spans: dict[str, tuple[Mark, Mark]] = {}
     for part in parts:
         for origin, (first, last) in part.spans.items():

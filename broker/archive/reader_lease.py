@@ -15,14 +15,14 @@ from broker.archive.layout import READERS
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
-#: Ms without renewal.
+#: Ms of a lease without renewal.
 LEASE_MS: Final = 600_000
-#: Ms.
+#: Ms after which a renewal writes again.
 _RENEW_MS: Final = LEASE_MS // 4
 
 
 class ReaderLease:
-    """For the duration of a `with` block."""
+    """A reader's lease for the duration of a `with` block."""
 
     def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` returns ms since 1970."""
@@ -46,7 +46,7 @@ class ReaderLease:
         self._objects.delete([self._path])
 
     def renew(self) -> None:
-        """Cheap if called often. Raises `ArchiveUnavailable`."""
+        """Renew the lease; cheap if called often. Raises `ArchiveUnavailable`."""
         now = self._wall_clock()
         if now - self._written >= _RENEW_MS:
             content = {"began": self.began, "until": now + LEASE_MS}
@@ -74,7 +74,7 @@ def oldest_lease_start(objects: ObjectStore, now: int) -> int:
 
 
 def abandoned_leases(objects: ObjectStore, now: int) -> list[str]:
-    """Include leases that ended at least a lease's duration ago."""
+    """Return the paths of leases that ended at least a lease's duration ago."""
     return [
         each.path for each in objects.list_objects(READERS) if each.modified + 2 * LEASE_MS < now
     ]

@@ -22,7 +22,7 @@ _DAY: Final = 86_400_000
 
 @attrs.frozen
 class Retention:
-    """0 means no limit."""
+    """Limits of the archive; 0 means no limit."""
 
     age_ms: int = 0
     """Hours whose newest event is older expire."""
@@ -56,7 +56,7 @@ class ExpiredHours:
 
     @property
     def forgotten_ranges(self) -> list[Range]:
-        """All up to the last place, by origin."""
+        """Places no longer covered: all up to the last one, by origin."""
         last: dict[str, Mark] = {}
         for file in self.files:
             for origin, (_, mark) in file.spans.items():

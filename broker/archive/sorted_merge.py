@@ -20,7 +20,7 @@ ReadFile: TypeAlias = Callable[[ArchivedFile], Iterator[pa.RecordBatch]]
 
 
 class DamagedFileError(Exception):
-    """The other files can be merged."""
+    """A file that cannot be merged; the others can."""
 
     def __init__(self, file: ArchivedFile, reason: str, *, missing: bool = False) -> None:
         super().__init__(reason)
@@ -49,7 +49,7 @@ class _OpenFile:
         return _row_place(self.rows, self.rows.num_rows - 1)
 
     def read_next_batch(self) -> None:
-        """At the file's end no rows are left."""
+        """Read the next rows if none are left; at the file's end there are none."""
         while not self.rows.num_rows:
             batch = next(self._batches, None)
             if batch is None:
@@ -59,7 +59,7 @@ class _OpenFile:
                 self._check_order()
 
     def take_rows_upto(self, limit: RowPlace) -> pa.Table:
-        """Include the place itself."""
+        """Remove and return the rows up to and including a place."""
         count = _count_upto(self.rows, limit)
         taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
         return taken

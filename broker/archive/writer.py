@@ -57,7 +57,7 @@ class ArchiveWriter:
 
     @property
     def manifest_writer(self) -> ManifestWriter:
-        """Also for compaction and expiry."""
+        """Writer of this name's manifests, also for compaction and expiry."""
         return self._manifest_writer
 
     def write(

@@ -24,7 +24,7 @@ from broker.event.writer import write_event
 
 _FILE_NAME = re.compile(r"(.+)-([0-9.]+)")
 _PARSER = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
-#: For bare payloads.
+#: EventId of the envelope for bare payloads.
 _EVENT_ID = EventId("check", 0, 1, 1)
 _ENVELOPE_LINES = 2
 

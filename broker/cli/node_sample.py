@@ -13,7 +13,7 @@ from broker.errors import BrokerError, GaveUp
 if TYPE_CHECKING:
     from broker.client.client import Client
 
-#: Several paths are added.
+#: Paths in a node's answer; several are added.
 _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "published": (("published", "received"),),
     "delivered": (("delivered", "delivered"),),
@@ -130,7 +130,7 @@ class WatchedNode:
 
 @contextlib.asynccontextmanager
 async def watch_nodes(access: NodeAccess, timeout: float) -> AsyncIterator[list[WatchedNode]]:
-    """The sessions end with the block."""
+    """Yield the watched nodes; their sessions end with the block."""
     nodes = [WatchedNode(access, endpoint, timeout) for endpoint in dict.fromkeys(access.endpoints)]
     try:
         yield nodes

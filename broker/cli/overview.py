@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 #: Per second, by counter.
 Rates = Mapping[str, float]
 
-# For 80 columns.
+# Each table fits into 80 columns.
 _NODE_COLUMNS = ("node", "leads", "members", "units", "links", "sessions", "state")
 _EVENT_COLUMNS = (
     "node",

@@ -147,7 +147,7 @@ async def _note_stages(client: Client) -> None:
 
 async def _poll_progress(bar: ProgressBar, client: Client) -> None:
     while True:
-        # Only the bar is missing.
+        # Without an answer only the bar is missing.
         with contextlib.suppress(BrokerError, TimeoutError):
             for recovery in await asyncio.wait_for(client.ask("recoveries"), INTERVAL):
                 bar.show(recovery)

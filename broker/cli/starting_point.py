@@ -7,7 +7,7 @@ from typing import Final
 from broker.client.received import ALL, NEW, STORED, Start, since, since_time
 from broker.event.place import Position
 
-#: Weeks to seconds, in ms.
+#: Weeks, days, hours, minutes, seconds in ms.
 _UNITS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1_000)
 _NUMBER: Final = r"(?:([0-9]{1,9}(?:\.[0-9]{1,3})?)%s)?"
 _AGO: Final = re.compile("".join(_NUMBER % unit for unit in "wdhms") + r"(?:[ -]ago)?", re.ASCII)

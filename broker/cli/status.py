@@ -55,7 +55,7 @@ def _show_several(access: NodeAccess, as_json: bool) -> None:
 
 
 def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """Include unknown keys of a later version."""
+    """Yield the tables of an answer, with unknown keys of a later version."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
     shown |= {"recovery", "durable", "dtds"}

@@ -50,7 +50,7 @@ class Stop:
 
 @contextmanager
 def stop_on_signals() -> Iterator[Stop]:
-    """Enter it where an asyncio loop runs."""
+    """Yield a `Stop` that signals trigger. Enter it where an asyncio loop runs."""
     loop = asyncio.get_running_loop()
     stop = Stop()
 

@@ -22,7 +22,7 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: Seconds for events in transit.
+#: Seconds for events in transit, after the end of the past.
 _LAST_EVENTS_WAIT = 0.1
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 

@@ -22,7 +22,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """For file names and reasons."""
+    """Return one printable line, for file names and reasons."""
     return printable(" ".join(text.split()))
 
 

@@ -19,7 +19,7 @@ INTERVAL: Final = 2.0
 #: Least seconds for an answer.
 _MIN_TIMEOUT: Final = 1.0
 
-#: Gets samples and previous ones.
+#: Called with the samples and the previous ones.
 Show = Callable[[Sequence[Sample], Sequence[Sample | None]], None]
 
 

@@ -35,7 +35,7 @@ def check_endpoint(text: str) -> str:
 
 
 def is_loopback_endpoint(text: str) -> bool:
-    """False for an unknown kind."""
+    """Return True if only this machine can reach the endpoint; false for an unknown kind."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind == "unix":
         return True
@@ -93,7 +93,7 @@ class _Endpoint:
 
 
 def _split_arguments(text: str) -> Iterator[tuple[str | None, str]]:
-    # As in twisted.internet.endpoints.
+    # As in twisted.internet.endpoints, a backslash quotes the next character.
     name: str | None = None
     current = ""
     characters = iter(text)

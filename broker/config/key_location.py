@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 #: An array's element has its index as the last part.
 KeyPath: TypeAlias = tuple[str | int, ...]
-#: From 1.
+#: Line and column, from 1.
 Location: TypeAlias = tuple[int, int]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")

@@ -13,7 +13,7 @@ from broker.config.units import format_size
 from broker.errors import ConfigurationError
 from broker.transport.faults.configuration import KINDS, create_layer
 
-#: On this machine alone.
+#: Interfaces that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")
 
 

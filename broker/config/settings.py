@@ -349,7 +349,7 @@ class Settings:
     faults: tuple[FaultSettings, ...] = ()
 
     def stream_settings(self, name: str) -> StreamSettings:
-        """The first matching pattern counts."""
+        """Return the settings of a stream: those of the first matching pattern, else defaults."""
         for settings in self.streams:
             if settings.pattern.matches(name):
                 return settings

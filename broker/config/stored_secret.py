@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-#: Of 128 * n * r. More would let one line of a file use all memory.
+#: Bytes of scrypt (128 * n * r). More would let one line of a file use all memory.
 MAX_MEMORY: Final = 256 * 2**20
 
 

@@ -40,7 +40,7 @@ def fraction(least: float, most: float) -> ValueKind[float]:
 
 
 def size(least: int, most: int) -> ValueKind[int]:
-    """In bytes."""
+    """Size in bytes."""
 
     def read(value: object) -> int:
         found = parse_size(value)
@@ -55,7 +55,7 @@ def size(least: int, most: int) -> ValueKind[int]:
 
 
 def duration(least: float, most: float) -> ValueKind[float]:
-    """In seconds."""
+    """Duration in seconds."""
 
     def read(value: object) -> float:
         found = parse_duration(value)
@@ -111,7 +111,7 @@ _NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
-#: Nested units.
+#: Depth of nested units.
 _MAX_UNIT_DEPTH = 8
 _MASTER = re.compile(r"local(\[[0-9*,]+\])?|yarn|(spark|k8s)://\S{1,255}", re.ASCII)
 _MAX_LOCATION = 4096

@@ -15,17 +15,17 @@ import attrs
 
 from broker.dtd.source_text import SourceText, decode_text
 
-#: By public and system identifier; None: unknown.
+#: Returns an external entity by public and system identifier; None: unknown.
 Resolver: TypeAlias = Callable[[str | None, str], bytes | None]
 
 
 @attrs.frozen
 class AssemblyLimits:
     max_text: int = 256 * 1024
-    #: Of the DTD itself, or a module.
+    #: Bytes of the DTD itself, or a module.
 
     max_expanded: int = 1024 * 1024
-    #: Counted at each use.
+    #: Characters of all replacement texts, counted at each use.
 
     max_depth: int = 16
 
@@ -37,7 +37,7 @@ class AssemblyLimits:
 @attrs.frozen
 class Assembled:
     text: bytes
-    #: One a line.
+    #: Element and attribute declarations, one a line.
 
     element_locations: dict[str, tuple[int, str]]
     #: Line and module ("" for the DTD itself).
@@ -250,7 +250,7 @@ class _Assembly:
         return value
 
     def _open_entity(self, name: str, source: SourceText, at: int) -> SourceText:
-        """The caller pops `_open_entities` when done."""
+        """Return the replacement text; the caller pops `_open_entities` when done."""
         entity = self._entities.get(name)
         if entity is None:
             source.raise_error(at, f"parameter entity %{name}; is not declared")

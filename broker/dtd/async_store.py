@@ -12,7 +12,7 @@ from broker.dtd.store import DtdStore, StoredDtd
 from broker.errors import Overloaded, TooManyTypes
 from broker.transport.clock import IClock
 
-#: Beyond that new texts are rejected.
+#: Texts not on disk yet; beyond that new ones are rejected.
 MAX_UNSAVED = 256
 RETRY_SECONDS = 2.0
 

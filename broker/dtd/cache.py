@@ -31,7 +31,7 @@ from broker.errors import (
 
 @attrs.frozen
 class CacheLimits:
-    """Pinned DTDs do not count."""
+    """Bounds of the cache; pinned DTDs do not count."""
 
     max_fetched: int = 128
     #: The least recently used one goes first.
@@ -43,7 +43,7 @@ class CacheLimits:
     #: The oldest goes first.
 
     failure_seconds: float = 30.0
-    #: A failed look-up is not repeated.
+    #: Seconds for which a failed look-up is not repeated.
 
     max_waiters: int = 10_000
     #: One more look-up of a fetch fails with `Overloaded`.
@@ -86,7 +86,7 @@ class DtdCache:
         """All texts but the catalogue's are stored in `store`, and looked up there first."""
         self.on_new_version = on_new_version
         self.on_added: Callable[[IDtd], object] = _ignore
-        #: Except for the catalogue.
+        #: Called with each new DTD, except those of the catalogue.
 
         self.conflicts = 0
         #: Rejected second texts of a name.
@@ -122,13 +122,13 @@ class DtdCache:
         return found
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Include stored and catalogue DTDs; sorted."""
+        """Return loaded, stored and catalogue DTDs, sorted."""
         stored = () if self._store is None else self._store.references()
         known = {*self._pinned, *self._fetched, *stored, *self._catalogue.references()}
         return tuple(sorted(known))
 
     def versions(self, type_name: str) -> tuple[DtdReference, ...]:
-        """Oldest first, without variants."""
+        """Return the versions, oldest first, without variants."""
         return tuple(
             known for known in self.references() if known.type == type_name and not known.variant
         )
@@ -238,7 +238,7 @@ class DtdCache:
             self._cache_fetched(self._pinned.pop(reference))
 
     def compile_text(self, reference: DtdReference, text: bytes) -> Dtd:
-        """Does not cache. Raises `BadDtd`."""
+        """Compile a text without caching it. Raises `BadDtd`."""
         return self._compile(reference, text)
 
     def _compile(self, reference: DtdReference, text: bytes) -> Dtd:
@@ -260,7 +260,7 @@ class DtdCache:
         return stored or self._hashes.get(reference)
 
     def _load_stored(self, reference: DtdReference) -> Dtd | None:
-        """An unusable text is fetched again."""
+        """Load a stored text; an unusable one is fetched again."""
         if self._store is None:
             return None
         content_hash = self._store.known_hash(reference)
@@ -308,7 +308,7 @@ class DtdCache:
             self._hashes.popitem(last=False)
 
     def _uncache(self, reference: DtdReference) -> None:
-        """The next event stores it again."""
+        """Drop a text that is not on disk any more: the next event stores it again."""
         dropped = self._fetched.pop(reference, None)
         if dropped is not None:
             self._fetched_bytes -= len(dropped.text)

@@ -37,7 +37,7 @@ def _shipped_places() -> Iterator[Path]:
     if site.ENABLE_USER_SITE:
         user_scheme = sysconfig.get_preferred_scheme("user")
         yield Path(sysconfig.get_path("data", user_scheme), "share", "xmlbroker", "dtd")
-    # Another prefix than the scheme's.
+    # A distribution's Python may install below another prefix than its scheme's.
     yield Path(sys.prefix, "share", "xmlbroker", "dtd")
 
 
@@ -106,7 +106,7 @@ class Catalogue:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Modules are omitted."""
+        """Return event types, sorted, without modules."""
         found = []
         for public_id in self.public:
             try:
@@ -120,7 +120,7 @@ class Catalogue:
 
 
 def _file_inside(folder: Path, uri: str) -> Path | None:
-    """Links are followed."""
+    """Return the file if it lies in the folder (links followed)."""
     if ":" in uri or "\\" in uri or "%" in uri:
         return None
     path = (folder / uri).resolve()

@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-#: Names in one model of elements, and in a mixed one; pairs in one model and in a whole DTD.
-#: Compilation stays below 1 s.
+#: Names in one model of elements, and in a mixed one; pairs of names that may follow each other, in
+#: one model and in a whole DTD. Compilation stays below 1 s.
 MAX_POSITIONS: Final = 512
 MAX_MIXED: Final = 1_000
 MAX_PAIRS: Final = 40_000

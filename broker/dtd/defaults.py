@@ -52,7 +52,7 @@ class DefaultAttributes:
     def _apply_to_event_type(self, root: etree._Element) -> None:
         element: etree._Element | None = root[2] if len(root) > 2 else None
         if element is None or element.tag != _EVENT_TYPE:
-            # Behind a comment or an instruction.
+            # A comment or an instruction is before it.
             element = root.find(_EVENT_TYPE)
         if element is not None:
             for name, value in self._event_type:

@@ -22,7 +22,7 @@ ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
 
-#: libxml2 looks at each for each element.
+#: Attributes of one element: libxml2 looks at each when it validates one.
 MAX_ATTRIBUTES: Final = 256
 _MAX_MESSAGE: Final = 400
 
@@ -156,7 +156,7 @@ def _located_error(name: str, places: dict[str, tuple[int, str]], problem: str) 
 
 
 def _describe_parse_error(error: etree.DTDParseError, text: bytes) -> str:
-    """Replace the line by the declaration."""
+    """Return libxml2's first error and its declaration, in place of the line."""
     first = next(iter(error.error_log), None)
     if first is None:
         return str(error)

@@ -11,13 +11,13 @@ class FetchHint:
     #: The pointer, or empty.
 
     link: object | None = attrs.field(default=None, eq=False)
-    #: Of its session.
+    #: Link of its session.
 
     via: object | None = attrs.field(default=None, eq=False)
     #: Neighbour that passed the event on; None: published here.
 
     content_hash: str = ""
-    #: Of the text (SHA-256); empty: any.
+    #: SHA-256 of the text; empty: any.
 
     owner: str = ""
-    #: Its share of the store is used.
+    #: Account or node whose share of the store is used.

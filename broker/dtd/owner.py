@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def of_account(name: str) -> str:
-    """`name` may be empty."""
+    """Return the owner of an account's texts; `name` is empty without accounts."""
     return f"account {name}"
 
 

@@ -41,7 +41,7 @@ class AllowedPrefix:
     host: str
     port: int
     path_prefix: str
-    #: So `/dtd/` does not allow `/dtd-private/`.
+    #: It begins and ends with a slash: `/dtd/` does not allow `/dtd-private/`.
 
     @classmethod
     def parse(cls, url: str) -> AllowedPrefix:
@@ -86,15 +86,15 @@ def _split_pointer(url: str) -> tuple[str, str, int, str]:
 @attrs.frozen
 class PointerLimits:
     max_bytes: int = 256 * 1024
-    #: Of the body.
+    #: Bytes of the body.
 
     timeout: float = 5.0
-    #: For the whole fetch.
+    #: Seconds for the whole fetch.
 
 
 @implementer(IDtdSource)
 class PointerSource:
-    """Follows no redirect."""
+    """Fetches DTDs from allowed pointers. Follows no redirect."""
 
     name = "the event's pointer"
 
@@ -158,7 +158,7 @@ def _fail_with_timeout(_result: object, _timeout: float) -> Failure:
 
 
 class _Body(Protocol):
-    """Drops the connection beyond a limit."""
+    """Collects a body, and drops the connection beyond a limit."""
 
     def __init__(self, limit: int, url: str) -> None:
         self.finished: Deferred[bytes] = Deferred(self._cancelled)

@@ -50,7 +50,7 @@ class DtdReference:
     version: str = attrs.field(validator=_check_version)
 
     variant: str = attrs.field(default="", validator=_check_variant)
-    #: Of a second text of this name.
+    #: Content hash of a second text of this name.
 
     @property
     def public_id(self) -> str:
@@ -58,12 +58,12 @@ class DtdReference:
 
     @property
     def system_id(self) -> str:
-        """A publisher may give its own pointer."""
+        """System identifier, unless a publisher gives its own pointer."""
         return f"{SYSTEM_BASE}{self.type}-{self.version}.dtd"
 
     @property
     def version_key(self) -> tuple[int, ...]:
-        """1.10 comes after 1.9."""
+        """Version as numbers: 1.10 comes after 1.9."""
         return tuple(int(part) for part in self.version.split("."))
 
     @classmethod

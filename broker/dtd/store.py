@@ -23,7 +23,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
 
 _NAME: Final = re.compile(r"(.+)-([0-9.]+)-([0-9a-f]{64})(\.other)?\.dtd")
-#: Longer names are hashed.
+#: A longer name of an owner is hashed.
 _MAX_FOLDER_NAME: Final = 200
 
 
@@ -82,7 +82,7 @@ class DtdStore:
         return self._texts.get(reference)
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """A damaged text is removed."""
+        """Return the verified text or None. A damaged text is removed."""
         entry = self._texts.get(reference)
         if entry is None:
             return None

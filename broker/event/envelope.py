@@ -12,7 +12,7 @@ from broker.event.event_id import EventId
 
 NAMESPACE = "urn:xmlbroker:mspaces"
 
-#: Of an event without a payload.
+#: Type of an event without a payload.
 ENVELOPE_TYPE = "event"
 
 

@@ -7,7 +7,7 @@ from broker.event.byte_index import end_of_element, start_of_element
 from broker.event.envelope import NAMESPACE
 
 _Q = f"{{{NAMESPACE}}}"
-#: Others are payloads.
+#: Any other child is the payload.
 ENVELOPE_CHILDREN = frozenset(
     {_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")}
     | {_Q + "ApplicationType", _Q + "Summary"}

@@ -55,7 +55,7 @@ class Position:
         return mark is not None and place.mark <= mark
 
     def advanced(self, places: Iterable[Place]) -> Position:
-        """The result never moves back."""
+        """Return a position that also covers `places`; it never moves back."""
         marks = dict(self.marks)
         for place in places:
             if marks.get(place.origin, (0, 0)) < place.mark:

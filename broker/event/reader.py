@@ -36,7 +36,7 @@ def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
 
 
 def read_event(document: bytes) -> Event:
-    """Does not validate. Raises `NotWellFormed` or `BadEnvelope`."""
+    """Return the event without validation. Raises `NotWellFormed` or `BadEnvelope`."""
     root = parse_document(document)
     name, version = parse_public_identifier(root.getroottree().docinfo.public_id)
     try:

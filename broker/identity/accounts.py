@@ -44,7 +44,7 @@ def accounts_by_name(settings: Iterable[AccountSettings]) -> Mapping[str, Accoun
 
 
 def identity_for(account: Account, client_id: str) -> Identity:
-    """The client has proved to be `account`.
+    """Return the identity of a client that has proved to be `account`.
 
     Raises `BadName` for a malformed client id, `NotAllowed` for one that the account may not use.
     """

@@ -61,7 +61,7 @@ class Identity:
 
 
 def anonymous_identity(client_id: str) -> Identity:
-    """It has all rights. Raises `BadName`."""
+    """Return an identity with all rights. Raises `BadName`."""
     return Identity(
         account="",
         client_id=check_client_id(client_id),

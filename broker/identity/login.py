@@ -20,12 +20,12 @@ from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
 from broker.identity.secret import matches_secret, unmatchable_secret
 
-#: As Twisted's `deferToThread`.
+#: Runs a function in another thread, as Twisted's `deferToThread`.
 DeferToThread: TypeAlias = Callable[[Callable[[], bool]], "Deferred[bool]"]
 
 #: Each check uses a processor and 16 MiB.
 MAX_CONCURRENT_CHECKS: Final = 2
-#: One more client gets `Overloaded`.
+#: Clients that wait for a check; one more gets `Overloaded`.
 MAX_WAITING_CHECKS: Final = 1000
 
 _REFUSAL: Final = "the account or its secret is wrong, or none was given"
@@ -68,7 +68,7 @@ class SecretChecker:
 
 @implementer(IRealm)
 class AccountsRealm:
-    """The mind is a client id."""
+    """Realm of accounts; the mind is a client id."""
 
     def __init__(self, accounts: Mapping[str, Account]) -> None:
         self._accounts = accounts
@@ -76,7 +76,7 @@ class AccountsRealm:
     def requestAvatar(
         self, avatarId: bytes | tuple[()], mind: object, *interfaces: type[Interface]
     ) -> tuple[type[Interface], object, Callable[[], None]]:
-        """Logging out does nothing."""
+        """Return the triple for `Portal.login`; logging out does nothing."""
         if IIdentity not in interfaces:
             raise NotImplementedError("only IIdentity avatars are supported")
         if not isinstance(avatarId, bytes) or not isinstance(mind, str):
@@ -128,7 +128,7 @@ def accounts_portal(accounts: Mapping[str, Account], defer_to_thread: DeferToThr
 def authenticator_for(
     settings: Iterable[AccountSettings], defer_to_thread: DeferToThread
 ) -> IAuthenticator:
-    """Without accounts every client is accepted."""
+    """Return a node's authenticator; without accounts it accepts every client."""
     accounts = accounts_by_name(settings)
     if not accounts:
         return AnonymousAuthenticator()

@@ -17,7 +17,7 @@ COST_R: Final = 8
 COST_P: Final = 1
 SALT_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
-#: Clients can not make the node hash megabytes.
+#: A longer secret is rejected: clients can not make the node hash megabytes.
 MAX_SECRET_BYTES: Final = 1024
 
 

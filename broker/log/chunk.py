@@ -89,7 +89,7 @@ def encode_columns(
 
 
 class Chunk:
-    """Reads only the requested parts."""
+    """A stored chunk; only the requested parts are read."""
 
     def __init__(self, first: int, value: Buffer, at: int = 0) -> None:
         """`first` is the serial of the first event; the chunk begins at `at`."""

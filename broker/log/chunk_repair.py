@@ -18,7 +18,7 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import Tables
 
-#: Always fails.
+#: Fails for each event: only its place is known.
 UNKNOWN_CHECKSUM = event_checksum(b"", b"") ^ 1
 _PLACEHOLDERS_PER_CHUNK = 1_000
 

@@ -17,7 +17,7 @@ from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 EVENTS = "events"
 #: Most serials of a chunk.
 MAX_SERIALS = 65_536
-#: Retention leaves a chunk without intact neighbours.
+#: Arrival time without intact neighbours: retention leaves the chunk.
 NEVER_OLD = 2**63
 
 

@@ -157,7 +157,7 @@ class Deduplication:
         return SequenceWindow.decode(stored, self._width)
 
     def take_changed(self) -> list[tuple[Publisher, bytes]]:
-        """Also shrinks the cache to its bound."""
+        """Return changed windows, encoded, and shrink the cache to its bound."""
         rows = []
         for publisher in self._changed:
             rows.append((publisher, self._windows[publisher].encode()))
@@ -170,7 +170,7 @@ class Deduplication:
         return rows
 
     def clear(self) -> None:
-        """A failed commit makes the cache void."""
+        """Clear the cache after a failed commit."""
         self._windows.clear()
         self._changed.clear()
         self._committing.clear()

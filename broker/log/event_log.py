@@ -84,12 +84,12 @@ class EventLog(LogHistory):
 
     @property
     def newest(self) -> Mark:
-        """(epoch, serial), unique since epochs rise."""
+        """(epoch, serial) of the newest event, unique since epochs rise."""
         return (self._epoch, self._next_serial - 1)
 
     @property
     def newest_durable(self) -> Mark:
-        """(epoch, serial)."""
+        """(epoch, serial) of the newest durable event."""
         return (self._bounds.epoch, self._bounds.last)
 
     def end_position(self) -> dict[str, Mark]:

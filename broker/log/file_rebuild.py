@@ -103,7 +103,7 @@ def _find_orphaned_chunks(file: PageFile, serials: _SerialIndex) -> Iterator[tup
             chunk = _chunk(key, value)
             if chunk is not None and serials.has_room(chunk):
                 found.append((chunk, value))
-    # Newer places count.
+    # If serials were given again, the newer places count.
     for chunk, value in sorted(found, key=lambda each: each[0].mark_at(each[0].last), reverse=True):
         if serials.has_room(chunk):
             serials.add(chunk.first, chunk.last)

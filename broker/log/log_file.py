@@ -46,12 +46,12 @@ from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
 from broker.transport.clock import wall_clock_ms
 
-#: Retention never delays a commit for long.
+#: Most chunks that one commit deletes, so that it is never delayed for long.
 MAX_TRIMMED = 2_000
 
 
 class LogFile(FileReader):
-    """One thread writes; any thread may read."""
+    """An open log: one thread writes, any thread may read."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class LogFile(FileReader):
                 ):
                     return since
                 since.update(self._tables.origins.remove_chunk(txn, chunk))
-                # Pages save a little more.
+                # Pages hold whole values: the next commit measures again.
                 over -= len(cursor.value())
                 self._oldest = (0, 0)
                 if not cursor.delete() or not cursor.key():

@@ -21,7 +21,7 @@ from broker.log.replica_table import ReplicaSpan
 from broker.log.startup_repair import StartupRepairs
 from broker.log.worker import Worker
 
-#: Of one page of `scrub`.
+#: Limits of one page of `scrub`.
 SCRUB_EVENTS = 512
 SCRUB_BYTES = 512 << 10
 

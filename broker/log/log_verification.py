@@ -21,7 +21,7 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 
-#: Verified bytes, total bytes.
+#: Called with the verified and the total bytes.
 Progress = Callable[[int, int], None]
 #: A table's letter among the copies, and the prefixes of checked keys.
 _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {

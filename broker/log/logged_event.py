@@ -15,7 +15,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
-#: Beside record and document.
+#: Approximate bytes of an event beside record and document.
 EVENT_OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
@@ -25,7 +25,7 @@ _pack = msgpack.Packer().pack
 
 @attrs.define(slots=True, eq=False)
 class LoggedEvent:
-    """Immutable once committed.
+    """An event with its place and its serial in this node's log, immutable once committed.
 
     A frozen class takes twice as long on the hot path.
     """
@@ -55,7 +55,7 @@ class LoggedEvent:
 
     @property
     def size(self) -> int:
-        """Approximate bytes."""
+        """Approximate bytes in a queue or a frame."""
         return len(self.record) + len(self.document) + EVENT_OVERHEAD
 
 

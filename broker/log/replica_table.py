@@ -29,7 +29,7 @@ _MARK = struct.Struct(">IQ")
 _SPAN = struct.Struct(">IQIQ")
 REPLICA_TABLE = "kept"
 _NEVER_OLD = 2**63
-#: More than any chunk has.
+#: More events than any chunk has.
 _MAX_MARKS = 10_000
 
 

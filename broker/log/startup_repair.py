@@ -20,7 +20,7 @@ from broker.log.tables import FORMAT, Tables, format_name, format_number
 EPOCHS_AHEAD = 1_000
 #: Beyond this the covered mark is considered wrong.
 MAX_LOST_TAIL = 1_000_000
-#: In the name of a format.
+#: Most damaged bits in the name of a format.
 MAX_DAMAGED_BITS = 2
 
 

@@ -14,11 +14,11 @@ import msgspec
 
 from broker.errors import ProtocolError
 
-#: 64 bits.
+#: Unsigned integer of 64 bits.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-#: Low, med, high.
+#: Rank of a security level: low, med, high.
 Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2)]
 #: (epoch, offset) of a known origin.
 WireMark: TypeAlias = tuple[Epoch, Offset]
@@ -30,10 +30,10 @@ WirePosition: TypeAlias = tuple[tuple[str, Epoch, Offset], ...]
 WireTimes: TypeAlias = tuple[tuple[str, Count], ...]
 #: Code, message, line and column.
 WireErrorFields: TypeAlias = tuple[str, str, Count, Count]
-#: Far above 9 names of 64 characters.
+#: A path of 8 units and a name, of 64 characters each, are far from this bound.
 MAX_ADDRESS: Final = 1024
 Address: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS)]
-#: Finite.
+#: Finite number, 0 or more.
 Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
 
 pack: Final = msgspec.msgpack.Encoder().encode

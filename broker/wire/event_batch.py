@@ -51,7 +51,7 @@ _deliver_header = msgspec.msgpack.Decoder(_Header).decode
 
 @attrs.frozen(slots=True)
 class Batch:
-    """Numbers rise by one."""
+    """A publisher's batch; `number` rises by one."""
 
     number: int
     documents: list[bytes]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from broker.transport.layer import ILayer
 from broker.transport.p2p.layer import P2PLayer
 
-#: Header and records of a message.
+#: Room for a message's header and records.
 ENVELOPE_BYTES = 64 * 1024
 
 

@@ -23,7 +23,7 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.matching.switch import Switch
 
-#: Until the engine recognises a shape.
+#: Events until the engine recognises their shape.
 _LEARNING_RUNS: Final = 3
 
 

@@ -12,7 +12,7 @@ from broker.dtd.dtd import ENVELOPE_TAG
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 
-#: For a bare payload.
+#: EventId of the envelope for a bare payload.
 _EVENT_ID: Final = EventId("explain", 0, 1, 1)
 
 

@@ -78,7 +78,7 @@ def _check_line(
         yield RawDocument(location, line)
 
 
-#: Without a byte order mark.
+#: Byte orders of UTF-16 without a byte order mark.
 _BYTE_ORDERS: Final = {b"\x00<": "utf-16-be", b"<\x00": "utf-16-le"}
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.cli.publishing.publication import RawDocument, SourceLocation
 
-#: The nodes' own limit is 1 MiB by default.
+#: A longer document is refused. The nodes' own limit is 1 MiB by default.
 MAX_DOCUMENT: Final = 16 << 20
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -31,13 +31,16 @@ _DOCTYPE = re.compile(
 _NAME = re.compile(rb"[^ \t\r\n/>]*")
 _DECLARATION = re.compile(rb"<\?xml[ \t\r\n]")
 _SECTIONS: Final = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
-#: Enough for the kind of markup.
+#: Bytes that show the kind of markup.
 _MAX_OPENING: Final = len(b"<![CDATA[")
 _PARTIAL_OPENING = re.compile(rb"<|<[!?].{0,6}", re.DOTALL)
 
 
 class DocumentSplitter:
-    """Holds at most one document and one portion of input."""
+    """Returns each document when its last byte is there.
+
+    Holds at most one document and one portion of input.
+    """
 
     def __init__(self, source: str, max_document: int = MAX_DOCUMENT) -> None:
         self._source = source
@@ -163,7 +166,7 @@ class DocumentSplitter:
             self._scanned, self._depth = end, 0
 
     def _end_document(self) -> Iterator[RawDocument]:
-        """Comments alone are no document."""
+        """Yield the document that ends here, unless it is only comments."""
         if self._oversized_line:
             location = SourceLocation(self._source, self._oversized_line)
             yield RawDocument(location, b"", f"the document is larger than {self._max} bytes")
@@ -179,7 +182,7 @@ class DocumentSplitter:
         self._reset()
 
     def _drop_oversized(self) -> Iterator[RawDocument]:
-        """Track only the structure."""
+        """Drop the content of a document that is too large; track its structure."""
         self._oversized_line = self._oversized_line or self._line
         self._advance()
         if len(self._buffer) - self._start > self._max:

@@ -11,7 +11,7 @@ from typing import Final
 
 from lxml import etree
 
-#: A time that falls by more begins another recording.
+#: A time that falls by more seconds begins another recording.
 RECORDING_RESET: Final = 6 * 3600.0
 
 #: Seconds of lateness that a rate catches up.

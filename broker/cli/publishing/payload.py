@@ -70,7 +70,7 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
     start = head.end() if head is not None else 0
     skipped = document.count(b"\n", 0, start)
     encoding = root.getroottree().docinfo.encoding or "UTF-8"
-    # The root element is the rest.
+    # Then the root element is the rest of the document.
     plain = document[start + 1 : start + 2] not in b"!?" and root.getnext() is None
     plain = plain and (transcoded or is_utf8(encoding))
     renamed = _prefixes_to_rename(root)

@@ -26,7 +26,7 @@ _TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
 @attrs.frozen
 class PublishOptions:
-    """None leaves the choice to the documents."""
+    """Options for every event; None leaves the choice to the documents."""
 
     stream: str | None = None
     type: tuple[str, str] | None = None
@@ -62,7 +62,7 @@ class Preparation:
     def _prepare_event(
         self, raw: RawDocument, root: etree._Element, transcoded: bool
     ) -> Publication:
-        """Another publisher's event gets our own EventId."""
+        """Publish another publisher's event again, under our own EventId."""
         document = raw.data
         found = cast(Any, root.getroottree().docinfo)
         if transcoded or not is_utf8(found.encoding or "UTF-8"):
@@ -122,7 +122,7 @@ class Preparation:
         )
 
     def _find_type(self, payload: Payload | None, fields: dict[str, Any]) -> tuple[str, str, str]:
-        """Options precede the line, and the line the payload."""
+        """Return name, version and default stream: from the options, the line, or the payload."""
         name, version = self.options.type or (
             _text_value(fields, "type"),
             _text_value(fields, "version"),

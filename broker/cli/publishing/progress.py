@@ -31,7 +31,7 @@ def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[No
         auto_refresh=False,
     )
     task = line.add_task("")
-    # Above the line.
+    # Refusals are printed above the line.
     report, tally.report = (
         tally.report,
         lambda text: line.console.print(one_line(text), style="red"),

@@ -17,12 +17,12 @@ from broker.errors import BrokerError, Closed, GaveUp, Overloaded
 MAX_OUTSTANDING: Final = 5_000
 #: Seconds for receipts after Ctrl-C.
 RECEIPT_TIMEOUT: Final = 5.0
-#: Nothing else here yields to the loop.
+#: Without errors nothing else here yields to the loop.
 _EVENTS_PER_SLICE: Final = 250
 
 
 class ItemSource(Protocol):
-    """A `ReaderThread`."""
+    """Source of the items: a `ReaderThread`."""
 
     async def next_items(self) -> list[Publication | Refusal]: ...
 
@@ -55,7 +55,7 @@ class PublishRun:
         client.on_trouble = self._show_connection_state
 
     async def run(self, supply: ItemSource) -> None:
-        """`stop` ends it early."""
+        """Publish all items and wait for the receipts; `stop` ends it early."""
         try:
             while not self._stop:
                 items = await self._stop.run_or_cancel(supply.next_items())

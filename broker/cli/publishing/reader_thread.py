@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 _T = TypeVar("_T")
 
-#: Then the thread blocks.
+#: The thread blocks while this many items wait.
 MAX_WAITING: Final = 1000
 _MAX_PORTION: Final = 100
 

@@ -19,7 +19,7 @@ from broker.errors import (
 
 #: Further refusals are only counted.
 MAX_REPORTED: Final = 100
-#: An event is refused for good.
+#: Errors by which an event is refused for good.
 REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, TooLarge)
 _ENVELOPE_LINES: Final = 2
 

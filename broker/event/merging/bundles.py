@@ -14,9 +14,9 @@ from broker.event.merging.held_event import BundleKey, HeldEvent, MissingNumbers
 
 T = TypeVar("T")
 
-#: A bundle has no end mark: so many others end it.
+#: A bundle has no end mark: it is dropped after so many other bundles had events.
 MAX_BUNDLES: Final = 10_000
-#: Higher first numbers wait for those before.
+#: A bundle that starts with a higher number waits for those before it.
 MAX_FIRST_NUMBER: Final = 1
 
 

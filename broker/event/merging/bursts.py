@@ -65,7 +65,7 @@ class Bursts(Generic[T]):
         return True
 
     def release_ready(self, stream_time: StreamTime) -> list[HeldEvent[T]]:
-        """No other event can come before these."""
+        """Release the events before which no other can come."""
         released: list[HeldEvent[T]] = []
         while len(self) and self._burst_end() < stream_time.least:
             if not self._current:
@@ -78,7 +78,7 @@ class Bursts(Generic[T]):
         return released
 
     def _is_first_lane_ready(self, stream_time: StreamTime) -> bool:
-        """The next event precedes all that its burst may still get.
+        """Return True if the next event precedes all that its burst may still get.
 
         The other publishers have passed its time stamp; its own publisher's next event follows it.
         So a single feed never waits.

@@ -82,7 +82,7 @@ MergeOutput: TypeAlias = ReleasedEvent[T] | MissingNumbers | UnknownWord
 
 
 def sort_key(rule: Rule, event_id: EventId, lanes: Sequence[int]) -> SortKey:
-    """Without a lane the event comes last."""
+    """Return the sort key; without a lane the event comes last."""
     return (
         min(lanes, default=len(rule.order)),
         event_id.timestamp,

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 #: Distinct linkages merged by time; a full merger releases the one unused for longest.
 MAX_GROUPS: Final = 1_000
-#: Further ones are not reported.
+#: Unknown words that are reported; more are ignored.
 MAX_UNKNOWN_WORDS: Final = 100
 
 
@@ -92,7 +92,7 @@ class Merger(Generic[T]):
         return self._drain_outputs()
 
     def set_stream_times(self, times: Mapping[str, int], now: float) -> list[MergeOutput[T]]:
-        """In ms since 1970; 0: unknown."""
+        """Set the origins' stream times, in ms since 1970; 0: unknown."""
         self._publisher_times.set_stream_times(times)
         self._release_ready(now)
         return self._drain_outputs()

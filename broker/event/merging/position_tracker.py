@@ -29,19 +29,20 @@ class PositionTracker:
         self._origins: dict[str, _Origin] = {}
 
     def record_arrival(self, place: Place, *, contiguous: bool = True) -> None:
-        """If not `contiguous`, earlier events may be missing until `record_progress`."""
+        """Record an event to be processed. If not `contiguous`, earlier ones may be missing until
+        `record_progress`."""
         origin = self._origins.setdefault(place.origin, _Origin())
         origin.open[place.mark] = origin.newest
         if contiguous:
             self._advance(origin, place.mark)
 
     def record_progress(self, position: Position) -> None:
-        """No more events will come up to here."""
+        """Record that no more events will come up to here."""
         for name, mark in position.marks.items():
             self._advance(self._origins.setdefault(name, _Origin()), mark)
 
     def record_processed(self, place: Place) -> None:
-        """An unknown place changes nothing."""
+        """Record that an event is processed; an unknown place changes nothing."""
         origin = self._origins.get(place.origin)
         if origin is not None:
             origin.open.pop(place.mark, None)

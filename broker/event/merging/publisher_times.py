@@ -18,7 +18,7 @@ import attrs
 
 from broker.event.event_id import EventId
 
-#: Then the one silent for longest is dropped.
+#: Beyond this the publisher silent for longest is dropped.
 MAX_PUBLISHERS: Final = 10_000
 
 
@@ -45,7 +45,7 @@ class PublisherTimes:
 
     @property
     def passed_by_all(self) -> float:
-        """Every origin has passed this TimeStamp (ms)."""
+        """TimeStamp (ms) that every origin has passed."""
         return min(map(self._passed_time, self._origins), default=-math.inf)
 
     def time_of(self, source: PublisherTime) -> float:

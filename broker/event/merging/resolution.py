@@ -64,7 +64,7 @@ def _order_by_time(events: Sequence[HeldEvent[int]]) -> list[HeldEvent[int]]:
 
 
 def _insert_unlinked(rows: Sequence[Row], place: dict[int, int]) -> list[int]:
-    """None goes before an earlier event of its publisher."""
+    """Insert unlinked events, none before an earlier one of its publisher."""
     behind: dict[str, int] = {}
     keys: list[tuple[int, int, int]] = []
     for index, row in enumerate(rows):

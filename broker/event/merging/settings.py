@@ -59,7 +59,7 @@ class Merging:
         return cls(wait=wait, idle=idle)
 
     def hold_limit(self, rule: Rule) -> float:
-        """In seconds."""
+        """Return the most seconds for which an event of this rule is held."""
         if rule.scheme.value == "bundle":
             # Waiting longer is useless.
             asked = rule.constraint.seconds

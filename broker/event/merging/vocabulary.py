@@ -13,7 +13,7 @@ import attrs
 from broker.errors import ConfigurationError
 from broker.event.envelope import Bundle, EventLinkage, Order
 
-#: Live events are never held for hours.
+#: A longer constraint is unknown: live events are never held for hours.
 MAX_CONSTRAINT_MS: Final = 3_600_000
 #: Bounds of a subscriber's memory.
 MAX_WORD_LENGTH: Final = 80
@@ -28,7 +28,7 @@ _BUNDLE_PREFIX: Final = "bundle:"
 
 
 class Scheme(enum.Enum):
-    """`none` and `arrival` put nothing in order."""
+    """MergeScheme, without `none` and `arrival`: they put nothing in order."""
 
     TIME = "time"
     BUNDLE = "bundle"
@@ -42,7 +42,7 @@ class ConstraintKind(enum.Enum):
 
 @attrs.frozen
 class Constraint:
-    """Defines which time stamps are concurrent."""
+    """TimeConstraint: defines which time stamps are concurrent."""
 
     kind: ConstraintKind = ConstraintKind.NONE
     length_ms: int = 0
@@ -68,7 +68,7 @@ class Constraint:
 
 @attrs.frozen(cache_hash=True)
 class Rule:
-    """Equal rules are one merge."""
+    """Merge rule of an event. Equal rules are one merge."""
 
     scheme: Scheme
     constraint: Constraint = Constraint()
