@@ -35,6 +35,7 @@ _MARKER_CONTENT: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
 
 
 def new_temporary_writer_name() -> str:
+    """Return a name for a writer that is used once."""
     return f"{TEMPORARY_WRITER_PREFIX}{secrets.token_hex(8)}"
 
 

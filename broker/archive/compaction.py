@@ -41,6 +41,8 @@ class CompactionRules:
 
 @attrs.frozen
 class Merge:
+    """Files of one partition and hour that become one or a few."""
+
     partition: str
     hour: str
     files: tuple[ArchivedFile, ...]
@@ -91,6 +93,8 @@ def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int)
 
 
 class Compaction:
+    """Compaction of one archive, by one writer."""
+
     def __init__(
         self, archive: Archive, manifest_writer: ManifestWriter, rules: CompactionRules
     ) -> None:

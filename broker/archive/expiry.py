@@ -58,6 +58,8 @@ class ExpiryResult:
 
 
 class Expiry:
+    """Expiry of one archive, by one writer."""
+
     def __init__(
         self,
         archive: Archive,

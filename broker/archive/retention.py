@@ -36,6 +36,8 @@ class Retention:
 
 @attrs.frozen
 class DurableNeed:
+    """The unprocessed part of a durable subscription."""
+
     pattern: StreamPattern
     position: Position
 

@@ -49,6 +49,7 @@ def is_loopback_address(place: str) -> bool:
 
 
 def is_multicast_address(place: str) -> bool:
+    """Return True if ADDRESS:PORT has a multicast group."""
     try:
         return ipaddress.ip_address(place.rpartition(":")[0].strip("[]")).is_multicast
     except ValueError:

@@ -17,6 +17,8 @@ MAX_MEMORY: Final = 256 * 2**20
 
 @attrs.frozen
 class StoredSecret:
+    """Cost (`n`, `r`, `p`), salt and digest of scrypt."""
+
     n: int
     r: int
     p: int

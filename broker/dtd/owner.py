@@ -9,10 +9,12 @@ def of_account(name: str) -> str:
 
 
 def of_node(name: str) -> str:
+    """Return the owner of texts that another node sent."""
     return f"node {name}"
 
 
 def of_unit(name: str) -> str:
+    """Return the owner of texts that a unit's leader announces."""
     return f"unit {name}"
 
 

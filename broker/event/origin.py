@@ -17,6 +17,7 @@ ORIGIN = re.compile(f"[0-9a-f]{{{_RANDOM_DIGITS}}}|[0-9a-f]{{{_TIME_DIGITS + _RA
 
 
 def new_origin(now_ms: int) -> str:
+    """Return a name for a log that starts at `now_ms` (ms since 1970)."""
     return f"{now_ms // 1000 & 0xFFFFFFFF:0{_TIME_DIGITS}x}{os.urandom(_RANDOM_DIGITS // 2).hex()}"
 
 

@@ -98,5 +98,6 @@ def merge_positions(*positions: Position | None) -> Position | None:
 
 
 def common_position(one: Position, other: Position) -> Position:
+    """Return the position that both cover."""
     both = one.marks.keys() & other.marks.keys()
     return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

@@ -59,6 +59,7 @@ def split_by_size(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[in
 
 
 def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[LoggedEvent]]:
+    """Yield groups of neighbouring events, one for each chunk."""
     if len(events) == 1:
         yield events
         return
@@ -72,6 +73,7 @@ def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[Logged
 
 
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
+    """Return the value to store for events of one origin."""
     epochs, arrivals, offsets, levels, records, documents = zip(*map(_stored, events), strict=True)
     columns = _columns(len(events)).pack(
         *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
@@ -84,6 +86,7 @@ def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
 def encode_columns(
     origin: str, count: int, columns: Sequence[bytes], contents: Sequence[Buffer]
 ) -> bytes:
+    """Return the same from encoded columns, records and documents."""
     name = origin.encode()
     return b"".join((_HEAD.pack(count, len(name)), name, *columns, *contents))
 

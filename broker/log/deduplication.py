@@ -24,6 +24,8 @@ Publisher: TypeAlias = tuple[str, int]
 
 
 class Freshness(enum.Enum):
+    """Result of a check of a sequence number."""
+
     NEW = "new"
     DUPLICATE = "duplicate"
     OUTSIDE = "outside"

@@ -36,6 +36,8 @@ COMMIT_DELAY = 0.1
 
 
 class EventLog(LogHistory):
+    """Places, group commit, de-duplication and positions of one node."""
+
     log = Logger()
 
     def __init__(

@@ -93,6 +93,8 @@ class BranchLoss:
 
 
 class HistoryChain:
+    """Histories of the present branch, and known losses of others."""
+
     def __init__(
         self, histories: Iterable[History] = (), losses: Iterable[BranchLoss] = ()
     ) -> None:
@@ -152,6 +154,8 @@ def missing_runs(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int
 
 
 class HistoryTable:
+    """The table, as transactions of the log use it."""
+
     def __init__(self, values: CheckedTable) -> None:
         self.table = values
 

@@ -51,6 +51,8 @@ class Finding:
 
 @attrs.define
 class VerificationResult:
+    """Counts of verified items, and the damage found."""
+
     format: int = 0
     chunks: int = 0
     events: int = 0
@@ -62,6 +64,8 @@ class VerificationResult:
 
 
 class Verification:
+    """One run over a log's file."""
+
     def __init__(self, folder: Path) -> None:
         """Raises `LogCorrupt` if there is no log."""
         if not (folder / FILE).exists():

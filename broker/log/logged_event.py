@@ -81,6 +81,7 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode_fields(fields: tuple[Any, ...]) -> bytes:
+    """Return the record of header values in its order."""
     record: bytes = _pack(fields)
     return record
 

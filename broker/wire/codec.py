@@ -71,6 +71,8 @@ class Schema(Generic[T]):
 
 
 class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """Base of the messages of a protocol."""
+
     kind: ClassVar[int]
     """The first byte; unique within a protocol."""
     max_bytes: ClassVar[int] = sys.maxsize
@@ -88,6 +90,8 @@ N = TypeVar("N", bound=Message)
 
 
 class Codec(Generic[M]):
+    """The messages of one protocol."""
+
     def __init__(self, *messages: type[M]) -> None:
         self.by_kind: Final[dict[int, type[M]]] = {}
         self._schemas: dict[int, Schema[M]] = {}

@@ -59,6 +59,8 @@ class Batch:
 
 @attrs.frozen(slots=True)
 class Delivered:
+    """One event of a delivery."""
+
     place: Place
     header: Header
     liveness: Liveness
@@ -74,6 +76,7 @@ class Delivery:
 
 
 def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
+    """Encode a PUBLISH message."""
     header = _pack((number, PLAIN, tuple(map(len, documents))))
     return b"".join((_PUBLISH.pack(PUBLISH, len(header)), header, *documents))
 
@@ -107,6 +110,7 @@ class EncodedEvents:
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
+    """Encode the parts of a delivery that several links share."""
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]

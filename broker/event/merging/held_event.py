@@ -56,6 +56,8 @@ class HeldEvent(Generic[T]):
 
 @attrs.frozen
 class ReleasedEvent(Generic[T]):
+    """Output of a merge: an event."""
+
     item: T
     late: bool = False
     """An event behind it in the resolved order was released before it."""

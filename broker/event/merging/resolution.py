@@ -15,6 +15,8 @@ from broker.event.merging.vocabulary import Rule, Scheme, limited_bundles, rule_
 
 
 class Row(NamedTuple):
+    """Input of `resolve`."""
+
     stream: str
     event_id: EventId
     linkage: EventLinkage
