@@ -27,9 +27,9 @@ from broker.transport.clock import wall_clock_ms
 
 #: Rows per batch of `Archive.read`: some megabytes of events.
 BATCH_ROWS: Final = 8192
-#: Of writers used once: after a day of silence, expiry absorbs their manifests.
+#: Prefix of writers used once: after a day of silence, expiry absorbs their manifests.
 TEMPORARY_WRITER_PREFIX: Final = "guest-"
-#: Ms of disuse after which the name is replaced.
+#: Ms of disuse after which a temporary writer's name is replaced.
 _TEMPORARY_NAME_MS: Final = 3_600_000
 _MARKER_CONTENT: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
 
@@ -141,7 +141,7 @@ class Archive:
             try:
                 self._temporary_writer().write(found.manifest)
             except ArchiveUnavailable:
-                # The disk may be full.
+                # The disk may be full: this reader uses the files all the same.
                 return state.with_manifest(found.manifest)
             state = self.manifests.read_state()
         self._lost_when_relisted = _lost_manifests(state)
@@ -219,7 +219,7 @@ class Archive:
 
     def _temporary_writer(self) -> ManifestWriter:
         now = self.wall_clock()
-        # Expiry may have absorbed it.
+        # Expiry may have absorbed an unused name.
         if self._own_writer is None or now - self._own_writer_used_at > _TEMPORARY_NAME_MS:
             self._own_writer = ManifestWriter(
                 self.manifests, new_temporary_writer_name(), self.wall_clock

@@ -10,7 +10,7 @@ import pyarrow as pa
 from broker.archive.table import corrupt_row_error, encode_records
 from broker.log.chunk import encode_columns
 
-#: In order; record and document lengths follow.
+#: Columns in order, as numpy types; record and document lengths follow.
 _PLACE_COLUMNS: Final = (("epoch", ">u4"), ("arrival", ">u8"), ("offset", ">u8"))
 
 

@@ -75,7 +75,7 @@ class Disk:
 
 
 def _list_files(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
-    # This takes a third of the time of Path.
+    # scandir takes a third of the time of Path.
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

@@ -10,7 +10,8 @@ from broker.errors import ArchiveUnavailable
 
 #: Least pages between snapshots: about so many are read at the opening.
 SNAPSHOT_EVERY: Final = 64
-#: Most pages between snapshots; below it those since the last one need half its size.
+#: Most pages between snapshots; below it the pages since the last one need half its size. So
+#: snapshots at most double the space.
 _MAX_PAGES: Final = 1024
 
 

@@ -23,7 +23,7 @@ MAINTENANCE_PREFIX: Final = "carer-"
 SHARED_TOKEN: Final = "+"
 #: Partitions per hour and flush: each is a file to sync, list and open.
 MAX_PARTITIONS: Final = 16
-#: File systems allow 255 bytes.
+#: File systems allow names of 255 bytes.
 _MAX_PARTITION_CHARS: Final = 200
 _HOUR_MS: Final = 3_600_000
 _WRITER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,99}", re.ASCII)

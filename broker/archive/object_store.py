@@ -25,7 +25,7 @@ from broker.errors import ArchiveObjectMissing, ArchiveUnavailable, Configuratio
 #: Folder of objects being written; readers ignore it.
 INCOMING: Final = "incoming"
 _READ: Final = "read"
-#: Other processes remove empty folders.
+#: Attempts to create a folder: other processes remove empty ones.
 _MAX_ATTEMPTS: Final = 5
 #: Stores that show only complete objects, and have no folders.
 _ATOMIC_STORES: Final = {"s3", "gcs", "abfs"}

@@ -27,7 +27,7 @@ SCHEMA: Final = pa.schema(
     [
         pa.field("origin", _NAMES, nullable=False),
         pa.field("epoch", pa.uint32(), nullable=False),
-        # Spark reads unsigned values as decimals, and numpy adds them to floats.
+        # Signed: Spark reads unsigned values as decimals, and numpy adds them to floats.
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("arrival", pa.int64(), nullable=False),
         pa.field("level", pa.int8(), nullable=False),

@@ -17,7 +17,7 @@ from broker.cli.terminal import is_terminal, json_line, make_console
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: As for `grep`.
+#: Exit statuses as of `grep`.
 _NO_MATCH: Final = 1
 _ERROR: Final = 2
 #: It has received the event, or will.

@@ -20,7 +20,7 @@ from broker.cli.terminal import print_note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
 
-#: Bytes, exceeded by at most one event.
+#: Unwritten bytes, exceeded by at most one event.
 _MAX_PENDING: Final = 64 * 1024
 
 

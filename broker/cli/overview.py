@@ -99,7 +99,7 @@ def _lag_row(status: Mapping[str, Any], lag: Mapping[str, Any]) -> list[str]:
 def _lag_cells(lag: Mapping[str, Any]) -> list[str]:
     names = [one_line(str(lag.get(key))) for key in ("client", "name", "state")]
     if lag.get("events") is None:
-        # It is at another node.
+        # The subscription is at another node.
         return [*names, "-", "-", "-"]
     return [
         *names,

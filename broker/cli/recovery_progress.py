@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.client.client import Client
 
 INTERVAL: Final = 1.0
-#: Seconds.
+#: Seconds for the node's answer.
 ANSWER_TIMEOUT: Final = 5.0
 _STAGES: Final = {
     "log": "this node's log",

@@ -103,7 +103,7 @@ def command(
                 _FORMS[form],
                 stop,
                 json=form == "json",
-                # Events are written before they are acknowledged.
+                # Events of a durable subscription are written before they are acknowledged.
                 is_unbuffered=bool(durable),
             )
             async with access.session(stop) as client:
@@ -166,7 +166,7 @@ async def _print_events(
                 continue
             left = await past()
             if left or (left is None and not is_caught_up):
-                # A recovery may send more.
+                # A running recovery may send more.
                 newest = loop.time()
             else:
                 is_caught_up = True

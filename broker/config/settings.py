@@ -356,7 +356,7 @@ class Settings:
         return StreamSettings(StreamPattern.parse(name))
 
 
-#: Tables that occur once.
+#: Tables that each file may have once.
 SECTIONS: Final[dict[str, type]] = {
     "node": NodeSettings,
     "listen": ListenSettings,

@@ -53,7 +53,7 @@ def load_text(text: str, name: str) -> Settings:
             f"{name} is not TOML: {reason}", line=line, column=column
         ) from None
     except (ValueError, RecursionError):
-        # Raised for very long numbers and endlessly nested arrays.
+        # tomllib raises both for very long numbers and endlessly nested arrays.
         raise ConfigurationError(f"{name} has a number or an array that is too long") from None
     return _Reader(name, spots).read(document)
 
@@ -123,7 +123,7 @@ class _Reader:
             self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
 
     def _check_account(self, name: str) -> str:
-        # It may be used as a client id.
+        # An account may use its own name as a client id.
         try:
             return check_client_id(name)
         except BadName as wrong:

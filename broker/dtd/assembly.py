@@ -62,7 +62,7 @@ _PIECE = re.compile(r"\)[?*+]?|[(|,]|[^()|,]+")
 _IN_VALUE = re.compile(rf"%({_NAME});|&#(?:([0-9]{{1,7}})|x([0-9a-fA-F]{{1,6}}));|[%]|&#")
 _GENERAL = re.compile(r"&(?:(#[0-9]{1,7}|#x[0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);)?")
 _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
-# Replacements are padded with spaces.
+# A semicolon ends a reference, whose replacement is padded with spaces.
 _BEFORE_LITERAL: Final = frozenset({"", " ", "\n", "\t", ";"})
 _AFTER_LITERAL: Final = frozenset({"", " ", "\n", "\t", ">", "%"})
 

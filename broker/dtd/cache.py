@@ -267,7 +267,7 @@ class DtdCache:
         text = self._store.read(reference)
         if text is None:
             if content_hash is not None:
-                # The fetched text must have the same hash (T26).
+                # The stored text was damaged: the fetched one must have the same hash (T26).
                 self._remember_hash(reference, content_hash)
             return None
         try:
@@ -341,7 +341,7 @@ class DtdCache:
             except BrokerError as error:
                 reasons.append(f"{source.name}: {error}")
             except Exception:
-                # It must not block all events of a type.
+                # A failing source must not block all events of a type.
                 self._log.failure("source {source} failed", source=source.name)
                 reasons.append(f"{source.name}: failed")
         raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")

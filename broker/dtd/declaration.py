@@ -70,7 +70,7 @@ class DeclaredElement:
 
 def list_elements(dtd: etree.DTD, contents: Mapping[str, Content]) -> tuple[DeclaredElement, ...]:
     """lxml's models lack prefixes: `contents` has qualified names."""
-    # Missing in lxml's type stubs.
+    # lxml's type stubs lack these methods.
     elements = cast(Any, dtd).iterelements()
     return tuple(
         DeclaredElement(

@@ -30,7 +30,7 @@ class DefaultAttributes:
             )
             if supplied:
                 self._by_element[element.prefix, element.name] = supplied
-        # Each event has it at a known place; most types have no other default.
+        # Each event has this element at a known place; most types have no other default.
         self._event_type = self._by_element.pop(("Mspaces", "EventType"), ())
         # A prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})

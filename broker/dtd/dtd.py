@@ -88,7 +88,7 @@ class Dtd:
             return None
         # lxml copies the whole log.
         first = next(iter(cast(Any, self._parsed).error_log), None)
-        # One event can make 100,000 entries.
+        # lxml keeps the entries until the next event; one event can make 100,000.
         cast(Any, self._parsed)._clear_error_log()
         if root.prefix != ENVELOPE_PREFIX:
             return NotValid(

@@ -27,7 +27,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ConfigurationError, ForbiddenPointer, UnknownType
 
 _PORTS: Final = {"http": 80, "https": 443}
-# Servers decode other characters differently.
+# No percent sign, backslash or query: servers decode them differently.
 _PATH = re.compile(r"/[A-Za-z0-9._~!$&'()*+,;=:@/-]*")
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\]")
 _MAX_POINTER: Final = 2048

@@ -12,7 +12,7 @@ from broker.errors import BadName
 SYSTEM_BASE: Final = "https://xmlbroker.example/dtd/"
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-# Equal versions are spelt alike.
+# Without leading zeros equal versions are spelt alike.
 _VERSION = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.(?:0|[1-9][0-9]{0,5})){0,3}")
 _VARIANT = re.compile(r"[0-9a-f]{64}|")
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")

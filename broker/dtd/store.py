@@ -208,5 +208,5 @@ def _folder_of(owner: str) -> str:
     quoted = quote(owner, safe="")
     if len(quoted) > _MAX_FOLDER_NAME:
         quoted = hashlib.sha256(owner.encode()).hexdigest()
-    # A name must not be `..`.
+    # Quoting leaves dots: a name must not be `..`.
     return f"_{quoted}"

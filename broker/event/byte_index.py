@@ -76,7 +76,7 @@ class _Pass:
         except _Found:
             return self._found
         finally:
-            # Otherwise they stay until a garbage collection.
+            # Otherwise the parser and its handlers stay until a garbage collection.
             del self._parser
         raise BadEnvelope("the event has too few elements")
 
@@ -98,7 +98,7 @@ class _Pass:
     def _end_tag(self, _name: str) -> None:
         self._open -= 1
         if not self._open:
-            # An empty element ends at the next token.
+            # For an empty element the index lies behind it: use the next token.
             self._parser.EndElementHandler = None
             self._parser.DefaultHandler = self._stop
 

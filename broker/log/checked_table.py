@@ -13,7 +13,7 @@ import lmdb
 
 from broker.log.checksum import ValueDamaged, add_checksum, checksum_of, has_checksum, verify_value
 
-#: LMDB's limit.
+#: Longest key of LMDB.
 _LONGEST_KEY = 511
 
 

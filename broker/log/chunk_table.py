@@ -15,7 +15,7 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
 EVENTS = "events"
-#: Most serials of a chunk.
+#: Most serials of a chunk; assumed if nothing shows its end.
 MAX_SERIALS = 65_536
 #: Arrival time without intact neighbours: retention leaves the chunk.
 NEVER_OLD = 2**63
@@ -102,7 +102,7 @@ class ChunkTable:
             return before
         if not cursor.next():
             return None
-        # It begins later than it should.
+        # The next chunk begins later than it should.
         return self.unreadable_chunk(txn, before.last + 1, DamageKind.MISSING)
 
     def first_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
@@ -160,7 +160,7 @@ class ChunkTable:
         else:
             spans = self._candidate_spans(txn, first, last)
             if len(spans) == 1 and spans[0].upto[1] - spans[0].after[1] == last - first + 1:
-                # The range fits exactly.
+                # The range fits exactly, so these are the places.
                 span = spans[0]
                 offsets = range(span.after[1] + 1, span.upto[1] + 1)
                 marks = tuple((span.upto[0], offset) for offset in offsets)

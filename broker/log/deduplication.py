@@ -19,7 +19,7 @@ _RUN = struct.Struct(">QQ")
 #: Above every event's number.
 NO_NUMBER = 2**64 - 1
 
-#: (ClientId, incarnation).
+#: (ClientId, incarnation): the scope of sequence numbers.
 Publisher: TypeAlias = tuple[str, int]
 
 
@@ -152,7 +152,7 @@ class Deduplication:
         try:
             stored = self._load(publisher)
         except ValueDamaged:
-            # All is outside until the next incarnation.
+            # New and duplicate can not be distinguished until the next incarnation.
             return SequenceWindow(self._width, high=NO_NUMBER, floor=NO_NUMBER)
         if stored is None:
             return SequenceWindow(self._width)

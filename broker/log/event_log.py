@@ -124,7 +124,7 @@ class EventLog(LogHistory):
         return self._epoch == self._bounds.epoch
 
     def check_available(self) -> None:
-        """Raise `LogUnavailable` until the new epoch is stored."""
+        """Raise `LogUnavailable` after a failed commit, until the new epoch is stored."""
         if self._disowned_by is not None:
             raise Cloned(str(self._disowned_by))
         if self._epoch != self._bounds.epoch:
@@ -220,7 +220,7 @@ class EventLog(LogHistory):
         """Fire when all durable subscriptions put so far are committed."""
         committed: Deferred[None] = Deferred()
         self._pending.state_callbacks.append(lambda: committed.callback(None))
-        # The retry commits them.
+        # Otherwise the pending retry commits them.
         if self.is_writable:
             self._commit_now()
         return committed
@@ -264,7 +264,7 @@ class EventLog(LogHistory):
         if self._is_failing and committed.commit.events:
             self._is_failing = False
             self.log.info("the event log can be written again")
-        # Disk and CPU work in parallel.
+        # The next commit starts before these callbacks: disk and CPU work in parallel.
         if self._pending.commit.events:
             self._commit_now()
         for done, events in committed.callbacks:
@@ -293,7 +293,7 @@ class EventLog(LogHistory):
         failed = [committing, self._pending]
         self.failures += 1
         if not self._is_failing:
-            # A full disk stays full for hours.
+            # Only the first failure is logged: a full disk stays full for hours.
             self._is_failing = True
             self.log.error("{error}; no event is acknowledged until it can be", error=error)
         self._pending = PendingCommit()
@@ -309,7 +309,7 @@ class EventLog(LogHistory):
         for pending in failed:
             for done, _ in pending.callbacks:
                 self._call(done, error)
-        # The disk may stay unwritable.
+        # Draining does not wait for a disk that can not be written.
         self._fire_drain_waiters()
         self._commit_soon()
 

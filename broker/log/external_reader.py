@@ -26,7 +26,7 @@ from broker.log.startup_repair import read_origin
 from broker.log.stored_chunk import StoredChunk
 from broker.log.tables import MAX_TABLES, Tables
 
-#: LMDB's default ends at 10 MiB.
+#: As large as the writer's map: LMDB's default ends at 10 MiB.
 _MAP_SIZE_OF_WRITER = 0
 
 

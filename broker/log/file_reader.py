@@ -122,7 +122,7 @@ class FileReader:
                 try:
                     stored = self._tables.meta.get(txn, b"last")
                 except ValueDamaged:
-                    # A jump of serials does no harm.
+                    # Serials are local to this log: a jump does no harm.
                     return 2**62 + 1, 2**62
                 last = 0 if stored is None else decode_key(stored)
                 return last + 1, last

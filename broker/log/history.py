@@ -20,7 +20,7 @@ import lmdb
 from broker.event.place import Mark, NamedHistory
 from broker.log.checked_table import CheckedTable
 
-#: Older ones are dropped.
+#: Older histories and losses are dropped.
 MAX_HISTORIES = 256
 MAX_LOSSES = 64
 #: Most runs of one loss.
@@ -38,7 +38,7 @@ _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
-#: Skipped by a restored log: its previous end is unknown.
+#: Offsets skipped by a restored log: its previous end is unknown.
 _UNKNOWN_LOSS = 1 << 32
 
 

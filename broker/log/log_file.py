@@ -69,7 +69,7 @@ class LogFile(FileReader):
         self._wall_clock = wall_clock
         self._map_size = max_events_bytes or retention.map_bytes
         self.archive_hold = ArchiveHold(retention.unarchived_bytes)
-        # The writer holds it only while it opens again.
+        # The writer holds it only while it opens again: no reader waits for the disk.
         self._guard = threading.RLock()
         self._arrival = 0
         self._oldest = (0, 0)
@@ -212,7 +212,7 @@ class LogFile(FileReader):
             tables = self._tables
             if epoch != self._bounds.epoch:
                 tables.meta.put(txn, b"epoch", b"%d" % epoch)
-                # Earlier epochs belong to the previous history.
+                # Events with earlier epochs belong to the previous history.
                 own = [each for each in commit.events if each.origin == self.origin]
                 earlier = [each.offset for each in own if each.epoch < epoch]
                 offset = max([self._bounds.offset, *earlier])
@@ -283,7 +283,7 @@ class LogFile(FileReader):
                 chunk = chunks.chunk_at(txn, cursor)
                 last = chunk.last
                 self._oldest = (chunk.first, chunk.arrival_at(last))
-                # The newest event decides.
+                # A chunk is deleted as a whole, by the age of its newest event.
                 if over <= 0 and chunk.arrival_at(last) >= oldest_arrival:
                     return since
                 if chunk.origin == self.origin and self.archive_hold.holds_events(

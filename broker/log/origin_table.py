@@ -126,7 +126,7 @@ class OriginTable:
                 back = True
             else:
                 back = cursor.prev()
-            # Its chunk may end after the mark.
+            # The chunk that begins before the mark may end after it.
             if back and bytes(cursor.key()).startswith(prefix):
                 chunk = self._chunk(txn, events, cursor)
                 if chunk.mark_at(chunk.last) > mark:

@@ -83,7 +83,7 @@ class PageFile:
         self.size = os.fstat(self._file.fileno()).st_size
         self._problems: dict[str, None] = {}
         first = self._meta(0, 0)
-        # This machine's page size is likely.
+        # Without a valid first page this machine's page size is likely.
         sizes = [first.page_size] if first and first.is_valid else [4096, 16_384, 65_536]
         seconds = (self._meta(1, size) for size in sizes)
         second = next((each for each in seconds if each is not None), None)

@@ -180,7 +180,7 @@ class ReplicaTable:
                 if value is not None:
                     found[prefix[:-1].decode()] = ReplicaSpan.decode(value)
             except (ValueDamaged, ValueError):
-                # Its owner sends it again.
+                # A replica without a span is useless: its owner sends it again.
                 continue
         return found
 
@@ -198,7 +198,7 @@ class ReplicaTable:
         prefix = _prefix(origin)
         found: list[LoggedEvent] = []
         with txn.cursor(db=self.table) as cursor:
-            # Its chunk may end after the mark.
+            # The chunk that begins before the mark may end after it.
             more = cursor.set_range(prefix + _MARK.pack(after[0], after[1] + 1))
             more = cursor.prev() if more else cursor.last()
             try:

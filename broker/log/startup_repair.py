@@ -45,7 +45,7 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
     """Store the format of a new log (True), or upgrade format 3. Raises `LogCorrupt`,
     `LogTooNew`."""
     stored = txn.get(b"format", db=tables.meta_table)
-    # It distinguishes a damaged number from another one.
+    # The second entry distinguishes a damaged number from another one.
     made = tables.meta.get_or_none(txn, b"made")
     used = any(txn.stat(each)["entries"] for each in (tables.meta_table, tables.events))
     if stored is None and made is None and not used:
@@ -137,7 +137,7 @@ def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
             # The format has no checksum.
             prefixes = [b"origin", b"made"]
         elif name == "marks":
-            # Readers verify them.
+            # There may be many: readers verify them.
             continue
         before = values.damaged["healed"]
         for prefix in prefixes:

@@ -18,7 +18,7 @@ from broker.log.chunk import Chunk, column_length, encode_chunk
 from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
 
-#: A chunk of format 3 would have four billion events.
+#: No chunk of format 3 begins so: it would have four billion events.
 MAGIC = b"\xf5xC4"
 _HEAD = struct.Struct(">4sQI")
 _COVERED_FROM = 12

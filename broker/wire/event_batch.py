@@ -29,7 +29,7 @@ _PUBLISH = struct.Struct(">BI")
 _DELIVER = struct.Struct(">BII")
 _origin = attrgetter("origin")
 PLAIN = 0
-#: A small message can not announce a huge list.
+#: Most events of a message: a small one can not announce a huge list.
 MAX_EVENTS = 65_536
 
 _Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -91,7 +91,7 @@ def decode_batch(data: bytes) -> Batch:
             raise _unknown_encoding(encoding)
         if len(lengths) == 1 and start + lengths[0] == len(data):
             return Batch(number, [data[start:]])
-        # It is refused later, without its neighbours.
+        # An empty document is refused later, without its neighbours.
         return Batch(number, _split_documents(data, start, lengths))
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None

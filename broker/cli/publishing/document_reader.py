@@ -63,7 +63,7 @@ def json_lines(
             yield from _check_line(name, number, [*rest, end], length + len(end), max_line)
             rest, length, number = [], 0, number + 1
         length += len(last)
-        # It is counted, not stored.
+        # A line that is too long is counted, not stored.
         rest = [*rest, last] if length <= max_line else []
     yield from _check_line(name, number, rest, length, max_line)
 

@@ -36,7 +36,7 @@ class ReaderThread(Generic[_T]):
         Raises the iterator's exception after its last item.
         """
         while True:
-            # Later items set it again.
+            # Cleared before the check: later items set it again.
             self._wake.clear()
             over = self._over
             portion = [self._ready.popleft() for _ in range(min(len(self._ready), _MAX_PORTION))]

@@ -35,7 +35,7 @@ def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
         if held is not None and held.rule is not None:
             linked[index] = held
             by_time = held.rule.scheme is Scheme.TIME
-            # Bundles belong to streams.
+            # Bundles belong to streams: a rule only adds the order to them.
             merges[held.rule.scheme, held.rule if by_time else None].append(held)
     place: dict[int, int] = {}
     for (scheme, _), events in merges.items():

@@ -61,7 +61,7 @@ class Merging:
     def hold_limit(self, rule: Rule) -> float:
         """Return the most seconds for which an event of this rule is held."""
         if rule.scheme.value == "bundle":
-            # Waiting longer is useless.
+            # The constraint bounds a bundle's events: waiting longer is useless.
             asked = rule.constraint.seconds
             return min(self.wait, asked or self.wait, self.longest)
         return min(self.wait + rule.constraint.seconds, self.longest)

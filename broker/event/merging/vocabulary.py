@@ -15,12 +15,12 @@ from broker.event.envelope import Bundle, EventLinkage, Order
 
 #: A longer constraint is unknown: live events are never held for hours.
 MAX_CONSTRAINT_MS: Final = 3_600_000
-#: Bounds of a subscriber's memory.
+#: Bounds of a linkage, for a subscriber's memory.
 MAX_WORD_LENGTH: Final = 80
 MAX_BUNDLE_ID_LENGTH: Final = 256
 MAX_ORDER_LENGTH: Final = 8_192
 """Characters of all names of a BundleOrder."""
-#: Further bundles are ignored.
+#: An event's further bundles are ignored.
 MAX_BUNDLES_PER_EVENT: Final = 64
 _UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _LENGTH = re.compile(r"([0-9]{1,9}) ?(ms|s|min|h)", re.ASCII)
