@@ -115,7 +115,7 @@ class Archive:
             self.objects.put([(MARKER, _MARKER_CONTENT)])
 
     def check_exists(self) -> None:
-        """Raise `ArchiveUnavailable`: the archive's file system may not be mounted."""
+        """Raise `ArchiveUnavailable` without an archive: its file system may not be mounted."""
         if not self.exists():
             raise ArchiveUnavailable(f"there is no archive at {self.uri}")
 

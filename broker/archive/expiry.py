@@ -1,7 +1,7 @@
 """Expiry: retention, and deletion of objects that no reader can use any more.
 
 A removed file is deleted after the grace period, if every reader's lease began later. An unlisted
-file is left from an aborted flush.
+file of that age is left from an aborted flush, and is deleted too.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class Expiry:
         return self._expire(really=False)
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> ExpiryResult:
-        """`progress` receives deleted and total objects. Raises `ArchiveUnavailable`."""
+        """Expire files; `progress` receives deleted and total objects. Raises
+        `ArchiveUnavailable`."""
         return self._expire(really=True, progress=progress)
 
     def _expire(

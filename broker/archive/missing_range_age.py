@@ -7,8 +7,8 @@ from broker.archive.interval import Interval
 class MissingRangeAges:
     """First sight of each missing range, for one process.
 
-    Archivers write a missing range again within seconds; a range that stays is lost. The archive
-    does not record its age.
+    Archivers write a missing range again within seconds. The archive does not record its age, and
+    readers must not wait for ever.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """The archive's objects: put atomically and durably, never changed.
 
 A local object is written to a temporary file, synced and renamed, and its folder synced. Elsewhere
-it is one upload.
+it is one upload, visible when complete.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """Paths are relative, with `/`. All methods block and raise `ArchiveUnavailable`."""
+    """A store of objects. Paths are relative, with `/`. All methods block and raise
+    `ArchiveUnavailable`."""
 
     uri: str
     """URI of the root, in a form that Spark reads too."""
@@ -70,8 +71,10 @@ class ObjectStore(Protocol):
 
 
 def open_object_store(uri: str, disk: Disk | None = None) -> ObjectStore:
-    """Raises `ConfigurationError` for an invalid URI, `ArchiveUnavailable` for an unreachable
-    one."""
+    """Open the store at a URI or local path.
+
+    Raises `ConfigurationError` for an invalid URI, `ArchiveUnavailable` for an unreachable one.
+    """
     if not uri:
         raise ConfigurationError("the archive's URI is empty")
     scheme, separator, _ = uri.partition("://")

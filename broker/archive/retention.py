@@ -69,7 +69,10 @@ class ExpiredHours:
 def find_expired_hours(
     files: Iterable[ArchivedFile], retention: Retention, needed: Sequence[DurableNeed], now: int
 ) -> ExpiredHours:
-    """`files` includes those set aside; `now` is in ms since 1970."""
+    """Return the files that expire now.
+
+    `files` includes those set aside; `now` is in ms since 1970.
+    """
     hours: dict[str, list[ArchivedFile]] = defaultdict(list)
     for file in files:
         hours[file.hour].append(file)

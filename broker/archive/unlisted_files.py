@@ -36,7 +36,7 @@ class UnlistedFiles:
 
 
 def find_unlisted_files(objects: ObjectStore, state: ArchiveState) -> UnlistedFiles:
-    """Raises `ArchiveUnavailable`."""
+    """Read all files that no manifest lists. Raises `ArchiveUnavailable`."""
     found = UnlistedFiles()
     places: dict[str, list[Interval]] = defaultdict(list)
     everything = state.manifest

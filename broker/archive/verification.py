@@ -44,7 +44,7 @@ class Verification:
         *,
         set_aside: bool = True,
     ) -> VerificationResult:
-        """`set_aside` marks damaged files as not to be read.
+        """Check all objects; `set_aside` marks damaged files as not to be read.
 
         `progress` receives checked and total bytes. Files replaced meanwhile are skipped. Raises
         `ArchiveUnavailable`.
@@ -106,7 +106,10 @@ class Verification:
 
 
 def check_file(archive: Archive, file: ArchivedFile) -> None:
-    """Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`."""
+    """Check a file and the digest of each document.
+
+    Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`.
+    """
     parts = check_rows(archive.read(file, checked=True))
     if describe_file(parts, file.partition, file.bytes, file.sha256, file.path) != file:
         raise ArchiveCorrupt("its rows do not match its manifest")

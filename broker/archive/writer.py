@@ -106,7 +106,7 @@ class ArchiveWriter:
         )
 
     def report_observed_coverage(self) -> None:
-        """Raises `ArchiveUnavailable`."""
+        """Record the observed coverage, if it is due. Raises `ArchiveUnavailable`."""
         state, now = self._archive.state(), self._wall_clock()
         self._observed_coverage.observe(
             state, self._archive.manifests.manifest_of(self._manifest_writer.writer)
@@ -117,7 +117,7 @@ class ArchiveWriter:
             self._observed_coverage.mark_reported(entries, now)
 
     def restore_dtds(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
-        """`dtds` must have the same texts. Raises `ArchiveUnavailable`."""
+        """Put lost texts again if `dtds` has the same ones. Raises `ArchiveUnavailable`."""
         hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
         found = [
             (text.path, dtds[text.reference])

@@ -1,6 +1,6 @@
 """Checks of Twisted endpoint strings without opening them.
 
-The line in the file is still known.
+A wrong kind or port, or a public address, is found while the line in the file is known.
 """
 
 from __future__ import annotations

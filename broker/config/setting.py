@@ -19,7 +19,8 @@ class ValueKind(Generic[T]):
     """Kind of value of a setting.
 
     `allowed` completes "the setting must be ...". `read` converts a TOML value; it raises
-    `ValueError` with a reason, or "". `write` returns TOML. The value of a `secret` is never shown.
+    `ValueError` with a reason, or "" if `allowed` explains enough. `write` returns TOML. The value
+    of a `secret` is never shown.
     """
 
     allowed: str

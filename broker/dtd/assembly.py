@@ -1,8 +1,8 @@
 """Expand a DTD and its modules into one self-contained text.
 
-libxml2 would resolve parameter entities itself, from disk or network and without limits. It gets
+libxml2 would resolve parameter entities itself, from disk or network and without limits. So it gets
 element and attribute declarations only. The result is canonical: no comments, single spaces, one
-declaration a line. So texts with equal declarations have equal hashes.
+declaration a line. Texts with equal declarations have equal hashes.
 """
 
 from __future__ import annotations

@@ -46,11 +46,12 @@ class AsyncDtdStore:
         return bool(self._unsaved)
 
     def is_unsaved(self, reference: DtdReference) -> bool:
-        """Events of such a text can not be validated after a restart."""
+        """Return True if the text is not on disk yet: its events can not be validated after a
+        restart."""
         return reference in self._unsaved
 
     def when_write_settled(self, reference: DtdReference) -> Deferred[None]:
-        """Fire when a running write has succeeded or failed."""
+        """Fire when a running write has succeeded or failed; at once without one."""
         unsaved = self._unsaved.get(reference)
         tried: Deferred[None] = Deferred()
         if unsaved is None or not unsaved.is_writing:
@@ -71,7 +72,7 @@ class AsyncDtdStore:
         return (entry.reference for entry in self.store)
 
     def save(self, dtd: IDtd, owner: str) -> None:
-        """Raises `TooManyTypes`."""
+        """Store a DTD. Raises `TooManyTypes` if its owner's share is full."""
         if len(self._unsaved) >= MAX_UNSAVED:
             raise TooManyTypes(f"{MAX_UNSAVED} DTDs could not be written to the disk yet")
         try:

@@ -142,7 +142,8 @@ class DtdCache:
         return known.content_hash if known is not None else self._remembered_hash(reference)
 
     def lookup(self, reference: DtdReference, hint: FetchHint) -> Deferred[IDtd]:
-        """A failure counts for its pointer only; see `IDtdCache`."""
+        """See `IDtdCache`. A failure counts for its pointer only: a bad pointer does not block a
+        good one."""
         known = self.get(reference)
         if known is not None:
             return succeed(known)

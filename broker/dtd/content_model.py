@@ -1,8 +1,8 @@
 """Check that content models are deterministic, as XML requires, and cheap to compile.
 
-libxml2's compilation takes the cube of a model's size: more than a minute for 12 kB of `(a?, a?,
-...)`. So the automaton's size is computed first, from positions that may follow each other
-(Glushkov).
+The time of libxml2's compilation grows with the cube of a model's size: 12 kB of `(a?, a?, ...)`
+take more than a minute. So the automaton's size is computed first, from positions that may follow
+each other (Glushkov).
 """
 
 from __future__ import annotations

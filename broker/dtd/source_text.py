@@ -50,8 +50,8 @@ class SourceText:
 def decode_text(text: bytes, label: str, limit: int) -> str:
     """Decode a text, without byte order mark and text declaration.
 
-    Line numbers stay. Raises `BadDtd` for more than `limit` bytes, another encoding than UTF-8, or
-    characters that XML forbids.
+    Line numbers stay those of the file. Raises `BadDtd` for more than `limit` bytes, another
+    encoding than UTF-8, or characters that XML forbids.
     """
     if len(text) > limit:
         raise BadDtd(f"{label} is longer than {limit} bytes")

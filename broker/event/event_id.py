@@ -52,7 +52,7 @@ class EventIdGenerator:
 def next_incarnation(last: int, wall_clock_us: int) -> int:
     """Return the incarnation of a new process: above `last` whatever the clock says.
 
-    It rises without a state file too (`last` 0). If two processes start in one microsecond, the
-    node rejects the second.
+    It is microseconds since 1970 for a `last` of 0, so it rises without a state file too. If two
+    processes start in one microsecond, the node rejects the second.
     """
     return max(last + 1, wall_clock_us)

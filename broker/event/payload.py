@@ -17,7 +17,7 @@ _AFTER_A_NAME = _SPACE + b"/>"
 
 
 def find_payload_element(root: etree._Element) -> etree._Element | None:
-    """Raises `BadEnvelope` for two payloads."""
+    """Return the payload's element or None. Raises `BadEnvelope` for two payloads."""
     payloads = [child for child in root.iterchildren("*") if child.tag not in ENVELOPE_CHILDREN]
     if len(payloads) > 1:
         raise BadEnvelope("there is more than one payload element")

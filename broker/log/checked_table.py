@@ -29,8 +29,8 @@ class CheckedTable:
         accepts_unchecked: bool = False,
         is_rising: bool = False,
     ) -> None:
-        """`accepts_unchecked`: values of format 3, without a checksum. `is_rising`: the lower of
-        value and copy was left by a lost write."""
+        """`accepts_unchecked`: values of format 3, without a checksum. `is_rising`: values only
+        rise, so the lower of value and copy was left by a lost write."""
         self._name = name
         self._table = table
         self._copies = copies

@@ -107,7 +107,7 @@ class Chunk:
 
     @property
     def is_exact(self) -> bool:
-        """Raises `struct.error` if the columns are incomplete."""
+        """True if the length is as stated. Raises `struct.error` if the columns are incomplete."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return bool(len(self.value) == self.columns_at + form.size + sum(lengths))
@@ -146,7 +146,7 @@ class Chunk:
         return list(accumulate(lengths, initial=self.columns_at + form.size))
 
     def events_from(self, start: int) -> Iterator[LoggedEvent]:
-        """Yield copies."""
+        """Yield copies of the events from the serial `start` on."""
         count, value, origin = self._count, self.value, self.origin
         form = _columns(count)
         fields = form.unpack_from(value, self.columns_at)

@@ -26,7 +26,7 @@ _PLACEHOLDERS_PER_CHUNK = 1_000
 def repair_chunk(
     txn: lmdb.Transaction, tables: Tables, damage: Damage, events: Sequence[LoggedEvent]
 ) -> Damage | None:
-    """Return the remaining damage."""
+    """Write `events` at their damaged places; return the remaining damage."""
     table = tables.replicas.table if damage.table == REPLICA_TABLE else tables.events
     by_offset = {event.offset: event for event in events if event.origin == damage.origin}
     stored = txn.get(damage.key, db=table)

@@ -32,7 +32,8 @@ class FileReader:
         return self._env.begin(buffers=True)
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        """Return events from the serial `start` on, or from the log's begin."""
+        """Return up to `max_events` events of about `max_bytes` from the serial `start` on, or from
+        the log's begin."""
         with self._guard, self._reading() as txn:
             return self._tables.chunks.read_page(txn, start, max_events, max_bytes)
 

@@ -30,8 +30,8 @@ _EVENTS = EVENTS.encode()
 
 
 def rebuild_file(folder: Path) -> Path:
-    """Return the path of the damaged file. Raises `LogCorrupt` if no table can be read. The log is
-    locked."""
+    """Replace the file of a locked log; return the path of the damaged one. Raises `LogCorrupt` if
+    no table can be read."""
     new = folder / _NEW
     shutil.rmtree(new, ignore_errors=True)
     verification = Verification(folder)

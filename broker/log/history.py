@@ -162,7 +162,7 @@ class HistoryTable:
     def start_process(
         self, txn: lmdb.Transaction, previous: int, offset: int, now_ms: int
     ) -> tuple[int, int]:
-        """Return the epoch, and the newest used offset.
+        """Add the history of a new process; return its epoch, and the newest used offset.
 
         In a restored log, a loss of unknown size is recorded first.
         """
@@ -220,8 +220,8 @@ class HistoryTable:
         self.table.put(txn, _RESTORED_KEY, b"1")
 
     def end_disowned(self, txn: lmdb.Transaction, origin: str) -> bool:
-        """Return False if the log is not disowned. Other nodes may not know its last events: see
-        `pending_adoption`."""
+        """End the histories of a disowned log; False if it is not disowned. Other nodes may not
+        know its last events: see `pending_adoption`."""
         after = self.table.get_or_none(txn, _DISOWNED_KEY)
         if after is None:
             return False

@@ -164,15 +164,18 @@ class LogFile(FileReader):
             self.pending_adoption = self._tables.histories.pending_adoption(txn)
 
     def reopen(self) -> None:
-        """LMDB refuses all further use after some write errors."""
+        """Close and open again: LMDB refuses all further use after some write errors."""
         with self._guard:
             self._size.check()
             self._env.close()
             self._open()
 
     def close(self, epoch: int = 0) -> None:
-        """`epoch` is the present one: failed commits may have given places in it, which must not be
-        given again."""
+        """Record a clean end, then close.
+
+        `epoch` is the present one: failed commits may have given places in it, which must not be
+        given again.
+        """
         with self._guard:
             try:
                 with self._writing() as txn:
@@ -325,7 +328,7 @@ class LogFile(FileReader):
         return dropped
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
-        """Return the remaining damage, or None."""
+        """Replace damaged events in one transaction; return the remaining damage, or None."""
         with self._writing() as txn:
             left = repair_chunk(txn, self._tables, damage, events)
         self._oldest = (0, 0)

@@ -83,7 +83,8 @@ class LogHistory(LogReader):
         runs: tuple[tuple[int, int], ...],
         done: Callable[[BrokerError | None], None],
     ) -> None:
-        """Own events of another branch up to `upto`, with the offsets in `runs`, are lost.
+        """Record that own events of another branch up to `upto`, with the offsets in `runs`, are
+        lost.
 
         As many next places are empty. Offsets continue above those of the other branch, so the
         offset alone orders two marks.

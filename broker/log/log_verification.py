@@ -79,8 +79,8 @@ class Verification:
         self.file.close()
 
     def rank_metas(self) -> list[Meta]:
-        """Return the meta pages, the one to read first, of a file without a writer. Adds
-        findings."""
+        """Return the meta pages of a file without a writer: the one to read first. Adds findings
+        for damage in them."""
         ranks: dict[int, tuple[bool, int]] = {}
         for meta in self.file.metas:
             transaction = check_transaction(self.file, meta)

@@ -110,7 +110,7 @@ def check_file(folder: Path, *, was_used: bool) -> None:
 
 
 def check_metas(folder: Path) -> None:
-    """A node may write the file. Raises `LogCorrupt`."""
+    """Check only the meta pages: a node may write the file. Raises `LogCorrupt`."""
     file = PageFile(folder / FILE)
     file.close()
     if len(file.metas) < 2 or not all(meta.is_valid for meta in file.metas):

@@ -7,6 +7,6 @@ from twisted.internet.defer import Deferred
 
 
 class Worker(Protocol):
-    """Runs calls on another thread, in order."""
+    """Runs calls on another thread, one at a time and in order."""
 
     def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]: ...

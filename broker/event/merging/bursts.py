@@ -1,7 +1,7 @@
 """Order by time stamp: bursts of concurrent events, each in declared order.
 
-The earliest held event opens a burst; the constraint defines its end. So each set of events has
-exactly one order.
+The earliest held event opens a burst; the constraint defines its end. Concurrency is not pairwise,
+so each set of events has exactly one order.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class Merger(Generic[T]):
     def __init__(
         self, merging: Merging, expects: Callable[[str], bool] = lambda stream: True
     ) -> None:
-        """The merge does not wait for streams without `expects`."""
+        """`expects` is false for streams whose events can not arrive: the merge does not wait for
+        them."""
         self._merging = merging
         self._expects = expects
         self._publisher_times = PublisherTimes(merging.delay)

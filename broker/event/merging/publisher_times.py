@@ -1,7 +1,7 @@
 """Stream time: progress of publishers, by their own events and by their nodes.
 
-A publisher's TimeStamps never fall within an incarnation: after each event no earlier one will
-come, on any stream.
+A publisher's events arrive in order, with TimeStamps that never fall within an incarnation. So
+after each event no earlier one will come, on any stream.
 
 Later events of an origin were committed after its stream time. So a silent publisher has passed
 that time less the delay from TimeStamp to commit.

@@ -25,8 +25,9 @@ class Row(NamedTuple):
 def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
     """Return the indexes of `rows` in resolved order, by `rule` or by the events' own linkage.
 
-    `rows` are in order of arrival. Events of one merge exchange places among themselves. An
-    unlinked event never overtakes an earlier one of its publisher. O(n log n).
+    `rows` are in order of arrival. Events of one merge exchange places among themselves: bundle
+    numbers first, then time stamps. An unlinked event never overtakes an earlier one of its
+    publisher. O(n log n).
     """
     merges: dict[tuple[Scheme, Rule | None], list[HeldEvent[int]]] = defaultdict(list)
     linked: dict[int, HeldEvent[int]] = {}

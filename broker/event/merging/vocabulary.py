@@ -85,7 +85,7 @@ class Rule:
 
 
 def parse_constraint(text: str) -> Constraint | None:
-    """Return None for an unknown word."""
+    """Return the constraint; None for an unknown word."""
     words = " ".join(text.split()).lower()
     if words in ("", "none"):
         return Constraint()
