@@ -1,5 +1,3 @@
-"""An open archive: its state, and reading from it."""
-
 from __future__ import annotations
 
 import hashlib
@@ -27,17 +25,17 @@ from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 from broker.transport.clock import wall_clock_ms
 
-#: Default rows per batch of `Archive.read`: some megabytes of events.
+#: Rows per batch of `Archive.read`: some megabytes of events.
 BATCH_ROWS: Final = 8192
-#: Prefix of writers that are used once. After a day of silence, expiry absorbs their manifests.
+#: Prefix of writers used once: after a day of silence, expiry absorbs their manifests.
 TEMPORARY_WRITER_PREFIX: Final = "guest-"
-#: Ms after its last use at which a temporary writer's name is replaced.
+#: Ms of disuse after which a temporary writer's name is replaced.
 _TEMPORARY_NAME_MS: Final = 3_600_000
 _MARKER_CONTENT: Final = json.dumps({"format": FORMAT}).encode() + b"\n"
 
 
 def new_temporary_writer_name() -> str:
-    """Return a name for a writer that writes little and is not used again."""
+    """Return a name for a writer that is used once."""
     return f"{TEMPORARY_WRITER_PREFIX}{secrets.token_hex(8)}"
 
 
@@ -45,7 +43,7 @@ class Archive:
     """An archive, used by one thread. All methods block and may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int] = wall_clock_ms) -> None:
-        """Access the archive without checking that it exists; `open` checks it."""
+        """The archive may not exist; `open` checks that."""
         self.objects = objects
         self.wall_clock = wall_clock
         self.manifests = ManifestJournal(objects)
@@ -66,9 +64,8 @@ class Archive:
     ) -> Archive:
         """Open the archive at a path or URI (`file:///...`, `s3://...`).
 
-        With `create` a missing archive is created, otherwise it raises `ArchiveUnavailable`. Raises
-        `ConfigurationError` for an invalid URI, and `ArchiveCorrupt` if the place holds something
-        else.
+        Without `create` a missing archive raises `ArchiveUnavailable`. Raises `ConfigurationError`
+        for an invalid URI, and `ArchiveCorrupt` if the place holds something else.
         """
         archive = cls(open_object_store(uri, disk), wall_clock)
         if create:
@@ -79,15 +76,13 @@ class Archive:
 
     @property
     def uri(self) -> str:
-        """URI of the root folder, in a form that Spark reads too."""
+        """URI of the root folder; Spark reads it too."""
         return self.objects.uri
 
     def exists(self) -> bool:
-        """Return whether the archive exists. Raises `ArchiveCorrupt` if the place holds something
-        else.
+        """Raises `ArchiveCorrupt` if the place holds something else.
 
-        A truncated marker is written again. So is an empty or missing one if the archive has
-        manifests or durable subscriptions.
+        A truncated marker is written again, and a missing one if the archive has pages.
         """
         try:
             data = self.objects.get(MARKER)
@@ -120,7 +115,7 @@ class Archive:
             self.objects.put([(MARKER, _MARKER_CONTENT)])
 
     def check_exists(self) -> None:
-        """Raise `ArchiveUnavailable` if there is no archive: its file system may not be mounted."""
+        """Raise `ArchiveUnavailable` without an archive: its file system may not be mounted."""
         if not self.exists():
             raise ArchiveUnavailable(f"there is no archive at {self.uri}")
 
@@ -130,17 +125,13 @@ class Archive:
     def state(self) -> ArchiveState:
         """Return the current state; the same object while nothing changed.
 
-        Raises `ArchiveUnavailable` if the archive is missing: a missing archive is not an empty
-        one.
+        Raises `ArchiveUnavailable` for a missing archive.
         """
         self.check_exists()
         return self.manifests.read_state()
 
     def state_with_unlisted(self) -> ArchiveState:
-        """Return the state after listing again the files of damaged or missing manifests.
-
-        Readers that need all events use it.
-        """
+        """List the files of lost manifests again, for readers that need all events."""
         state = self.state()
         lost = _lost_manifests(state)
         if not any(lost) or lost == self._lost_when_relisted:
@@ -150,55 +141,49 @@ class Archive:
             try:
                 self._temporary_writer().write(found.manifest)
             except ArchiveUnavailable:
-                # The disk may be full. This reader uses the files all the same.
+                # The disk may be full: this reader uses the files all the same.
                 return state.with_manifest(found.manifest)
             state = self.manifests.read_state()
         self._lost_when_relisted = _lost_manifests(state)
         return state
 
     def read_durables(self) -> Mapping[tuple[str, str], StoredDurable]:
-        """Return (writer, stored bytes, ms since 1970) of each durable subscription, by client and
-        name."""
+        """Return (writer, stored bytes, ms since 1970) by client and name."""
         return self._durables.read_newest()
 
     def read_durables_of(self, writer: str) -> Mapping[tuple[str, str], bytes]:
-        """Return the durable subscriptions that one writer stored and did not remove."""
         content = self._durables.read_by_writer().get(writer, {})
         return {key: stored for key, (stored, _) in content.items() if stored is not None}
 
     def read_damaged_durables(self) -> Mapping[str, str]:
-        """Return the reason for each unreadable page of durable subscriptions, by path."""
         return self._durables.read_problems()
 
     def open_reader_lease(self) -> ReaderLease:
-        """Return a lease that protects the objects of later states from deletion until it ends.
+        """Protect the objects of later states from deletion.
 
-        Long readers call its `renew` regularly.
+        Long readers call its `renew`.
         """
         self.check_exists()
         return ReaderLease(self.objects, self.wall_clock)
 
     def read_dtd(self, reference: DtdReference) -> bytes:
-        """Return the verified text of a DTD.
-
-        Raises `ArchiveObjectMissing` if the archive has none.
-        """
+        """Raises `ArchiveObjectMissing` if the archive has no such DTD."""
         text = self.state().dtds.get(reference)
         if text is None:
             raise ArchiveObjectMissing(f"the archive has no DTD for {reference}")
         return self.read_dtd_text(text)
 
     def read_dtd_text(self, text: DtdText) -> bytes:
-        """Return one verified DTD text. Raises `ArchiveCorrupt` and `ArchiveObjectMissing`."""
+        """Raises `ArchiveCorrupt` and `ArchiveObjectMissing`."""
         data = self.objects.get(text.path)
         if hashlib.sha256(data).hexdigest() != text.sha256:
             raise ArchiveCorrupt(f"{text.path} does not match its hash")
         return data
 
     def open_file(self, file: ArchivedFile, *, checked: bool = False) -> pq.ParquetFile:
-        """Open a file to read row groups. `checked` first reads it whole and compares its hash.
+        """Open a file to read row groups; `checked` first compares its hash.
 
-        Raises `ArchiveCorrupt` if it is damaged, `ArchiveObjectMissing` if it is missing.
+        Raises `ArchiveCorrupt` and `ArchiveObjectMissing`.
         """
         source = (
             pa.BufferReader(self._read_verified(file)) if checked else self.objects.open(file.path)
@@ -219,10 +204,7 @@ class Archive:
         checked: bool = False,
         batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a file in order, with all columns or the given ones.
-
-        Raises as `open_file`.
-        """
+        """Read the rows in order. Raises as `open_file`."""
         with self.open_file(file, checked=checked) as opened:
             try:
                 yield from opened.iter_batches(batch_rows, columns=columns, use_threads=False)
@@ -230,17 +212,14 @@ class Archive:
                 raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
 
     def set_aside(self, file: ArchivedFile, reason: str) -> None:
-        """Mark a damaged file as not to be read. Its places count as lost.
-
-        Expiry deletes its bytes later.
-        """
+        """Mark a damaged file as not to be read. Its places count as lost."""
         self._temporary_writer().write(
             Manifest(aside={file.path: SetAside(reason, self.wall_clock())})
         )
 
     def _temporary_writer(self) -> ManifestWriter:
         now = self.wall_clock()
-        # Expiry may have absorbed a name that was unused for long.
+        # Expiry may have absorbed an unused name.
         if self._own_writer is None or now - self._own_writer_used_at > _TEMPORARY_NAME_MS:
             self._own_writer = ManifestWriter(
                 self.manifests, new_temporary_writer_name(), self.wall_clock

@@ -1,4 +1,4 @@
-"""The state of an archive: the manifests of all writers, merged."""
+"""The merged manifests of all writers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
-#: Ms after damage was found during which archivers may still write the places again. They check
-#: every few seconds.
+#: Ms during which archivers may write damaged places again; they check every few seconds.
 HEALING_MS: Final = 60_000
 
 
@@ -67,9 +66,9 @@ class ArchiveState:
         return ArchiveState(merged, self.unreadable, self.newest_pages)
 
     def lost_ranges_of(self, file: ArchivedFile) -> Mapping[str, Intervals]:
-        """Return the places lost with a damaged file, by origin, without those written again.
+        """Return the places lost with a damaged file, without those written again.
 
-        The ranges lie between its first and last places, so other files may hold some of them.
+        Other files may hold some of them.
         """
         healed = self.manifest.heals.get(file.path, {})
         left = {o: difference([each], healed.get(o, ())) for o, each in file.intervals.items()}
@@ -77,7 +76,7 @@ class ArchiveState:
 
     @cached_property
     def damaged_files(self) -> Mapping[str, ArchivedFile]:
-        """Files set aside of which some places are still lost."""
+        """Files set aside of which places are still lost."""
         adds = self.manifest.adds
         return {p: adds[p] for p in self.aside if p in adds and self.lost_ranges_of(adds[p])}
 
@@ -88,7 +87,6 @@ class ArchiveState:
 
     @cached_property
     def lost_ranges(self) -> Mapping[str, Intervals]:
-        """Places lost with damaged files, by origin."""
         damaged_ranges: dict[str, list[Interval]] = defaultdict(list)
         for file in self.damaged_files.values():
             for origin, intervals in self.lost_ranges_of(file).items():
@@ -96,7 +94,7 @@ class ArchiveState:
         return {origin: union(intervals) for origin, intervals in damaged_ranges.items()}
 
     def healing_origins(self, now: int) -> frozenset[str]:
-        """Return the origins with places lost within `HEALING_MS`: their logs may write them again.
+        """Return the origins whose logs may write lost places again.
 
         `now` is in ms since 1970.
         """
@@ -109,9 +107,9 @@ class ArchiveState:
 
     @cached_property
     def covered(self) -> Mapping[str, Intervals]:
-        """Places of which the archive has every event, by origin.
+        """Places of which the archive has every event.
 
-        An origin whose manifests are all lost has an empty entry.
+        The entry is empty if all manifests of the origin are lost.
         """
         return dict.fromkeys(self.lost_ends, ()) | {
             origin: difference(
@@ -126,10 +124,7 @@ class ArchiveState:
 
     @cached_property
     def lost_ends(self) -> Mapping[str, Mark]:
-        """Last place that another writer saw covered, for origins whose manifests end before it.
-
-        The newest manifests of these origins are lost.
-        """
+        """Last place that another writer saw covered, if the newest manifests are lost."""
         return {
             origin: end
             for origin, end in self.manifest.ends.items()
@@ -138,36 +133,33 @@ class ArchiveState:
 
     @cached_property
     def missing_ranges(self) -> Mapping[str, Intervals]:
-        """Places not covered before the last place known to have been covered, by origin."""
+        """Uncovered places before the last covered one."""
         found: dict[str, Intervals] = {}
         for origin, covered in self.covered.items():
             ends = [mark for _, mark in covered[-1:]]
             end = max((*ends, self.lost_ends.get(origin, (0, 0))))
             ranges_found = difference([(self.forgotten_upto(origin), end)], covered)
-            # The next epoch continues with the next offset, so equal offsets enclose no place.
+            # Equal offsets enclose no place: they continue through epochs.
             if found_here := tuple(each for each in ranges_found if each[0][1] < each[1][1]):
                 found[origin] = found_here
         return found
 
     def covers(self, origin: str, after: Mark, upto: Mark) -> bool:
-        """Return whether the archive has everything in (after, upto]."""
         return self.covered_upto(origin, after) >= upto
 
     def covered_upto(self, origin: str, after: Mark) -> Mark:
-        """Return the end of the covered range that begins at `after`; `after` if there is none."""
+        """Return the end of the covered range at `after`, else `after`."""
         return contiguous_end(self.covered.get(origin, ()), after)
 
     def next_covered(self, origin: str, after: Mark) -> Mark | None:
-        """Return the first mark from `after` on at which a covered range begins; None if there is
-        none."""
+        """Return the first covered mark from `after` on, or None."""
         return min((a for a, _ in self.covered.get(origin, ()) if a >= after), default=None)
 
     @cached_property
     def dtds(self) -> Mapping[DtdReference, DtdText]:
-        """The DTD texts, by reference.
+        """DTD texts by name: the first archived one is the default.
 
-        Of several texts with one name the first archived one is the default. Each text is also
-        present under its content hash.
+        Each text is also present under its content hash.
         """
         found: dict[DtdReference, DtdText] = {}
         for text in sorted(self.manifest.dtds):
@@ -178,7 +170,7 @@ class ArchiveState:
 
     @cached_property
     def variants(self) -> Mapping[str, Mapping[DtdReference, DtdReference]]:
-        """The DTD texts that replace the defaults for one origin's events, by origin."""
+        """The DTD texts that replace the defaults, by origin."""
         found: dict[str, dict[DtdReference, DtdReference]] = defaultdict(dict)
         for use in sorted(self.manifest.uses):
             reference = DtdReference(use.text.type, use.text.version)
@@ -188,7 +180,7 @@ class ArchiveState:
         return dict(found)
 
     def ranges_healed_by(self, covers: Iterable[Range]) -> Mapping[str, Ranges]:
-        """Return the lost places of each damaged file that `covers` contains, by path."""
+        """Return the lost places that `covers` contains, by path."""
         ranges: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in covers:
             ranges[origin].append((after, upto))
@@ -202,7 +194,6 @@ class ArchiveState:
         return {path: healed for path, healed in found.items() if any(healed.values())}
 
     def forgotten_upto(self, origin: str) -> Mark:
-        """Return the last place of an origin that retention removed."""
         return max((upto for _, upto in self._forgotten_ranges(origin)), default=(0, 0))
 
     def _forgotten_ranges(self, origin: str) -> Iterable[Interval]:
@@ -210,7 +201,7 @@ class ArchiveState:
 
 
 class StateBuilder:
-    """Incremental merge of manifests: each manifest is merged once."""
+    """Incremental merge: each manifest is merged once."""
 
     def __init__(self) -> None:
         self._merged: dict[str, tuple[tuple[Page, ...], Manifest]] = {}
@@ -218,7 +209,7 @@ class StateBuilder:
         self._state = ArchiveState(Manifest(), {})
 
     def build_state(self, journals: Mapping[str, WriterPages]) -> ArchiveState:
-        """Return the state of these manifests; the same object as before if nothing changed."""
+        """Return the same object as before if nothing changed."""
         if journals == self._journals:
             return self._state
         manifest = Manifest()
@@ -240,7 +231,7 @@ class StateBuilder:
         return self._state
 
     def manifest_of(self, name: str) -> Manifest:
-        """Return the merged manifests of one writer, as of the last state."""
+        """Return one writer's manifests, as of the last state."""
         return self._merged[name][1] if name in self._merged else Manifest()
 
     def _merge_writer(self, writer: str, pages: tuple[Page, ...]) -> Manifest:

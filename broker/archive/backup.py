@@ -1,7 +1,7 @@
-"""A copy of an archive at another place: a backup, or the source of a restore (Q19).
+"""A copy of an archive: a backup, or the source of a restore (Q19).
 
-The target is a valid archive at every moment, since events are copied before the manifests that
-list them. Objects never change, so the next copy transfers only new ones.
+Events are copied before their manifests, so the target is valid at every moment. Objects never
+change: the next copy transfers only new ones.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from broker.archive.archive_state import ArchiveState
 from broker.archive.layout import DTDS, DURABLES, EVENTS, MANIFESTS
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
 
-#: Attempts to read a consistent set of manifests while they change.
 MAX_ATTEMPTS: Final = 100
-#: Pages per put.
 _PAGES_PER_PUT: Final = 1_000
 
 
@@ -48,10 +46,9 @@ class Backup:
         self.result = BackupResult()
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> BackupResult:
-        """Copy the objects that the target lacks.
+        """Copy missing objects; `progress` receives copied and total bytes of event files.
 
-        `progress` receives the copied and total bytes of event files. Raises `ArchiveCorrupt` if
-        the target holds pages of another archive.
+        Raises `ArchiveCorrupt` if the target holds another archive.
         """
         with self._source.open_reader_lease() as lease:
             state, pages = self._read_pages()

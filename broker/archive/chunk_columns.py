@@ -1,7 +1,6 @@
-"""Conversion of log chunks to rows of the archive, without an object per event.
+"""Conversion of log chunks to rows, without an object per event.
 
-This takes half the time of `broker.archive.table.events_to_batch`: a chunk already stores its
-documents and headers contiguously.
+It takes half the time of `events_to_batch`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ import pyarrow as pa
 from broker.archive.table import columns_to_batch
 from broker.log.chunk import Chunk
 
-#: Numpy types of a chunk's columns: big-endian, until the columns of many chunks are joined.
+#: Numpy types of the columns: big-endian, until chunks are joined.
 _EPOCHS, _NUMBERS, _LENGTHS, _LONG_LENGTHS, _LEVELS = ">u4", ">u8", ">u2", ">u4", "u1"
 
 
 @attrs.frozen(eq=False)
 class ChunkColumns:
-    """The columns of neighbouring events of one chunk, copied from the log."""
+    """Copied columns of neighbouring events of one chunk."""
 
     origin: str
     epochs: Any
@@ -41,7 +40,6 @@ class ChunkColumns:
 
     @classmethod
     def from_chunk(cls, chunk: Chunk, start: int, most: int) -> ChunkColumns:
-        """Copy at most `most` events, from the serial `start` on."""
         count, value, at = chunk.last - chunk.first + 1, chunk.value, chunk.columns_at
         first = start - chunk.first
         end = min(count, first + most)
@@ -59,10 +57,7 @@ class ChunkColumns:
 
 
 def chunks_to_batch(chunks: Sequence[ChunkColumns]) -> pa.RecordBatch:
-    """Convert the events of at least one chunk to rows, in order.
-
-    Raises ValueError as `events_to_batch`.
-    """
+    """Convert at least one chunk. Raises ValueError."""
 
     def column(name: str, kind: type) -> Any:
         return np.concatenate([getattr(chunk, name) for chunk in chunks]).astype(kind)

@@ -10,15 +10,15 @@ import pyarrow as pa
 from broker.archive.table import corrupt_row_error, encode_records
 from broker.log.chunk import encode_columns
 
-#: The chunk's columns in order, as numpy types. Record and document lengths follow the third.
+#: Columns in order, as numpy types; record and document lengths follow.
 _PLACE_COLUMNS: Final = (("epoch", ">u4"), ("arrival", ">u8"), ("offset", ">u8"))
 
 
 def rows_to_chunks(batch: pa.RecordBatch) -> list[bytes]:
-    """Encode each run of rows of one origin as `encode_chunk` would encode its events.
+    """Encode each run of rows of one origin as `encode_chunk` does.
 
-    The batch has the columns that `batch_to_events` needs; `origin` is dictionary-encoded. Raises
-    `ArchiveCorrupt` if a value is invalid for an event.
+    The columns are those of `batch_to_events`; `origin` is dictionary-encoded. Raises
+    `ArchiveCorrupt` for an invalid value.
     """
     try:
         return _encode_chunks(batch)

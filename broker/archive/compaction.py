@@ -1,10 +1,7 @@
 """Compaction: merge small files of one partition and hour, and split large streams off.
 
-A merged file holds each place once. A stream that is large in a shared partition gets files of its
-own.
-
-One manifest adds the new files and removes the old ones, so a merge is atomic. Two concurrent
-compactors may merge the same file. Its places are then stored twice until the next merge.
+One manifest makes a merge atomic. Two concurrent compactors may merge the same file: its places are
+stored twice until the next merge.
 """
 
 from __future__ import annotations
@@ -72,7 +69,7 @@ class CompactionResult:
 
 
 def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int) -> list[Merge]:
-    """Return the merges that are due, oldest hours first. `now` is in ms since 1970."""
+    """Return the due merges, oldest hours first. `now` is in ms since 1970."""
     groups: dict[tuple[str, str], list[ArchivedFile]] = defaultdict(list)
     for file in files:
         groups[file.hour, file.partition].append(file)
@@ -96,7 +93,7 @@ def plan_merges(files: Iterable[ArchivedFile], rules: CompactionRules, now: int)
 
 
 class Compaction:
-    """Compaction of one archive, recorded in the manifests of one writer."""
+    """Compaction of one archive, by one writer."""
 
     def __init__(
         self, archive: Archive, manifest_writer: ManifestWriter, rules: CompactionRules
@@ -115,10 +112,8 @@ class Compaction:
         progress: Callable[[int, int], object] = lambda done, of: None,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> CompactionResult:
-        """Do all merges that are due. Raises `ArchiveUnavailable`.
-
-        `progress` receives merged and total bytes.
-        """
+        """Do all due merges; `progress` receives merged and total bytes. Raises
+        `ArchiveUnavailable`."""
         with self._archive.open_reader_lease() as lease:
             merges = self.plan()
             of, done = sum(merge.bytes for merge in merges), 0
@@ -137,7 +132,7 @@ class Compaction:
         except DamagedFileError as damaged:
             self.result.passed_over += 1
             path = damaged.file.path
-            # Another compactor has merged a file that is missing and no longer listed.
+            # Another compactor may have merged the file.
             if not damaged.missing or path in self._archive.state().files:
                 self.result.damaged.append(path)
                 aside = SetAside(damaged.reason, self._archive.wall_clock())
@@ -220,10 +215,7 @@ def _is_small(file: ArchivedFile, rules: CompactionRules) -> bool:
 
 
 def _of_similar_size(files: list[ArchivedFile]) -> list[ArchivedFile]:
-    """Drop files that are larger than all smaller ones together.
-
-    Thus each byte is merged seldom.
-    """
+    """Drop files larger than all smaller ones together: each byte is merged seldom."""
     rest = sorted(files, key=lambda file: file.bytes)
     total = sum(file.bytes for file in rest)
     while rest and rest[-1].bytes > total - rest[-1].bytes:

@@ -1,6 +1,6 @@
-"""The steps that make data durable on a local file system, one method each.
+"""The steps that make local data durable.
 
-Tests replace the disk to lose data that was not synced, or to end the process between two steps.
+Tests replace the disk to lose unsynced data, or to end the process between steps.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Final
 
 import pyarrow as pa
 
-#: Errors of file systems without hard links.
 _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS}
 
 
 class Disk:
-    """The local disk. All methods raise OSError."""
+    """All methods raise OSError."""
 
     def write(self, path: Path, data: bytes | memoryview) -> None:
         with open(path, "xb") as file:
@@ -30,7 +29,7 @@ class Disk:
         os.replace(old, new)
 
     def rename_new(self, old: Path, new: Path) -> None:
-        """Rename a file; FileExistsError if the new name exists."""
+        """Raises FileExistsError if the new name exists."""
         try:
             os.link(old, new)
         except OSError as error:
@@ -68,8 +67,7 @@ class Disk:
         return pa.OSFile(str(path))
 
     def list_files(self, folder: Path) -> Iterator[tuple[str, int, int]]:
-        """Yield all files below a folder: relative path, bytes, and modification time in ms since
-        1970.
+        """Yield relative path, bytes, and modification time (ms since 1970).
 
         A missing folder has no files.
         """
@@ -77,7 +75,7 @@ class Disk:
 
 
 def _list_files(folder: str, name: str) -> Iterator[tuple[str, int, int]]:
-    # scandir takes a third of the time of Path, and a journal has thousands of pages.
+    # scandir takes a third of the time of Path.
     try:
         entries = list(os.scandir(folder))
     except FileNotFoundError:

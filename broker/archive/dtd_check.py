@@ -1,5 +1,3 @@
-"""Search for DTD texts that manifests list and that are damaged or missing."""
-
 from __future__ import annotations
 
 from broker.archive.archive import Archive
@@ -9,7 +7,7 @@ from broker.errors import ArchiveCorrupt
 
 
 class DtdCheck:
-    """Check of all listed DTD texts. A sound text is read again only if its object changed."""
+    """Search for damaged DTD texts; a sound one is read again only if its object changed."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -17,7 +15,7 @@ class DtdCheck:
         """(bytes, ms since 1970) of each sound object, by path."""
 
     def find_damaged(self) -> list[DtdText]:
-        """Return all damaged or missing texts. Raises `ArchiveUnavailable`."""
+        """Return damaged and missing texts. Raises `ArchiveUnavailable`."""
         everything = self._archive.state().manifest
         listed = {e.path: (e.bytes, e.modified) for e in self._archive.objects.list_objects(DTDS)}
         lost: list[DtdText] = []

@@ -1,11 +1,9 @@
 """The journal of durable subscriptions, for nodes that take clients over.
 
-It has the form of the manifests' journal. The body of a page is `{"changes": [[client, name, base64
-of the stored bytes or null, rank]...]}`.
+Of several writers the highest rank wins: the time of storage. A removal has the rank of what it
+removes, so a node that drops a moved subscription does not remove it at the new node.
 
-A writer's newest change of a subscription replaces its earlier ones. Of several writers the highest
-rank wins. A stored subscription's rank is its time. A removal has the rank of what it removes, so a
-node that drops a moved subscription does not remove it at the new node.
+The body of a page is `{"changes": [[client, name, base64 of the stored bytes or null, rank]...]}`.
 """
 
 from __future__ import annotations
@@ -20,24 +18,21 @@ from broker.archive.layout import DURABLES
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveCorrupt
 
-#: Client and name of a subscription.
 DurableKey: TypeAlias = tuple[str, str]
 #: (writer, stored bytes, ms since 1970)
 StoredDurable: TypeAlias = tuple[str, bytes, int]
-#: Client, name and stored bytes; None removes the subscription.
+#: Client, name and stored bytes; None removes.
 DurableChange: TypeAlias = tuple[str, str, bytes | None]
-#: The entries of one writer: stored bytes or None, and the rank.
+#: Entries of one writer: stored bytes or None, and the rank.
 RankedDurables: TypeAlias = dict[DurableKey, tuple[bytes | None, int]]
 
 
 class DurableJournal:
-    """Reader of the durable subscriptions of all writers."""
-
     def __init__(self, objects: ObjectStore) -> None:
         self._journal = Journal(objects, DURABLES, _parse_body)
 
     def read_newest(self) -> Mapping[DurableKey, StoredDurable]:
-        """Return each stored subscription, by client and name. Raises `ArchiveUnavailable`."""
+        """Raises `ArchiveUnavailable`."""
         newest: dict[DurableKey, tuple[int, str, bytes | None]] = {}
         for writer, entries in self.read_by_writer().items():
             for key, (stored, rank) in entries.items():
@@ -58,7 +53,6 @@ class DurableJournal:
         return self._journal.is_damaged(writer)
 
     def read_problems(self) -> dict[str, str]:
-        """Return the reason for each unreadable page, by path."""
         found: dict[str, str] = {}
         for pages in self._journal.read().values():
             found |= pages.problems
@@ -74,7 +68,7 @@ class DurableJournalWriter:
         self._written: RankedDurables | None = None
 
     def put_changes(self, changes: Sequence[DurableChange]) -> None:
-        """Write changes. If it raises `ArchiveUnavailable`, they may be stored all the same."""
+        """The changes may be stored even if it raises `ArchiveUnavailable`."""
         if self._written is None:
             self._written = self._reader.read_by_writer().get(self._writer, {})
         entries, now = self._written, self._wall_clock()

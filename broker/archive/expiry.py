@@ -1,8 +1,7 @@
 """Expiry: retention, and deletion of objects that no reader can use any more.
 
-A file is deleted when it was removed longer ago than the grace period and before every reader's
-lease began. An unlisted file older than the grace period is left from an aborted flush, and is
-deleted too.
+A removed file is deleted after the grace period, if every reader's lease began later. An unlisted
+file of that age is left from an aborted flush, and is deleted too.
 """
 
 from __future__ import annotations
@@ -25,10 +24,8 @@ from broker.archive.retention import DurableNeed, ExpiredHours, Retention, find_
 from broker.archive.unlisted_files import find_unlisted_files
 
 _HOUR: Final = 3_600_000
-#: Assumed bound (ms) on clock differences. A lease that began this soon after a removal counts as
-#: older.
+#: Assumed ms of clock differences: a lease that began this soon after a removal counts as older.
 _MAX_CLOCK_SKEW_MS: Final = 60_000
-#: Paths deleted per call.
 _DELETE_BATCH: Final = 500
 
 
@@ -45,7 +42,7 @@ class ExpiryRules:
 
 @attrs.define
 class ExpiryResult:
-    """Objects that one expiry removed and deleted, or would."""
+    """Objects that an expiry removed and deleted, or would."""
 
     removed: list[str] = attrs.field(factory=list)
     """Paths that retention removed. They are deleted after the grace period."""
@@ -61,7 +58,7 @@ class ExpiryResult:
 
 
 class Expiry:
-    """Expiry of one archive, recorded in the manifests of one writer."""
+    """Expiry of one archive, by one writer."""
 
     def __init__(
         self,
@@ -81,10 +78,8 @@ class Expiry:
         return self._expire(really=False)
 
     def run(self, progress: Callable[[int, int], object] = lambda done, of: None) -> ExpiryResult:
-        """Expire files.
-
-        `progress` receives deleted and total objects. Raises `ArchiveUnavailable`.
-        """
+        """Expire files; `progress` receives deleted and total objects. Raises
+        `ArchiveUnavailable`."""
         return self._expire(really=True, progress=progress)
 
     def _expire(
@@ -92,8 +87,7 @@ class Expiry:
     ) -> ExpiryResult:
         self._now = self._archive.wall_clock()
         objects = self._archive.objects
-        # The listing comes before the state: files that are put in between are younger than the
-        # grace.
+        # Files put after the listing are younger than the grace.
         stored = objects.list_objects(EVENTS)
         leases = oldest_lease_start(objects, self._now)
         state = self._archive.state()
@@ -120,10 +114,7 @@ class Expiry:
         return expired
 
     def _relist_files(self, state: ArchiveState) -> ArchiveState:
-        """List the files of lost manifests again.
-
-        If all are readable, give the lost manifests up.
-        """
+        """List the files of lost manifests again; if all are readable, give these manifests up."""
         found = find_unlisted_files(self._archive.objects, state)
         new_manifest = found.manifest
         if not found.unreadable:
@@ -206,10 +197,7 @@ class Expiry:
             self._manifest_writer.write(new_manifest)
 
     def _absorb_temporary_writers(self, state: ArchiveState, new_manifest: Manifest) -> None:
-        """Copy the manifests of silent temporary writers into `new_manifest`.
-
-        Their pages can be deleted later.
-        """
+        """Copy the manifests of silent temporary writers: their pages can then be deleted."""
         journals = Journal(self._archive.objects, MANIFESTS)
         numbers = {writer: pages.newest for writer, pages in journals.read().items()}
         for writer, newest in numbers.items():

@@ -1,7 +1,6 @@
 """Sets of places of one origin, as intervals of marks `(after, upto]`.
 
-Offsets continue through epochs, so adjacent intervals join. An unused place in a later epoch is not
-a missing range.
+Offsets continue through epochs, so adjacent intervals join.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import TypeAlias
 
 from broker.event.place import Mark
 
-#: Places after the first mark, up to and including the second.
 Interval: TypeAlias = tuple[Mark, Mark]
 #: Sorted, disjoint, not empty.
 Intervals: TypeAlias = tuple[Interval, ...]
@@ -47,8 +45,7 @@ def intersection(intervals: Iterable[Interval], others: Iterable[Interval]) -> I
 
 
 def contiguous_end(intervals: Intervals, after: Mark) -> Mark:
-    """Return the end of the interval that contains the place after `after`; `after` if none
-    does."""
+    """Return the end of the interval around `after`, else `after`."""
     for start, end in intervals:
         if start <= after < end:
             return end
@@ -56,8 +53,7 @@ def contiguous_end(intervals: Intervals, after: Mark) -> Mark:
 
 
 def branch_starts(intervals: Sequence[Interval]) -> tuple[Mark, ...]:
-    """Return the marks at which the intervals begin another branch: before the previous one's
-    end."""
+    """Return the marks at which an interval begins before the previous one's end."""
     return tuple(after for (_, end), (after, _) in pairwise(intervals) if after[1] < end[1])
 
 

@@ -1,7 +1,7 @@
 """Journals: folders of numbered, immutable pages, one folder for each writer.
 
-`<folder>/<writer>/<number, 12 digits>.json` holds one line of JSON: `{"number": n, "snapshot": true
-if it repeats all pages before it, "body": {...}, "sha256": "..."}`. The hash is that of `[number,
+`<folder>/<writer>/<number, 12 digits>.json` is one line of JSON: `{"number": n, "snapshot": true if
+it repeats all pages before it, "body": {...}, "sha256": "..."}`. The hash is that of `[number,
 snapshot, body]` as JSON without spaces and with sorted keys.
 """
 
@@ -20,7 +20,6 @@ from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
 _NAME: Final = re.compile(r"([^/]+)/([0-9]{12})\.json")
-#: The problem of a missing page.
 MISSING: Final = "is missing"
 
 
@@ -37,7 +36,7 @@ class Page:
 
     @classmethod
     def decode(cls, data: bytes) -> Page:
-        """Decode a page. Raises `ArchiveCorrupt` if it is invalid."""
+        """Raises `ArchiveCorrupt`."""
         try:
             content = json.loads(data)
             page = cls(content["number"], content["snapshot"], content["body"])
@@ -68,17 +67,17 @@ class WriterPages:
     """The reason for each damaged or missing page, by path."""
 
 
-#: (bytes, ms since 1970) of a page, as listed.
+#: Bytes of a page, and ms since 1970.
 _ObjectVersion: TypeAlias = tuple[int, int]
 
 
 class Journal:
-    """Reader of all journals in a folder. A page is read again only if its object changed."""
+    """A page is read again only if its object changed."""
 
     def __init__(
         self, objects: ObjectStore, folder: str, parse: Callable[[dict[str, Any]], Any] = dict
     ) -> None:
-        """`parse` converts the body of a page, or raises `ArchiveCorrupt`."""
+        """`parse` converts a body, or raises `ArchiveCorrupt`."""
         self._objects = objects
         self._folder = folder
         self._parse = parse
@@ -92,12 +91,9 @@ class Journal:
         self._expected[writer] = number
 
     def read(self) -> Mapping[str, WriterPages]:
-        """Return the pages of each writer; unchanged entries are the same objects.
-
-        Raises `ArchiveUnavailable`.
-        """
+        """Unchanged entries are the same objects. Raises `ArchiveUnavailable`."""
         listed = self._list_pages()
-        # A snapshot may replace pages during reading. Then they are listed again.
+        # A snapshot may replace pages.
         for last_try in (False, True):
             try:
                 found = {w: self._read_writer(w, each, last_try) for w, each in listed.items()}
@@ -109,15 +105,13 @@ class Journal:
         return found
 
     def is_damaged(self, writer: str) -> bool:
-        """Return whether a page of the writer was unreadable at the last `read`."""
+        """Return True if a page was unreadable at the last `read`."""
         return writer in self._known and bool(self._known[writer].problems)
 
     def writers(self) -> list[str]:
-        """Return the writers found by the last `read`."""
         return sorted(self._known)
 
     def list_page_numbers(self, writer: str) -> list[int]:
-        """Return the numbers of all stored pages of a writer, ascending."""
         return sorted(self._list_pages(writer).get(writer, ()))
 
     def _list_pages(self, writer: str = "") -> dict[str, dict[int, _ObjectVersion]]:
@@ -142,7 +136,7 @@ class Journal:
         for number in sorted(listed, reverse=True):
             cached = before.get(number)
             if cached is None or cached[0] != listed[number]:
-                # An object may have been deleted or truncated, or written again by a later process.
+                # A later process may have deleted, truncated or written it.
                 cached = (listed[number], self._read_page(writer, number, last_try))
             cache[number] = cached
             _, page = cached
@@ -154,7 +148,7 @@ class Journal:
                 break
         pages.reverse()
         self._cache[writer] = cache
-        # This process may have read pages after the newest stored one.
+        # This process may have read pages that are gone.
         problems |= self._missing_pages(writer, pages, listed, newest)
         found = WriterPages(tuple(pages), newest, problems)
         return known if found == known and known is not None else found

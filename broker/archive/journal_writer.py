@@ -1,5 +1,3 @@
-"""Writing a journal: numbered pages, and snapshots."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,15 +8,15 @@ from broker.archive.layout import check_writer_name
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveUnavailable
 
-#: Minimum pages between snapshots. A process that opens the archive reads about this many.
+#: Least pages between snapshots: about so many are read at the opening.
 SNAPSHOT_EVERY: Final = 64
-#: Maximum pages between snapshots. Below it, a snapshot waits until the pages since the last one
-#: have half its size. So snapshots take at most twice the space of what they repeat.
+#: Most pages between snapshots; below it the pages since the last one need half its size. So
+#: snapshots at most double the space.
 _MAX_PAGES: Final = 1024
 
 
 class JournalWriter:
-    """The journal of one writer. No other process may write under its name at the same time."""
+    """The journal of one writer. No other process may use its name at the same time."""
 
     def __init__(self, objects: ObjectStore, folder: str, writer: str) -> None:
         self.writer = check_writer_name(writer)
@@ -39,9 +37,9 @@ class JournalWriter:
     ) -> None:
         """Write a page, and a snapshot if one is due.
 
-        If it raises `ArchiveUnavailable`, the page may be stored all the same. `snapshot` returns
-        the snapshot's body, or None if none is possible now. `repeat` requests a snapshot. Failure
-        to write the snapshot is not an error.
+        The page may be stored even if it raises `ArchiveUnavailable`. `snapshot` returns None if
+        none is possible now. `repeat` requests a snapshot. Failure to write the snapshot is no
+        error.
         """
         self._bytes_since_snapshot += self._write_page(body, False)
         self._pages_since_snapshot += 1
@@ -51,7 +49,7 @@ class JournalWriter:
                 if repeated is not None:
                     self.put_snapshot(repeated)
             except ArchiveUnavailable:
-                # The page is stored. The next page tries the snapshot again.
+                # The next page tries the snapshot again.
                 return
 
     def skip_numbers_upto(self, number: int) -> None:
@@ -64,7 +62,7 @@ class JournalWriter:
         return self._last_number or 0
 
     def put_snapshot(self, body: dict[str, Any]) -> None:
-        """Write a page that repeats all earlier ones. Raises `ArchiveUnavailable`."""
+        """Raises `ArchiveUnavailable`."""
         self._snapshot_bytes = self._write_page(body, True)
         self._pages_since_snapshot = self._bytes_since_snapshot = 0
 
@@ -84,12 +82,12 @@ class JournalWriter:
         path = page_path(self._folder, self.writer, page.number)
         data = page.encode()
         self._objects.put_new(path, data)
-        # Set only after success: after an error only a listing shows the next free number.
+        # After an error only a listing shows the next number.
         self._last_number = page.number
         return len(data)
 
     def _find_last_number(self) -> int:
         numbers = Journal(self._objects, self._folder).list_page_numbers(self.writer)
-        # A writer that starts with many stored pages makes a snapshot soon.
+        # Many pages at the start cause a snapshot soon.
         self._pages_since_snapshot = max(self._pages_since_snapshot, len(numbers))
         return max((*numbers, self._min_number))

@@ -1,5 +1,3 @@
-"""Paths of the archive's objects, relative to its URI and with `/` between their parts."""
-
 from __future__ import annotations
 
 import hashlib
@@ -20,11 +18,10 @@ MANIFESTS: Final = "manifests"
 DURABLES: Final = "durables"
 READERS: Final = "readers"
 
-#: Prefix of the writers of maintenance processes.
 MAINTENANCE_PREFIX: Final = "carer-"
-#: Last token of a partition that several streams share. No stream has this token.
+#: Ends a shared partition; no stream has it.
 SHARED_TOKEN: Final = "+"
-#: Maximum partitions per hour and flush: each is a file to sync, list and open.
+#: Partitions per hour and flush: each is a file to sync, list and open.
 MAX_PARTITIONS: Final = 16
 #: File systems allow names of 255 bytes.
 _MAX_PARTITION_CHARS: Final = 200
@@ -34,7 +31,7 @@ _ORIGIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@]{0,63}", re.ASCII)
 
 
 def check_writer_name(name: str) -> str:
-    """Return the name. Raises `BadName` if it cannot be a folder."""
+    """Raise `BadName` if the name cannot be a folder."""
     if _WRITER.fullmatch(name) is None:
         raise BadName(
             f"{name[:80]!r} is not a valid writer name: use 1 to 100 of A-Z a-z 0-9 _ . @ -"
@@ -43,10 +40,7 @@ def check_writer_name(name: str) -> str:
 
 
 def hour_of(arrival: int) -> str:
-    """Return the folder of an hour (UTC), such as `2026-11-20T07`.
-
-    `arrival` is in ms since 1970.
-    """
+    """Return the hour (UTC) of ms since 1970, such as `2026-11-20T07`."""
     return f"{datetime.fromtimestamp(arrival // _HOUR_MS * 3600, UTC):%Y-%m-%dT%H}"
 
 
@@ -61,7 +55,7 @@ def hour_end(hour: str) -> int:
 def events_path(
     partition: str, hour: str, origin: str, first: Mark, last_offset: int, token: str
 ) -> str:
-    """Return the path of a file of events. Its name is informative; its manifest is authoritative.
+    """Return the path of a file of events; only its manifest counts.
 
     `origin` and the marks are those of the first row's origin.
     """
@@ -75,7 +69,7 @@ def dtd_path(kind: str, version: str, sha256: str) -> str:
 
 
 def assign_partitions(streams: Collection[str], most: int = MAX_PARTITIONS) -> dict[str, str]:
-    """Assign each stream to a partition: its own name, if that makes at most `most` partitions.
+    """Assign each stream to its own partition, up to `most`.
 
     Otherwise the deepest names lose their last tokens (`asdi.zbw.+`, `asdi.+`, `+`).
     """
@@ -112,7 +106,6 @@ def partition_may_match(partition: str, pattern: StreamPattern) -> bool:
 
 
 def _shared_partition(name: str, depth: int) -> str:
-    """Return the shared partition of `depth` tokens; `name` if it has no more tokens."""
     tokens = name.split(".")
     if len(tokens) <= depth:
         return name

@@ -1,8 +1,8 @@
 """The lease for maintaining an archive that several nodes share.
 
-`care.json` holds `{"carer": name, "until": ms, "expired": ms}`. Object stores may lack an atomic
-exchange, so two processes may acquire it at the same moment. Each stops when it reads another name.
-Work done twice is harmless.
+Object stores may lack an atomic exchange: two processes may acquire it at once. Each stops when it
+reads another name. Work done twice is harmless. `care.json` holds `{"carer": name, "until": ms,
+"expired": ms}`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
 PATH: Final = "care.json"
-#: Duration (ms) of a lease that is not renewed: longer than the largest merge takes.
+#: Ms of a lease without renewal: longer than the largest merge.
 MAINTENANCE_LEASE_MS: Final = 600_000
 _RENEW_MS: Final = MAINTENANCE_LEASE_MS // 10
 
@@ -30,7 +30,7 @@ class _LeaseContent:
 
 
 class MaintenanceLease:
-    """The lease, as used by one maintenance process. All methods may raise `ArchiveUnavailable`."""
+    """The lease for one process. All methods may raise `ArchiveUnavailable`."""
 
     def __init__(self, objects: ObjectStore, carer: str, wall_clock: Callable[[], int]) -> None:
         """`carer` is a unique name; `wall_clock` returns ms since 1970."""
@@ -43,8 +43,7 @@ class MaintenanceLease:
         return self._is_available(self._read())
 
     def last_expiry(self) -> int:
-        """Return the time of the last expiry by any process, in ms since 1970; 0 if there was
-        none."""
+        """Return the last expiry of any process, in ms since 1970, or 0."""
         return self._read().expired
 
     def acquire(self) -> bool:
@@ -52,11 +51,11 @@ class MaintenanceLease:
         if not self._is_available(content):
             return False
         self._write(attrs.evolve(content, until=self._wall_clock() + MAINTENANCE_LEASE_MS))
-        # Of two concurrent writers the later one holds the lease.
+        # The later writer holds the lease.
         return self._read().carer == self._carer
 
     def renew(self) -> bool:
-        """Renew the lease; return False if another process holds it. Cheap if called often."""
+        """Return False if another process holds the lease. Cheap if called often."""
         now = self._wall_clock()
         if 0 <= now - self._written < _RENEW_MS:
             return True
@@ -67,7 +66,7 @@ class MaintenanceLease:
         return True
 
     def release(self, *, expired: bool) -> None:
-        """Release the lease. `expired` records that expiry is done."""
+        """`expired` records that expiry is done."""
         content = self._read()
         if content.carer == self._carer:
             when = self._wall_clock() if expired else content.expired
@@ -75,7 +74,7 @@ class MaintenanceLease:
 
     def _is_available(self, content: _LeaseContent) -> bool:
         now = self._wall_clock()
-        # A lease beyond the longest possible duration comes from a wrong clock.
+        # A longer lease comes from a wrong clock.
         return (
             content.carer == self._carer
             or not now < content.until <= now + 2 * MAINTENANCE_LEASE_MS

@@ -1,8 +1,7 @@
 """Manifests: sets that only grow, so the order of reading does not matter.
 
-The manifests of a writer are merged into one, and those of all writers again. A file is present
-when some manifest adds it and none removes it or sets it aside. A snapshot repeats all earlier
-manifests, so it is an ordinary manifest.
+A file is present when some manifest adds it and none removes it or sets it aside. A snapshot
+repeats all earlier manifests.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText, OriginDtdVarian
 from broker.errors import ArchiveCorrupt, BrokerError
 from broker.event.place import Mark
 
-#: Origin, and an interval of its places.
+#: Origin, and an interval.
 Range: TypeAlias = tuple[str, Mark, Mark]
 Ranges: TypeAlias = dict[str, list[Interval]]
 
-#: Ms for which the absorption of a writer is recorded. Its pages are deleted long before.
+#: Ms for which absorptions are recorded; the pages are deleted long before.
 _ABSORBED_MS: Final = 30 * 86_400_000
 
 
@@ -34,8 +33,6 @@ class SetAside:
 
 @attrs.define
 class Manifest:
-    """The content of one manifest, or of several merged ones."""
-
     at: int = 0
     """Time of writing, ms since 1970; the latest of several."""
     covers: Ranges = attrs.field(factory=dict)
@@ -96,8 +93,8 @@ class Manifest:
     def without_obsolete(self, everything: Manifest, unreadable: Collection[str] = ()) -> Manifest:
         """Return a copy without obsolete entries.
 
-        `everything` merges all manifests; `unreadable` has the paths of unreadable ones. Additions
-        of deleted files are obsolete. So is every other entry for a path that no manifest adds.
+        `everything` merges all manifests; `unreadable` has the paths of others. Additions of
+        deleted files are obsolete, and other entries for a path that no manifest adds.
         """
         known = everything.adds
         return attrs.evolve(
@@ -116,7 +113,6 @@ class Manifest:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object, without empty values."""
         content: dict[str, Any] = {
             "at": self.at,
             "covers": _ranges_to_json(self.covers),
@@ -137,7 +133,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Manifest:
-        """Parse the result of `to_json`. Raises `ArchiveCorrupt`."""
+        """Raises `ArchiveCorrupt`."""
         try:
             manifest = cls(
                 at=int(content.get("at", 0)),

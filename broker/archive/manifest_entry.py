@@ -1,5 +1,3 @@
-"""Entries of a manifest: files of events, DTD texts, and DTD variants of origins."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,7 +9,7 @@ from broker.archive.interval import Interval
 from broker.dtd.reference import DtdReference
 from broker.event.place import Mark
 
-#: A manifest names the streams of a file only up to this number, to stay small.
+#: Above this number a manifest names no streams of a file, to stay small.
 MAX_STREAMS: Final = 64
 
 
@@ -40,7 +38,7 @@ class ArchivedFile:
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """The smallest interval that contains all its places, by origin."""
+        """The smallest interval with all places, by origin."""
         return {
             origin: ((epoch, offset - 1), last)
             for origin, ((epoch, offset), last) in self.spans.items()
@@ -54,7 +52,7 @@ class ArchivedFile:
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> ArchivedFile:
-        """Parse the result of `to_json`. Raises KeyError, TypeError or ValueError."""
+        """Raises KeyError, TypeError or ValueError."""
         spans = {
             str(origin): (_mark(first), _mark(last))
             for origin, (first, last) in content["spans"].items()
@@ -74,7 +72,7 @@ class ArchivedFile:
 
 @attrs.frozen(order=True)
 class DtdText:
-    """A DTD text with everything that it includes."""
+    """A DTD text with all that it includes."""
 
     at: int
     """Time of archiving, ms since 1970."""
@@ -97,7 +95,7 @@ class DtdText:
 
 @attrs.frozen(order=True)
 class OriginDtdVariant:
-    """A DTD text that replaces the default of its name for the events of one origin (T26)."""
+    """A DTD text that replaces the default for one origin's events (T26)."""
 
     origin: str
     text: DtdReference

@@ -1,5 +1,3 @@
-"""Reading the manifests of all writers, and writing those of one."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,27 +17,24 @@ class ManifestJournal:
         self._state_builder = StateBuilder()
 
     def read_state(self) -> ArchiveState:
-        """Return the current state; the same object as before if nothing changed."""
+        """Return the same object as before if nothing changed."""
         return self._state_builder.build_state(self._journal.read())
 
     def manifest_of(self, writer: str) -> Manifest:
-        """Return the merged manifests of one writer, as of the last `read_state`."""
         return self._state_builder.manifest_of(writer)
 
     def is_damaged(self, writer: str) -> bool:
-        """Return whether a manifest of the writer was unreadable at the last `read_state`."""
         return self._journal.is_damaged(writer)
 
     def expect_page(self, writer: str, number: int) -> None:
         self._journal.expect_page(writer, number)
 
     def writers(self) -> list[str]:
-        """Return all writers found by the last `read_state`."""
         return self._journal.writers()
 
 
 class ManifestWriter:
-    """The manifests of one writer. No other process may use its name at the same time."""
+    """Manifests of one writer. No other process may use its name at the same time."""
 
     def __init__(
         self, manifests: ManifestJournal, writer: str, wall_clock: Callable[[], int]
@@ -56,7 +51,7 @@ class ManifestWriter:
     def write(self, manifest: Manifest) -> None:
         """Write a manifest with the current time.
 
-        If it raises `ArchiveUnavailable`, it may be stored all the same.
+        It may be stored even if this raises `ArchiveUnavailable`.
         """
         manifest.at = self._wall_clock()
         if not self._journal.last_number:
@@ -68,8 +63,7 @@ class ManifestWriter:
             self._written.merge(manifest)
 
     def repair(self, state: ArchiveState) -> bool:
-        """Write a snapshot if a manifest was lost since this process read it; return whether it
-        did.
+        """Write a snapshot, and return True, if a manifest was lost since this process read it.
 
         `state` is the current state. Raises `ArchiveUnavailable`.
         """
@@ -93,9 +87,9 @@ class ManifestWriter:
         return True
 
     def _set_aside_missing_files(self, snapshot: Manifest) -> None:
-        """Set aside listed files that are missing, so that they are written again.
+        """Set missing files aside, so that they are written again.
 
-        An archive that was reset to an older copy lost files together with manifests.
+        An archive that was reset lost files together with manifests.
         """
         present = {each.path for each in self._manifests.objects.list_objects(EVENTS)}
         reason = SetAside("it is listed but missing", self._wall_clock())
@@ -103,9 +97,9 @@ class ManifestWriter:
             snapshot.aside.setdefault(path, reason)
 
     def _snapshot_body(self) -> dict[str, object] | None:
-        """Return the snapshot of this writer; None while a page is unreadable and not given up.
+        """Return None while a page is unreadable.
 
-        A snapshot would hide that page, and the files that only it lists would count as unlisted.
+        A snapshot would hide that page, and its files would count as unlisted.
         """
         state = self._manifests.read_state()
         if any(path.startswith(f"{MANIFESTS}/{self.writer}/") for path in state.problems):

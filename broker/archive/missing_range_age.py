@@ -1,5 +1,3 @@
-"""Times at which this process first saw each missing range of the archive."""
-
 from __future__ import annotations
 
 from broker.archive.archive_state import HEALING_MS, ArchiveState
@@ -9,9 +7,8 @@ from broker.archive.interval import Interval
 class MissingRangeAges:
     """First sight of each missing range, for one process.
 
-    Archivers write a missing range again within seconds. A deleted manifest leaves a missing range,
-    and the archive does not record since when. Without these times, readers would always wait for
-    ranges that no node has any more.
+    Archivers write a missing range again within seconds. The archive does not record its age, and
+    readers must not wait for ever.
     """
 
     def __init__(self) -> None:
@@ -19,7 +16,7 @@ class MissingRangeAges:
         self._first_seen: dict[tuple[str, Interval], int] = {}
 
     def healing_origins(self, state: ArchiveState, now: int) -> frozenset[str]:
-        """Return the origins with places damaged or missing since less than `HEALING_MS`.
+        """Return origins with places damaged or missing for less than `HEALING_MS`.
 
         `now` is in ms since 1970.
         """

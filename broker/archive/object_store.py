@@ -1,7 +1,7 @@
 """The archive's objects: put atomically and durably, never changed.
 
-On a local file system, an object is written to a temporary file, synced and renamed, and its folder
-is synced. Elsewhere it is one upload, which object stores show when it is complete.
+A local object is written to a temporary file, synced and renamed, and its folder synced. Elsewhere
+it is one upload, visible when complete.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow.fs
 from broker.archive.disk import Disk
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable, ConfigurationError
 
-#: Folder of objects that are being written. Readers ignore it.
+#: Folder of objects being written; readers ignore it.
 INCOMING: Final = "incoming"
 _READ: Final = "read"
-#: Attempts to create a folder that another process removes because it is empty.
+#: Attempts to create a folder: other processes remove empty ones.
 _MAX_ATTEMPTS: Final = 5
-#: Stores that show only complete objects, and that have no folders.
+#: Stores that show only complete objects, and have no folders.
 _ATOMIC_STORES: Final = {"s3", "gcs", "abfs"}
 
 
@@ -40,10 +40,8 @@ class StoredObject:
 
 
 class ObjectStore(Protocol):
-    """A store of objects.
-
-    Paths are relative, with `/`. All methods block and raise `ArchiveUnavailable`.
-    """
+    """A store of objects. Paths are relative, with `/`. All methods block and raise
+    `ArchiveUnavailable`."""
 
     uri: str
     """URI of the root, in a form that Spark reads too."""
@@ -57,28 +55,25 @@ class ObjectStore(Protocol):
         """
 
     def put_new(self, path: str, data: bytes) -> None:
-        """Put one object.
-
-        Raises `ArchiveUnavailable` if it exists, as far as the store can tell.
-        """
+        """Raises `ArchiveUnavailable` if the object exists, as far as the store can tell."""
 
     def get(self, path: str) -> bytes:
-        """Return all bytes of an object. Raises `ArchiveObjectMissing`."""
+        """Raises `ArchiveObjectMissing`."""
 
     def open(self, path: str) -> pa.NativeFile:
-        """Open an object for random access. Raises `ArchiveObjectMissing`."""
+        """Raises `ArchiveObjectMissing`."""
 
     def list_objects(self, folder: str) -> list[StoredObject]:
-        """Return all objects below a folder, unsorted; none if there is no such folder."""
+        """Return all objects below a folder, unsorted; none if it is missing."""
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; missing ones are ignored."""
+        """Missing objects are ignored."""
 
 
 def open_object_store(uri: str, disk: Disk | None = None) -> ObjectStore:
     """Open the store at a URI or local path.
 
-    Raises `ConfigurationError` for an invalid URI, and `ArchiveUnavailable` if it is unreachable.
+    Raises `ConfigurationError` for an invalid URI, `ArchiveUnavailable` for an unreachable one.
     """
     if not uri:
         raise ConfigurationError("the archive's URI is empty")
@@ -169,18 +164,18 @@ class LocalObjectStore:
             try:
                 return rename(temporary, new)
             except FileNotFoundError:
-                # A process that deletes objects removes folders that it finds empty.
+                # Another process may have removed the empty folder.
                 continue
         raise FileNotFoundError(errno.ENOENT, "another process removes the folder repeatedly", new)
 
     def _discard(self, temporaries: Iterable[Path]) -> None:
-        """Remove temporary files: on a full disk other writers need their space."""
+        """On a full disk other writers need the space."""
         for temporary in temporaries:
             with suppress(OSError):
                 self._disk.remove(temporary)
 
     def _make_folders(self, folder: Path) -> None:
-        """Create a folder and its parents. Each is durable before anything is created in it."""
+        """Each folder is durable before anything is created in it."""
         missing: list[Path] = []
         while not self._disk.is_folder(folder):
             missing.append(folder)
@@ -199,13 +194,11 @@ class LocalObjectStore:
 
 
 class RemoteObjectStore:
-    """Objects in any file system that pyarrow supports."""
-
     def __init__(self, system: pa.fs.FileSystem, root: str, uri: str) -> None:
         self._system = system
         self._root = root.rstrip("/")
         self._puts_atomically = system.type_name in _ATOMIC_STORES
-        # The query holds connection options of pyarrow, which Spark does not know.
+        # Spark does not know pyarrow's options in the query.
         self.uri = uri.partition("?")[0].rstrip("/")
         self.access_uri = uri
 
@@ -215,7 +208,7 @@ class RemoteObjectStore:
                 self._put(path, data)
 
     def put_new(self, path: str, data: bytes) -> None:
-        """See `ObjectStore`. Two concurrent puts are not detected."""
+        """Two concurrent puts are not detected."""
         with _translate_errors("written"):
             found = self._system.get_file_info(self._full_path(path))
             if found.type != pa.fs.FileType.NotFound:

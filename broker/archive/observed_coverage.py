@@ -1,8 +1,7 @@
 """The coverage by other writers that one archive writer has observed.
 
-A lost manifest between two others leaves a missing range. The loss of an origin's newest manifest
-leaves none, so other writers record how far it reached. For maintenance writers they record the
-number of the newest manifest.
+The loss of an origin's newest manifest leaves no missing range, so other writers record its end.
+For maintenance writers they record the newest number.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from broker.archive.layout import MAINTENANCE_PREFIX
 from broker.archive.manifest import Manifest
 from broker.event.place import Mark
 
-#: Maximum entries per manifest: some kilobytes.
+#: Entries of one manifest: some kilobytes.
 MAX_ENTRIES: Final = 128
-#: Ms for which entries wait if the writer has nothing else to write.
+#: Ms for which entries wait for a manifest.
 REPORT_INTERVAL_MS: Final = 60_000
 
 _Value = TypeVar("_Value", Mark, int)
@@ -30,7 +29,7 @@ class ObservedCoverage:
         self._reported_at = 0
 
     def observe(self, state: ArchiveState, own: Manifest) -> None:
-        """Record the current coverage. `own` is the merged manifest of this writer."""
+        """`own` is this writer's manifest."""
         if self._reported is None:
             self._reported = Manifest(ends=dict(own.ends), pages=dict(own.pages))
         ends = {o: end for o, end in state.covered_ends.items() if o != self._name}
@@ -38,7 +37,7 @@ class ObservedCoverage:
         self._observed.merge(Manifest(ends=ends, pages=pages))
 
     def unreported(self) -> Manifest:
-        """Return entries that no manifest has yet, those reported longest ago first."""
+        """Return entries without a manifest, those reported longest ago first."""
         reported = self._reported or Manifest()
         ends, pages = (
             _newer_entries(self._observed.ends, reported.ends),
@@ -47,7 +46,7 @@ class ObservedCoverage:
         return Manifest(ends=ends, pages=pages)
 
     def is_due(self, state: ArchiveState, now: int) -> bool:
-        """Return whether a manifest is due for these entries alone. `now` is in ms since 1970."""
+        """Return True if these entries alone are due. `now` is in ms since 1970."""
         entries = self.unreported()
         if not (entries.ends or entries.pages):
             return False
@@ -60,7 +59,7 @@ class ObservedCoverage:
         self._reported_at = now
         reported = self._reported = self._reported or Manifest()
         for place in (*entries.ends, *entries.pages):
-            # The entries reported last move to the end of the order.
+            # The order is that of the last report.
             reported.ends.pop(place, None)
             reported.pages.pop(place, None)
         reported.merge(entries)

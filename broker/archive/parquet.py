@@ -1,5 +1,3 @@
-"""Encoding rows as a Parquet file, and its manifest entry."""
-
 from __future__ import annotations
 
 import hashlib
@@ -18,13 +16,13 @@ from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
 from broker.archive.table import SCHEMA
 from broker.event.place import Mark
 
-#: Approximate document bytes per row group: the minimum that a reader of one event reads.
+#: Document bytes of a row group: about the least that a reader reads.
 ROW_GROUP_BYTES: Final = 16 << 20
-#: Level of zstd. Level 1 takes a tenth less time and a tenth more space.
+#: Level 1 of zstd takes a tenth less time and a tenth more space.
 COMPRESSION_LEVEL: Final = 3
-#: Columns with few distinct values, stored with a dictionary.
+#: Columns with few distinct values.
 _DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack"]
-#: Columns whose minimum and maximum let readers skip row groups.
+#: Columns by which readers skip row groups.
 _STATISTICS: Final = [
     *("origin", "epoch", "offset", "arrival", "level", "client", "timestamp"),
     *("stream", "type", "version", "stack", "stack_order"),
@@ -38,14 +36,14 @@ class EncodedFile:
 
 
 def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) -> EncodedFile:
-    """Encode rows of one hour and partition, at least one, sorted by place."""
+    """Encode at least one row of one hour and partition, sorted by place."""
     growing = ParquetFileWriter(partition, level)
     growing.add_rows(rows)
     return growing.finish()
 
 
 class ParquetFileWriter:
-    """Incremental writer of one file of events of one hour and partition."""
+    """Incremental writer of a file."""
 
     def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
         self._partition = partition
@@ -68,11 +66,11 @@ class ParquetFileWriter:
 
     @property
     def bytes(self) -> int:
-        """Bytes written; rows that wait for their row group do not count yet."""
+        """Rows that wait for their row group do not count."""
         return int(self._sink.tell())
 
     def add_rows(self, rows: pa.Table) -> None:
-        """Add at least one row. Rows are sorted by place and follow all earlier rows."""
+        """Add at least one row, sorted by place and after all earlier ones."""
         self._parts.append(RowSummary.from_rows(rows))
         size = rows.column("document").nbytes
         average = max(1, size // rows.num_rows)
@@ -130,7 +128,7 @@ class RowSummary:
 def describe_file(
     parts: Sequence[RowSummary], partition: str, size: int, sha256: str, path: str = ""
 ) -> ArchivedFile:
-    """Return the manifest entry for a file of these rows; with a new path unless one is given."""
+    """Return a manifest entry, with a new path unless one is given."""
     spans: dict[str, tuple[Mark, Mark]] = {}
     for part in parts:
         for origin, (first, last) in part.spans.items():
@@ -155,7 +153,7 @@ def describe_file(
 
 
 def _spans(rows: pa.Table) -> dict[str, tuple[Mark, Mark]]:
-    """Return the first and last mark of each origin. Rows of one origin are neighbours."""
+    """Rows of one origin are neighbours."""
     origins = rows.column("origin").combine_chunks()
     names, numbers = origins.dictionary.to_pylist(), origins.indices.to_numpy()
     starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()]

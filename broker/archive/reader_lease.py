@@ -15,14 +15,14 @@ from broker.archive.layout import READERS
 from broker.archive.object_store import ObjectStore
 from broker.errors import ArchiveObjectMissing
 
-#: Duration (ms) of a lease that is not renewed.
+#: Ms of a lease without renewal.
 LEASE_MS: Final = 600_000
 #: Ms after which a renewal writes again.
 _RENEW_MS: Final = LEASE_MS // 4
 
 
 class ReaderLease:
-    """The lease of one reader, for the duration of a `with` block."""
+    """A reader's lease for the duration of a `with` block."""
 
     def __init__(self, objects: ObjectStore, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` returns ms since 1970."""
@@ -46,7 +46,7 @@ class ReaderLease:
         self._objects.delete([self._path])
 
     def renew(self) -> None:
-        """Renew the lease. Cheap if called often. Raises `ArchiveUnavailable`."""
+        """Renew the lease; cheap if called often. Raises `ArchiveUnavailable`."""
         now = self._wall_clock()
         if now - self._written >= _RENEW_MS:
             content = {"began": self.began, "until": now + LEASE_MS}
@@ -55,9 +55,9 @@ class ReaderLease:
 
 
 def oldest_lease_start(objects: ObjectStore, now: int) -> int:
-    """Return the start of the oldest lease in force, in ms since 1970; `now` if there is none.
+    """Return the start of the oldest lease in force, in ms since 1970, or `now`.
 
-    An unreadable lease counts as older than everything.
+    An unreadable lease counts as oldest.
     """
     oldest = now
     for each in objects.list_objects(READERS):

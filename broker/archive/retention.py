@@ -1,7 +1,6 @@
-"""Retention: whole hours expire, oldest first, up to the first hour that is still needed.
+"""Retention: whole hours expire, oldest first, up to the first needed one.
 
-An hour expires with all its files. So the remaining places of an origin are all those after one
-mark.
+So the remaining places of an origin are all those after one mark.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DAY: Final = 86_400_000
 
 @attrs.frozen
 class Retention:
-    """Limits of the archive. 0 means no limit."""
+    """Limits of the archive; 0 means no limit."""
 
     age_ms: int = 0
     """Hours whose newest event is older expire."""
@@ -59,7 +58,7 @@ class ExpiredHours:
 
     @property
     def forgotten_ranges(self) -> list[Range]:
-        """The places that are no longer covered: all up to the last one, by origin."""
+        """Places no longer covered: all up to the last one, by origin."""
         last: dict[str, Mark] = {}
         for file in self.files:
             for origin, (_, mark) in file.spans.items():

@@ -1,5 +1,3 @@
-"""Checks of a file's rows: their order, documents, partition and hour."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +13,9 @@ from broker.errors import ArchiveCorrupt
 
 
 def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
-    """Check and summarise the rows of a file.
+    """Return summaries.
 
-    Raises `ArchiveCorrupt` if there are none, their places do not ascend, or a document does not
-    match its digest.
+    Raises `ArchiveCorrupt` without rows, for places out of order, or a wrong digest.
     """
     parts: list[RowSummary] = []
     last_row: pa.Table | None = None
@@ -36,7 +33,7 @@ def check_rows(batches: Iterator[pa.RecordBatch]) -> list[RowSummary]:
 
 
 def check_partition_and_hour(file: ArchivedFile, parts: Sequence[RowSummary]) -> None:
-    """Raise `ArchiveCorrupt` if an event belongs to another partition or hour."""
+    """Raise `ArchiveCorrupt` if an event belongs elsewhere."""
     streams = frozenset[str]().union(*(part.streams for part in parts))
     if not all(partition_contains(file.partition, stream) for stream in streams):
         raise ArchiveCorrupt("one of its streams belongs to another partition")

@@ -1,5 +1,3 @@
-"""Sorting rows by place."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -9,7 +7,7 @@ import pyarrow as pa
 
 
 def sort_and_deduplicate(rows: pa.Table) -> pa.Table:
-    """Sort rows by origin, epoch and offset, and keep the first row of each place."""
+    """Sort rows by origin, epoch and offset; keep the first of each place."""
     rows = rows.unify_dictionaries()
     order, repeated, sorted_already = _sort_order(rows)
     if sorted_already and not repeated.any():
@@ -34,7 +32,6 @@ def _sort_order(rows: pa.Table) -> tuple[Any, Any, bool]:
 
 
 def _sort_keys(rows: pa.Table) -> tuple[Any, Any, Any]:
-    """Return the origin (as the rank of its name), epoch and offset of each row."""
     origins = rows.column("origin").combine_chunks()
     names = origins.dictionary.to_pylist()
     ranks = np.empty(len(names), np.int32)

@@ -1,6 +1,6 @@
 """Merging sorted files into one sequence of rows with each place once.
 
-Only files that overlap are open at the same time, with one batch of each in memory.
+Only overlapping files are open, with one batch of each in memory.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from broker.archive.row_order import is_strictly_ordered, sort_and_deduplicate
 from broker.archive.table import PLACE_COLUMNS, SCHEMA
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
-#: Origin, epoch and offset of a row.
 RowPlace: TypeAlias = tuple[str, int, int]
-#: Returns the batches of a file.
 ReadFile: TypeAlias = Callable[[ArchivedFile], Iterator[pa.RecordBatch]]
 
 
 class DamagedFileError(Exception):
-    """A file that cannot be merged. The other files can."""
+    """A file that cannot be merged; the others can."""
 
     def __init__(self, file: ArchivedFile, reason: str, *, missing: bool = False) -> None:
         super().__init__(reason)
@@ -37,8 +35,6 @@ class DamagedFileError(Exception):
 
 
 class _OpenFile:
-    """A file that is being read, with its rows that are not merged yet."""
-
     def __init__(self, file: ArchivedFile, read: ReadFile) -> None:
         self._file = file
         self._batches = self._read_batches(read)
@@ -53,7 +49,7 @@ class _OpenFile:
         return _row_place(self.rows, self.rows.num_rows - 1)
 
     def read_next_batch(self) -> None:
-        """Read the next rows if none are left; at the end of the file there are none."""
+        """Read the next rows if none are left; at the file's end there are none."""
         while not self.rows.num_rows:
             batch = next(self._batches, None)
             if batch is None:
@@ -87,7 +83,7 @@ class _OpenFile:
 
 
 def merge_rows(files: Sequence[ArchivedFile], read: ReadFile) -> Iterator[pa.Table]:
-    """Yield all rows of the files by place, in portions; a repeated place occurs once.
+    """Yield rows by place, in portions; a repeated place occurs once.
 
     Raises `DamagedFileError` if a file contradicts its manifest.
     """

@@ -1,7 +1,6 @@
 """Conversion of events to columns and back, without an Arrow object per event.
 
-The record of an event is not stored. It is rebuilt from the columns, byte for byte as
-`encode_header` encodes it.
+Records are not stored: `encode_records` makes the same bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from broker.errors import ArchiveCorrupt
 from broker.event.envelope import Liveness, SecurityLevel
 from broker.log.logged_event import LoggedEvent, encode_fields
 
-#: Bytes of a document's digest: enough to detect damage. It protects no secret.
+#: Enough to detect damage; it protects no secret.
 DIGEST_BYTES: Final = 16
 
 _NAMES: Final = pa.dictionary(pa.int32(), pa.string())
@@ -28,7 +27,7 @@ SCHEMA: Final = pa.schema(
     [
         pa.field("origin", _NAMES, nullable=False),
         pa.field("epoch", pa.uint32(), nullable=False),
-        # Signed, since Spark reads unsigned values as decimals, and numpy adds them to floats.
+        # Signed: Spark reads unsigned values as decimals, and numpy adds them to floats.
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("arrival", pa.int64(), nullable=False),
         pa.field("level", pa.int8(), nullable=False),
@@ -46,11 +45,9 @@ SCHEMA: Final = pa.schema(
         pa.field("document", pa.binary(), nullable=False),
     ]
 )
-#: Columns of an event's place, and of its EventId.
 PLACE_COLUMNS: Final = ("origin", "epoch", "offset")
 ID_COLUMNS: Final = ("client", "timestamp", "sequence", "incarnation")
 
-#: Values in a record of the numbers in the columns `level` and `liveness`.
 _LEVELS: Final = dict(enumerate(level.value for level in sorted(SecurityLevel)))
 _LIVENESS: Final = {0: Liveness.LIVE.value, 1: Liveness.RECOVERY.value}
 _LIVENESS_NUMBER: Final = {text: number for number, text in _LIVENESS.items()}
@@ -62,10 +59,10 @@ _origin = attrgetter("origin")
 
 
 def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
-    """Convert events to rows in the same order, without their serials.
+    """Convert events without their serials.
 
-    No protocol stack has an order of its own yet, so `stack` and `stack_order` are null. Raises
-    ValueError for an invalid record.
+    `stack` and `stack_order` are null: no protocol stack has an order of its own. Raises ValueError
+    for an invalid record.
     """
     documents = list(map(_document, events))
     return columns_to_batch(
@@ -95,8 +92,8 @@ def columns_to_batch(
 ) -> pa.RecordBatch:
     """Build rows from numpy columns.
 
-    `origins` is run-length encoded. `records` are concatenated. `documents` are concatenated and,
-    as `pieces`, separate; `ends` has a 0 and then the end of each.
+    `origins` is run-length encoded. `records` are concatenated, `documents` also separate, as
+    `pieces`; `ends` has a 0 and then the end of each.
     """
     count = len(offsets)
     client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _decode_headers(
@@ -122,10 +119,9 @@ def columns_to_batch(
 
 
 def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
-    """Convert rows to events with the serial 0.
+    """Return events with the serial 0.
 
-    `stack`, `stack_order` and `digest` are not needed. Raises `ArchiveCorrupt` if a value is
-    invalid for an event.
+    `stack`, `stack_order` and `digest` are not needed. Raises `ArchiveCorrupt`.
     """
     try:
         return list(
@@ -145,10 +141,7 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
 
 def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Encode the records of rows.
-
-    Raises KeyError, TypeError or ValueError if a value is invalid.
-    """
+    """Raises KeyError, TypeError or ValueError."""
     return map(
         encode_fields,
         zip(
@@ -165,12 +158,11 @@ def corrupt_row_error(error: Exception) -> ArchiveCorrupt:
 
 
 def digest_of(document: bytes) -> bytes:
-    """Return the digest (blake2b) of a document."""
     return hashlib.blake2b(document, digest_size=DIGEST_BYTES).digest()
 
 
 def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """Convert a column to Python values, several times as fast as Arrow converts single values."""
+    """Convert a column several times as fast as Arrow converts single values."""
     column = batch.column(name)
     if column.null_count:
         raise ValueError(f"{name} is null")
@@ -214,7 +206,7 @@ def _integer_column(values: Sequence[int], kind: type) -> pa.Array:
 
 
 def _document_column(documents: bytes, ends: Any) -> pa.Array:
-    # Three times as fast as building an array from a list of bytes.
+    # Three times as fast as a list of bytes.
     if ends[-1] > np.iinfo(np.int32).max:
         raise ValueError("documents of more than 2 GiB do not fit into one batch")
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(documents)]
@@ -226,7 +218,7 @@ def _document_ends(documents: Sequence[bytes]) -> Iterable[int]:
 
 
 def _digest_column(documents: Sequence[bytes | memoryview]) -> pa.Array:
-    # Inlined `digest_of`: the call would take a tenth of the time.
+    # Calls of `digest_of` would take a tenth of the time.
     hashed = hashlib.blake2b
     whole = b"".join([hashed(each, digest_size=DIGEST_BYTES).digest() for each in documents])
     kind = pa.binary(DIGEST_BYTES)

@@ -1,9 +1,7 @@
 """Search for event files that no manifest lists.
 
-The manifest of such a file is damaged or missing, so the finder lists the file again. The file
-holds everything that its manifest recorded. Places that follow each other are covered again.
-
-A file of an aborted flush or merge is listed as well. Repeated places count as one event.
+Their manifests are lost, so they are listed again, and neighbouring places are covered again. Files
+of an aborted flush or merge are listed as well: repeated places count as one event.
 """
 
 from __future__ import annotations
@@ -79,7 +77,7 @@ def _read_file(objects: ObjectStore, path: str) -> tuple[ArchivedFile, list[tupl
 
 
 def _intervals_by_origin(rows: pa.Table) -> Iterator[tuple[str, Intervals]]:
-    """Return the places of sorted rows, by origin, as intervals without unused offsets."""
+    """Yield intervals of sorted rows without unused offsets."""
     origins = rows.column("origin").to_pylist()
     epochs, offsets = (rows.column(name).to_numpy() for name in ("epoch", "offset"))
     follows = (np.diff(offsets) == 1) & (np.diff(epochs) == 0)

@@ -1,5 +1,3 @@
-"""Verification of all listed objects against their hashes and manifests."""
-
 from __future__ import annotations
 
 import hashlib
@@ -46,10 +44,10 @@ class Verification:
         *,
         set_aside: bool = True,
     ) -> VerificationResult:
-        """Check all objects. `set_aside` marks damaged files as not to be read.
+        """Check all objects; `set_aside` marks damaged files as not to be read.
 
-        `progress` receives checked and total bytes. Files that were replaced meanwhile are skipped.
-        Raises `ArchiveUnavailable`.
+        `progress` receives checked and total bytes. Files replaced meanwhile are skipped. Raises
+        `ArchiveUnavailable`.
         """
         with self._archive.open_reader_lease() as lease:
             state = self._archive.state()
@@ -93,7 +91,7 @@ class Verification:
         for origin, ranges in state.missing_ranges.items():
             for after, upto in ranges:
                 if after == state.forgotten_upto(origin) and state.covered[origin]:
-                    # The archive began after these places.
+                    # The archive began later.
                     continue
                 yield Fault("hole", origin, f"no manifest covers ({_mark(after)}, {_mark(upto)}]")
 
@@ -108,7 +106,7 @@ class Verification:
 
 
 def check_file(archive: Archive, file: ArchivedFile) -> None:
-    """Check a file against its manifest entry, including the digest of each document.
+    """Check a file and the digest of each document.
 
     Raises `ArchiveCorrupt` with the reason, or `ArchiveObjectMissing`.
     """

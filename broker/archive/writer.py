@@ -1,5 +1,3 @@
-"""Writing to the archive. A flush writes some files and one manifest, atomically."""
-
 from __future__ import annotations
 
 import hashlib
@@ -37,7 +35,8 @@ class WriteResult:
 
 
 class ArchiveWriter:
-    """One writer of an archive. Several may write at once, each under its own name."""
+    """Writes flushes, each atomically. Several writers may write at once, each under its own
+    name."""
 
     def __init__(
         self,
@@ -47,10 +46,7 @@ class ArchiveWriter:
         *,
         level: int = COMPRESSION_LEVEL,
     ) -> None:
-        """`wall_clock` returns ms since 1970; `level` is the level of zstd.
-
-        Raises `BadName` for an invalid name.
-        """
+        """`wall_clock` returns ms since 1970; `level` is zstd's. Raises `BadName`."""
         self._archive = archive
         self._manifest_writer = ManifestWriter(archive.manifests, name, wall_clock)
         self._durables = DurableJournalWriter(archive.objects, name, wall_clock)
@@ -73,12 +69,11 @@ class ArchiveWriter:
     ) -> WriteResult:
         """Archive events or rows, atomically.
 
-        `covers` are the places of which these are all events. `dtds` are the DTD texts of the
-        events; those already archived cost nothing. `uses` names texts that replace the default for
-        an origin.
+        `covers` are the places of which these are all events. `uses` names DTD texts that replace
+        the default for an origin.
 
-        All documents together must be below 2 GiB. After `ArchiveUnavailable`, the same call can be
-        repeated: repeated places count as one event.
+        All documents together must be below 2 GiB. The call can be repeated after
+        `ArchiveUnavailable`: repeated places count as one event.
         """
         manifest = Manifest()
         manifest.add_covers(covers)
@@ -111,10 +106,7 @@ class ArchiveWriter:
         )
 
     def report_observed_coverage(self) -> None:
-        """Record the observed coverage by other writers, if it is due.
-
-        Raises `ArchiveUnavailable`.
-        """
+        """Record the observed coverage, if it is due. Raises `ArchiveUnavailable`."""
         state, now = self._archive.state(), self._wall_clock()
         self._observed_coverage.observe(
             state, self._archive.manifests.manifest_of(self._manifest_writer.writer)
@@ -125,7 +117,7 @@ class ArchiveWriter:
             self._observed_coverage.mark_reported(entries, now)
 
     def restore_dtds(self, lost: Collection[DtdText], dtds: Mapping[DtdReference, bytes]) -> None:
-        """Put lost DTD texts again if `dtds` has the same text. Raises `ArchiveUnavailable`."""
+        """Put lost texts again if `dtds` has the same ones. Raises `ArchiveUnavailable`."""
         hashes = {each: hashlib.sha256(text).hexdigest() for each, text in dtds.items()}
         found = [
             (text.path, dtds[text.reference])
@@ -136,15 +128,11 @@ class ArchiveWriter:
             self._archive.objects.put(found)
 
     def put_durables(self, changes: Sequence[tuple[str, str, bytes | None]]) -> None:
-        """Store durable subscriptions: (client, name, stored bytes); None removes one.
-
-        A removal affects what this writer stored, not what another writer stored later.
-        """
+        """Store (client, name, stored bytes); None removes what this writer stored."""
         if changes:
             self._durables.put_changes(changes)
 
     def _delete_files(self, files: list[EncodedFile]) -> None:
-        """Delete unlisted files. Expiry deletes those that remain."""
         with suppress(ArchiveUnavailable):
             self._archive.objects.delete([each.file.path for each in files])
 

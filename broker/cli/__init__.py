@@ -1,7 +1,4 @@
-"""The command line `xmlbroker`: one module per command, imported when the command runs.
-
-So `xmlbroker --help` and shell completion import no command.
-"""
+"""The command line `xmlbroker`: each command is a module, imported when it runs."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import broker
 from broker.cli.failure import failure_of
 from broker.errors import BrokerError
 
-#: Name and help line of each command; its module of the same name defines `command`.
+#: Help line of each command.
 COMMANDS: Final = {
     "pub": "Publish XML documents from files, folders, archives or a pipe.",
     "sub": "Subscribe: print the events that match an XPath query.",

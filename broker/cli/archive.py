@@ -1,5 +1,3 @@
-"""`xmlbroker archive`: content, verification and maintenance of an archive."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""Argument types of `xmlbroker archive`, and access to the archive that an argument names."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -21,21 +19,20 @@ class _Quantity(click.ParamType[int]):
         self._parse = parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number. Reports a usage error."""
         try:
             return self._parse(str(value))
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
 
 
-#: Milliseconds, from a text such as `30d`.
+#: Milliseconds.
 duration_type = _Quantity("duration", lambda text: round(parse_duration(text) * 1000))
-#: Bytes, from a text such as `64MiB`.
+#: Bytes.
 size_type = _Quantity("size", parse_size)
 
 
 def open_archive(where: str) -> Archive:
-    """Open the existing archive of a URI, a path, or a node's configuration."""
+    """Open an existing archive by URI, path, or a node's configuration."""
     from broker.archive.archive import Archive
 
     uri = _configured_uri(Path(where)) if where.endswith(".toml") and "://" not in where else where

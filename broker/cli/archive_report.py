@@ -1,4 +1,4 @@
-"""Output of `xmlbroker archive`: tables on a terminal, JSON lines in a pipe."""
+"""Tables of `xmlbroker archive` on a terminal, JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from broker.archive.manifest_entry import ArchivedFile
     from broker.archive.verification import VerificationResult
 
-#: Prints one report.
 Printer = Callable[[], None]
 
 
 def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> Printer:
-    """Report the files or partitions, the covered ranges, and the damaged files."""
     rows = [_file_row(each) for each in _sorted_files(state)] if files else _partition_rows(state)
     covered: list[dict[str, Any]] = [
         {"covered": origin, "after": list(after), "upto": list(upto)}
@@ -52,7 +50,6 @@ def files_printer(state: ArchiveState, *, files: bool, human_readable: bool) -> 
 
 
 def verification_printer(done: VerificationResult, *, human_readable: bool) -> Printer:
-    """Report the faults, and the amount of verified data."""
     faults = [attrs.asdict(fault) for fault in done.faults]
     total = {"files": done.files, "rows": done.rows, "bytes": done.bytes, "dtds": done.dtds}
     if not human_readable:
@@ -136,7 +133,7 @@ def expiry_printer(expired: ExpiryResult, *, dry_run: bool, human_readable: bool
 
 @contextmanager
 def progress_bar(what: str, *, bytes_: bool) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function (done, total) that moves a bar on stderr, if that is a terminal."""
+    """Yield a function (done, total) for a bar, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, of: None
         return

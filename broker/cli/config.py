@@ -1,5 +1,3 @@
-"""`xmlbroker config`: the settings of a node, and a check of its configuration file."""
-
 from __future__ import annotations
 
 import sys

@@ -1,5 +1,3 @@
-"""`xmlbroker dtd`: the DTDs of a node, and checks of a DTD file."""
-
 from __future__ import annotations
 
 import sys

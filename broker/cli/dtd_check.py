@@ -1,5 +1,3 @@
-"""Check of a DTD file and of events against it, as a node would, with file and line."""
-
 from __future__ import annotations
 
 import re
@@ -38,7 +36,7 @@ class CheckCounts:
 
 
 def load_dtd_file(file: Path, reference: DtdReference | None) -> Dtd:
-    """Load the DTD in a file. Raises `Failure` with file and line if it is not usable."""
+    """Raises `Failure` with file and line."""
     try:
         text = file.read_bytes()
     except OSError as error:
@@ -70,7 +68,7 @@ def _reference_from_name(file: Path) -> DtdReference:
 
 
 def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Iterator[str]:
-    """Yield a line `FILE:LINE: REASON` for each invalid event of the sources."""
+    """Yield `FILE:LINE: REASON` for each invalid event."""
     for source in open_sources(sources, lambda: sys.stdin.buffer):
         if isinstance(source, Refusal):
             counts.events += 1
@@ -89,7 +87,6 @@ def check_events(dtd: Dtd, sources: tuple[str, ...], counts: CheckCounts) -> Ite
 
 
 def _find_problem(dtd: Dtd, raw: RawDocument) -> str | None:
-    """Return why one document is no valid event or payload; None if it is valid."""
     if raw.problem:
         return f"{raw.location}: {raw.problem}"
     try:

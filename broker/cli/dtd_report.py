@@ -1,4 +1,4 @@
-"""Text form of the compatibility report of a DTD."""
+"""Text form of a DTD's compatibility report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from broker.rate_limited_log import printable_line
 
 
 def report_lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the removed, added and changed paths, then the effects on subscriptions."""
     if not report["against"]:
         yield "the node has no older version to compare with"
         return

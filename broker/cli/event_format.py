@@ -1,5 +1,3 @@
-"""Text and JSON forms of received events, gaps and changes of types."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,22 +11,20 @@ from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
 
-#: Returns the printed form of an event.
 Form = Callable[[ReceivedEvent], bytes]
 
 
 def as_payload(event: ReceivedEvent) -> bytes:
-    """Return the payload; an event without one is an empty line."""
+    """Without a payload the line is empty."""
     return (event.payload or b"") + b"\n"
 
 
 def as_document(event: ReceivedEvent) -> bytes:
-    """Return the whole event as its publisher wrote it."""
     return event.document + b"\n"
 
 
 def as_json(event: ReceivedEvent) -> bytes:
-    """Return one line of JSON; `xmlbroker pub` reads it."""
+    """`xmlbroker pub` reads this."""
     header = event.header
     payload = event.payload
     content: dict[str, str | bool | None] = {
@@ -47,7 +43,6 @@ def as_json(event: ReceivedEvent) -> bytes:
 
 
 def as_text(event: ReceivedEvent) -> bytes:
-    """Return a summary line and the payload."""
     header = event.header
     words = [
         clock_time(event.event_id.timestamp),
@@ -66,7 +61,7 @@ def as_text(event: ReceivedEvent) -> bytes:
 
 
 def clock_time(timestamp: int) -> str:
-    """Return ms since 1970 as a time in UTC, or as a number if no calendar has it."""
+    """Return a time in UTC; the number if no calendar has it."""
     try:
         moment = datetime.fromtimestamp(timestamp / 1000, UTC)
     except (ValueError, OverflowError, OSError):

@@ -1,5 +1,3 @@
-"""`xmlbroker explain`: the evaluation of a query, and the reason for a match."""
-
 from __future__ import annotations
 
 import json
@@ -19,14 +17,14 @@ from broker.cli.terminal import is_terminal, json_line, make_console
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: Exit statuses, like those of `grep`.
+#: Exit statuses as of `grep`.
 _NO_MATCH: Final = 1
 _ERROR: Final = 2
-#: Verdicts of a subscription that has received the event, or will.
+#: It has received the event, or will.
 _DELIVERED_VERDICTS: Final = frozenset(
     {"delivered", "unconfirmed", "catching-up", "paused", "away"}
 )
-#: Verdict of a subscription that had the event before, or began later.
+#: It had the event before, or began later.
 _BEFORE_VERDICT: Final = "before"
 
 
@@ -120,7 +118,7 @@ def _explain_offline(
     pattern: StreamPattern | None,
     folder: Path | None,
 ) -> dict[str, Any]:
-    # Lazy import: the engine and Twisted take long to load.
+    # The engine and Twisted take long to load.
     from broker.cli.explanation.offline import explain_offline
 
     return explain_offline(query, namespaces, document or None, pattern, folder)

@@ -1,5 +1,3 @@
-"""Failures of a command: one line with the cause and the next step."""
-
 from __future__ import annotations
 
 import sys
@@ -24,7 +22,7 @@ from broker.errors import (
     VersionMismatch,
 )
 
-#: Advice by error class; the first match applies.
+#: The first match applies.
 _ADVICE: Final[tuple[tuple[type[BrokerError], str], ...]] = (
     (GaveUp, "start a node with `twistd -n xmlbroker`, or give another --node"),
     (AuthenticationFailed, "give --account and --secret-file as in the node's configuration"),
@@ -52,7 +50,6 @@ class Failure(click.ClickException):
 
 
 def failure_of(error: BrokerError) -> Failure:
-    """Return the failure for an error: cause and advice."""
     for kind, advice in _ADVICE:
         if isinstance(error, kind):
             return Failure(f"{error}; {advice}")

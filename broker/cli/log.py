@@ -1,5 +1,3 @@
-"""`xmlbroker log`: verification and repair of a node's event log."""
-
 from __future__ import annotations
 
 import os
@@ -65,7 +63,7 @@ def _log_folder(where: Path) -> Path:
 
 @contextmanager
 def _claim_log(folder: Path) -> Iterator[bool]:
-    """Claim the log so that no node opens it. Yield False if a node has claimed it."""
+    """Yield False if a node has claimed the log."""
     from broker.errors import LogUnavailable
     from broker.log.folder_lock import lock_folder
 
@@ -96,7 +94,7 @@ def _verify(folder: Path, *, is_ours: bool) -> VerificationResult:
 
 
 def _repair(folder: Path, *, as_json: bool) -> None:
-    """Restore values that have an intact copy; rewrite the file if its pages are damaged."""
+    """Rewrite the file if its pages are damaged."""
     from broker.log.commit import Retention
     from broker.log.file_rebuild import rebuild_file
     from broker.log.log_file import LogFile

@@ -1,5 +1,3 @@
-"""The options `--merge`, `--merge-order` and `--merge-wait` of `sub`."""
-
 from __future__ import annotations
 
 import functools
@@ -17,7 +15,7 @@ _DEFAULT_WAIT = Merging().wait
 
 
 def merge_options(command: _F) -> _F:
-    """Give a command these options; it is called with `merge`, a `Merging` or None."""
+    """Give a command `--merge` and its companions; it gets `merge`, a `Merging` or None."""
 
     @functools.wraps(command)
     def with_merge(

@@ -1,5 +1,3 @@
-"""The option `--namespace`, which binds a prefix of a query."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,7 +9,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def namespace_option(command: _F) -> _F:
-    """Give a command `--namespace`; it is called with `namespaces`, prefix -> URI."""
+    """Give a command `--namespace`; it gets `namespaces`, prefix -> URI."""
     return click.option(
         "--namespace",
         "namespaces",

@@ -1,5 +1,3 @@
-"""`xmlbroker node`: prepare the data of a stopped node for its next start."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -33,7 +31,7 @@ def restored(data: Path) -> None:
     log = LogFile(folder, Retention())
     try:
         losses = log.history_chain.losses
-        # Opening a log that was marked before has recorded the loss.
+        # Opening a marked log has recorded the loss.
         if not losses or losses[-1].after[0] != log.bounds.epoch:
             log.change_history(HistoryTable.mark_restored)
     finally:

@@ -1,5 +1,3 @@
-"""Options of every command that connects to a node: address, account, client."""
-
 from __future__ import annotations
 
 import asyncio
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from broker.client.client import Client
 
 DEFAULT_NODE: Final = "tcp:127.0.0.1:8765"
-#: Seconds for the node to commit the positions of durable subscriptions.
+#: Seconds for the node's last commit.
 CLOSE_TIMEOUT: Final = 5.0
 _MAX_SECRET_BYTES: Final = 1024
 
@@ -30,7 +28,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class ClientFactory(Protocol):
-    """Makes a connecting client: `broker.client.asyncio_face.connect`, or a fake."""
+    """`broker.client.asyncio_face.connect`, or a fake."""
 
     def __call__(
         self, *endpoints: str, client_id: str, account: str, secret: str, state: Path | None
@@ -39,8 +37,6 @@ class ClientFactory(Protocol):
 
 @attrs.frozen
 class NodeAccess:
-    """Values of the common options."""
-
     endpoints: tuple[str, ...]
     account: str
     secret: str = attrs.field(repr=False)
@@ -51,7 +47,7 @@ class NodeAccess:
     connect: ClientFactory
 
     def make_client(self) -> Client:
-        """Return a client that is connecting. Call this where an asyncio loop runs."""
+        """Call this where an asyncio loop runs."""
         return self.connect(
             *self.endpoints,
             client_id=self.client_id,
@@ -62,10 +58,7 @@ class NodeAccess:
 
     @contextlib.asynccontextmanager
     async def session(self, stop: Stop) -> AsyncIterator[Client]:
-        """A connected client, unless `stop` came first; it is closed at the end.
-
-        Raises `GaveUp`, or the fatal error of the connection.
-        """
+        """Yield a connected client, unless `stop` came first. Raises `GaveUp`, or a fatal error."""
         client = self.make_client()
         try:
             await stop.run_or_cancel(client.when_connected(self.timeout))
@@ -75,7 +68,7 @@ class NodeAccess:
                 print_note("the node did not confirm the last position: some events may come again")
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Any:
-        """Return the node's answer to one request. Raises `GaveUp` after the timeout."""
+        """Raises `GaveUp` after the timeout."""
         return asyncio.run(self._ask(what, document, arguments))
 
     async def _ask(self, what: str, document: bytes, arguments: dict[str, str]) -> Any:
@@ -87,7 +80,7 @@ class NodeAccess:
 
 
 def node_options(command: _F) -> _F:
-    """Give a command the common options; it is called with `access`, a `NodeAccess`."""
+    """Give a command the common options; it gets `access`, a `NodeAccess`."""
 
     @functools.wraps(command)
     def with_access(

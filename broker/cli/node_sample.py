@@ -1,5 +1,3 @@
-"""Samples of the status of several nodes, with rates between two samples."""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,7 +13,7 @@ from broker.errors import BrokerError, GaveUp
 if TYPE_CHECKING:
     from broker.client.client import Client
 
-#: Paths of the counters in a node's answer; several paths are added.
+#: Paths in a node's answer; several are added.
 _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "published": (("published", "received"),),
     "delivered": (("delivered", "delivered"),),
@@ -27,7 +25,6 @@ _COUNTERS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     ),
     "frames": (("network", "frames", "begun"), ("network", "frames", "transit")),
 }
-#: Counters of a link.
 _LINK_COUNTERS: Final = ("sent", "sent_bytes", "received", "received_bytes")
 
 
@@ -42,7 +39,7 @@ class Sample:
     error: str = ""
 
     def counters(self) -> dict[str, float]:
-        """Return the counters by name; those of links as `LINK/COUNTER`."""
+        """Counters of links are named `LINK/COUNTER`."""
         if self.status is None:
             return {}
         found: dict[str, float] = {}
@@ -60,10 +57,7 @@ class Sample:
 
 
 def compute_rates(before: Sample | None, now: Sample) -> dict[str, float]:
-    """Return the increase of each counter per second.
-
-    A counter that fell has no rate: the node, or the link, was restarted.
-    """
+    """A counter that fell has no rate: the node or link was restarted."""
     if before is None or before.status is None or now.at <= before.at:
         return {}
     earlier, seconds = before.counters(), now.at - before.at
@@ -75,7 +69,7 @@ def compute_rates(before: Sample | None, now: Sample) -> dict[str, float]:
 
 
 def number_at(tree: Mapping[str, Any], *path: str) -> float:
-    """Return the number at a path of an answer; 0 if a node of another version has none."""
+    """Return 0 if a node of another version has no such number."""
     found: Any = tree
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -83,14 +77,13 @@ def number_at(tree: Mapping[str, Any], *path: str) -> float:
 
 
 def links_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the node's links to other nodes."""
     network = status.get("network")
     if isinstance(network, Mapping):
         yield from (link for link in network.get("links", ()) if isinstance(link, Mapping))
 
 
 def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the node's durable subscriptions that are furthest behind."""
+    """Yield the subscriptions that are furthest behind."""
     durable = status.get("durable")
     if isinstance(durable, Mapping):
         named = durable.get("furthest_behind", ())
@@ -98,8 +91,6 @@ def lags_of(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 class WatchedNode:
-    """A node that is sampled over one session, as long as that lasts."""
-
     def __init__(self, access: NodeAccess, endpoint: str, timeout: float) -> None:
         """The node has `timeout` seconds to answer."""
         self._access = attrs.evolve(access, endpoints=(endpoint,))
@@ -108,7 +99,7 @@ class WatchedNode:
         self._client: Client | None = None
 
     async def take_sample(self) -> Sample:
-        """Return a sample; an error is part of it, and the next call retries."""
+        """Errors are part of the sample; the next call retries."""
         try:
             status = await self._ask()
         except BrokerError as error:
@@ -139,7 +130,7 @@ class WatchedNode:
 
 @contextlib.asynccontextmanager
 async def watch_nodes(access: NodeAccess, timeout: float) -> AsyncIterator[list[WatchedNode]]:
-    """Yield all nodes of the options; their sessions end with the block."""
+    """Yield the watched nodes; their sessions end with the block."""
     nodes = [WatchedNode(access, endpoint, timeout) for endpoint in dict.fromkeys(access.endpoints)]
     try:
         yield nodes

@@ -1,4 +1,4 @@
-"""Buffered output of received events on stdout; a closed pipe ends the command quietly."""
+"""Buffered output of events; a closed pipe ends the command quietly."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from broker.cli.terminal import print_note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
 
-#: Bound of unwritten bytes, exceeded by at most one event.
+#: Unwritten bytes, exceeded by at most one event.
 _MAX_PENDING: Final = 64 * 1024
 
 
 class Output:
-    """Prints events and gaps. They are written in the loop's next turn, or at once."""
+    """Writes in the loop's next turn, or at once."""
 
     def __init__(
         self, stream: IO[bytes], form: Form, stop: Stop, *, json: bool, is_unbuffered: bool
@@ -52,26 +52,23 @@ class Output:
             self.last_event = event
 
     def print_gap(self, gap: Gap) -> None:
-        """Print a gap on stderr, and among JSON lines."""
         self.gaps += 1
         print_note(gap_as_text(gap))
         if self._json:
             self._print(gap_as_json(gap))
 
     def print_change(self, change: TypeChanged) -> None:
-        """Print a newer version of a type on stderr, and among JSON lines."""
         print_note(change_as_text(change))
         if self._json:
             self._print(change_as_json(change))
 
     def print_missing(self, missing: MissingNumbers) -> None:
-        """Print a missing range of a bundle on stderr, and among JSON lines."""
         print_note(missing_as_text(missing))
         if self._json:
             self._print(missing_as_json(missing))
 
     def flush(self) -> None:
-        """Write the buffer. A pipe without a reader stops the command."""
+        """A pipe without a reader stops the command."""
         self._scheduled = False
         data, self._pending = self._pending, bytearray()
         if self.is_broken:
@@ -93,7 +90,7 @@ class Output:
             self._loop.call_soon(self.flush)
 
     def _discard_buffer(self) -> None:
-        """Redirect the stream to /dev/null: the interpreter flushes its buffer at exit."""
+        """The interpreter flushes the buffer at exit: send it to /dev/null."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._stream.fileno())
         os.close(nowhere)

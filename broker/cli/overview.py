@@ -1,5 +1,3 @@
-"""Tables of several nodes side by side, and of their links, with counts or rates."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +9,7 @@ from broker.cli.terminal import one_line
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Rates per second, by counter name.
+#: Per second, by counter.
 Rates = Mapping[str, float]
 
 # Each table fits into 80 columns.
@@ -48,7 +46,7 @@ _TEXT_COLUMNS = frozenset(
 
 
 def overview_tables(samples: Sequence[Sample], rates: Sequence[Rates]) -> Iterable[Table]:
-    """Yield tables of nodes and links. A rate replaces its count where there is one."""
+    """A rate replaces its count."""
     yield _make_table("Nodes", _NODE_COLUMNS, map(_node_row, samples))
     here = [
         (sample, sample.status, rate)
@@ -114,7 +112,7 @@ def _lag_cells(lag: Mapping[str, Any]) -> list[str]:
 def _node_row(sample: Sample) -> list[str]:
     status = sample.status
     if status is None:
-        # The row already names the endpoint.
+        # The row names the endpoint.
         error = sample.error.replace(f" at {sample.endpoint}", "")
         return [one_line(sample.endpoint), *[""] * 5, f"unreachable: {one_line(error)}"]
     sessions = str(len(status.get("sessions", ())))

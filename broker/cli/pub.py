@@ -1,5 +1,3 @@
-"""`xmlbroker pub`: publish XML documents from files, folders, archives or a pipe."""
-
 from __future__ import annotations
 
 import asyncio
@@ -131,7 +129,7 @@ async def _publish(
             with show_progress(tally, client, enabled=sys.stderr.isatty()):
                 await publishing.run(reading)
             reading.cancel()
-        # After the session no receipt is outstanding.
+        # No receipt is outstanding now.
         _print_summary(tally, time.monotonic() - began, stopped=stop.signal is not None)
         if publishing.error is not None:
             raise failure_of(publishing.error)
@@ -163,7 +161,7 @@ def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
 
 
 def _open_stdin() -> IO[bytes]:
-    """Return an own handle of stdin: at exit a thread may still block on it."""
+    """Return an own handle: at exit a thread may block on stdin."""
     stream = sys.stdin.buffer
     try:
         return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))

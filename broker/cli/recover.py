@@ -1,5 +1,3 @@
-"""`xmlbroker recover`: replay published events, or show their sources."""
-
 from __future__ import annotations
 
 import asyncio
@@ -32,8 +30,6 @@ _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text
 
 @attrs.frozen
 class ReplayBounds:
-    """Bounds of a replay, from the options."""
-
     since: Position | None
     since_time: int
     until: Position | None
@@ -172,9 +168,6 @@ def _split_bounds(found: list[Position | int]) -> tuple[Position | None, int]:
     return positions[0] if positions else None, times[0] if times else 0
 
 
-# ------------------------------------------------------------------------- sources
-
-
 def _plan_arguments(
     texts: dict[str, str], namespaces: dict[str, str], ends: ReplayBounds, durable: str
 ) -> dict[str, str]:
@@ -201,9 +194,6 @@ def _print_plan(
         click.echo(line)
 
 
-# ------------------------------------------------------------------------- the replay
-
-
 async def _replay(
     access: NodeAccess,
     texts: dict[str, str],
@@ -214,7 +204,6 @@ async def _replay(
     form: str,
     latest: Latest | None,
 ) -> int:
-    """Return the exit status: 0, or that of the signal that ended it."""
     with stop_on_signals() as stop:
         async with access.session(stop) as client:
             if stop:
@@ -286,7 +275,7 @@ def _note_end(
         return
     again = "a new run begins anew"
     if not (ends.last or latest) and subscription.position.marks:
-        # The time still applies to origins that have sent nothing.
+        # The time applies to origins that have sent nothing.
         begins = f" --since {ends.since_time}" if ends.since_time else ""
         again = f"continue with --since {subscription.position}{begins}"
     print_note(f"stopped after {counted}; {again}")

@@ -1,4 +1,4 @@
-"""Progress of a replay, from the node's answer once a second."""
+"""Progress of a replay, asked once a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from broker.client.client import Client
 
-#: Seconds between two requests.
 INTERVAL: Final = 1.0
 #: Seconds for the node's answer.
 ANSWER_TIMEOUT: Final = 5.0
@@ -31,18 +30,15 @@ _STAGES: Final = {
 
 
 def describe_stage(recovery: Mapping[str, Any]) -> str:
-    """Return the source that a recovery is reading, as text."""
     stage = str(recovery.get("stage"))
     text = _STAGES.get(stage, "finishing")
     if stage == "archive" and not recovery.get("of"):
-        # Spark takes seconds to start, and a job waits for others to join it.
+        # Spark takes seconds to start, and a job waits for others.
         text += ": its search is starting"
     return text
 
 
 class ProgressBar:
-    """Progress of a replay on a terminal."""
-
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("beginning", total=None, events="")
@@ -81,7 +77,7 @@ class _ConsoleOutput:
 
 @contextlib.contextmanager
 def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
-    """Yield a bar if a terminal shows it, and the stream for output."""
+    """Yield a bar for a terminal, and the stream for output."""
     if not (is_terminal() or sys.stderr.isatty()):
         yield None, sys.stdout.buffer
         return
@@ -103,7 +99,6 @@ def progress_bar() -> Iterator[tuple[ProgressBar | None, IO[bytes]]]:
 
 @contextlib.asynccontextmanager
 async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncIterator[None]:
-    """Keep the bar up to date during the block."""
     task = None if bar is None else asyncio.ensure_future(_poll_progress(bar, client))
     try:
         yield
@@ -115,21 +110,20 @@ async def update_progress(bar: ProgressBar | None, client: Client) -> AsyncItera
 
 
 async def ask_recoveries(client: Client) -> Sequence[Mapping[str, Any]] | None:
-    """Return the node's running recoveries; None if it does not answer."""
+    """Return None without an answer."""
     try:
         answer = await asyncio.wait_for(client.ask("recoveries"), ANSWER_TIMEOUT)
     except TimeoutError:
-        # There is no connection now, or the node is busy.
+        # No connection, or a busy node.
         return None
     except BrokerError:
-        # A node of an older version rejects the request.
+        # An older node rejects the request.
         return ()
     return cast(Sequence[Mapping[str, Any]], answer)
 
 
 @contextlib.asynccontextmanager
 async def note_stages(client: Client) -> AsyncIterator[None]:
-    """Print on a terminal each source of past events, until all have arrived."""
     task = asyncio.ensure_future(_note_stages(client)) if sys.stderr.isatty() else None
     try:
         yield
@@ -153,7 +147,7 @@ async def _note_stages(client: Client) -> None:
 
 async def _poll_progress(bar: ProgressBar, client: Client) -> None:
     while True:
-        # A node that does not answer, or is of an older version, only has no bar.
+        # Without an answer only the bar is missing.
         with contextlib.suppress(BrokerError, TimeoutError):
             for recovery in await asyncio.wait_for(client.ask("recoveries"), INTERVAL):
                 bar.show(recovery)

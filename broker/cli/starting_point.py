@@ -1,5 +1,3 @@
-"""Start of a subscription and end of a replay, as options write them."""
-
 from __future__ import annotations
 
 import re
@@ -16,9 +14,9 @@ _AGO: Final = re.compile("".join(_NUMBER % unit for unit in "wdhms") + r"(?:[ -]
 
 
 def parse_start(text: str) -> Start:
-    """Return the start of `new`, `all`, `stored`, a time or a position.
+    """Parse `new`, `all`, `stored`, a time or a position.
 
-    A time is ISO 8601, by default in UTC, or ms since 1970. Raises ValueError for anything else.
+    A time is ISO 8601, by default in UTC, or ms since 1970. Raises ValueError.
     """
     words = {"new": NEW, "all": ALL, "stored": STORED}
     if text in words:
@@ -35,10 +33,9 @@ def parse_start(text: str) -> Start:
 
 
 def parse_end(text: str, now: int) -> Position | int:
-    """Return one bound of a replay: a position, or a time in ms since 1970.
+    """Parse a position, or a time in ms since 1970.
 
-    It is written as for `--from`, or as a time before `now`: `90s`, `15m`, `1h30m`, `7d ago`.
-    Raises ValueError for anything else.
+    Also accepts `90s`, `15m`, `1h30m`, `7d ago` before `now`. Raises ValueError.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago and any(ago.groups()):

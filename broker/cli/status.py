@@ -1,5 +1,3 @@
-"""`xmlbroker status`: the state of a node."""
-
 from __future__ import annotations
 
 import asyncio
@@ -57,8 +55,7 @@ def _show_several(access: NodeAccess, as_json: bool) -> None:
 
 
 def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
-    """Yield the tables of a node's answer. Unknown keys of a later version are shown as they
-    are."""
+    """Yield the tables of an answer, with unknown keys of a later version."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
     shown |= {"recovery", "durable", "dtds"}
@@ -194,7 +191,7 @@ def _types_table(types: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _dtds_table(dtds: Mapping[str, Any]) -> Table:
-    """Return the stored and awaited DTDs; for a name with several texts, the origins of each."""
+    """Several texts of a name have their origins."""
     lines = {_key_words(k): _format_quantity(k, v) for k, v in dtds.items() if k != "conflicts"}
     for conflict in dtds.get("conflicts", ()):
         texts = conflict.get("texts", {})

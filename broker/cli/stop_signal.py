@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an awaitable request to stop; the second signal kills."""
+"""Ctrl-C and SIGTERM as an awaitable request; the second signal kills."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """A request to stop, and the signal behind it."""
-
     def __init__(self) -> None:
         self._requested = asyncio.Event()
         self.signal: int | None = None
@@ -24,12 +22,11 @@ class Stop:
         return self._requested.is_set()
 
     def request(self, number: int | None = None) -> None:
-        """Request the stop, because of a signal or another reason."""
         self.signal = number if self.signal is None else self.signal
         self._requested.set()
 
     async def run_or_cancel(self, work: Awaitable[_T]) -> _T | None:
-        """Return the result of `work`; None if the stop comes first, which cancels it."""
+        """Return None if the stop comes first, which cancels `work`."""
         task = asyncio.ensure_future(work)
         requested = asyncio.ensure_future(self._requested.wait())
         try:
@@ -40,7 +37,6 @@ class Stop:
             requested.cancel()
 
     async def pause(self, seconds: float) -> None:
-        """Wait for `seconds`, or until the stop."""
         try:
             await asyncio.wait_for(self._requested.wait(), seconds)
         except TimeoutError:
@@ -48,7 +44,7 @@ class Stop:
 
     @property
     def exit_status(self) -> int:
-        """The exit status that a shell expects after the signal; 0 without one."""
+        """Status for the shell; 0 without a signal."""
         return 0 if self.signal is None else 128 + self.signal
 
 
@@ -59,7 +55,7 @@ def stop_on_signals() -> Iterator[Stop]:
     stop = Stop()
 
     def requested(number: int) -> None:
-        # The next signal has its default effect: it kills.
+        # The next signal kills.
         restore()
         stop.request(number)
 

@@ -1,5 +1,3 @@
-"""`xmlbroker sub`: print the events that match a query."""
-
 from __future__ import annotations
 
 import asyncio
@@ -24,7 +22,7 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.stream import StreamPattern
 
-#: Seconds for events that the node sent before it reported the end of the past.
+#: Seconds for events in transit, after the end of the past.
 _LAST_EVENTS_WAIT = 0.1
 _FORMS = {"payload": as_payload, "document": as_document, "json": as_json, "text": as_text}
 
@@ -94,7 +92,7 @@ def command(
     """
     StreamPattern.parse(streams)
     if durable and not (access.client_id or access.account):
-        # The name belongs to one client; a random client would never find it again.
+        # A random client would never find it again.
         raise click.UsageError("--durable needs --client-id or --account: the name is one client's")
     form = form or ("text" if is_terminal() else "json")
 
@@ -105,7 +103,7 @@ def command(
                 _FORMS[form],
                 stop,
                 json=form == "json",
-                # Events of a durable subscription must be written before they are acknowledged.
+                # Events of a durable subscription are written before they are acknowledged.
                 is_unbuffered=bool(durable),
             )
             async with access.session(stop) as client:
@@ -168,11 +166,10 @@ async def _print_events(
                 continue
             left = await past()
             if left or (left is None and not is_caught_up):
-                # A running recovery may send more: this is no idle time.
+                # A running recovery may send more.
                 newest = loop.time()
             else:
                 is_caught_up = True
-                # The last events may be in transit.
                 await stop.pause(_LAST_EVENTS_WAIT)
                 if loop.time() - newest >= seconds:
                     stop.request()
@@ -194,7 +191,7 @@ async def _print_events(
 
 
 def _acknowledge(subscription: Subscription, output: Output) -> None:
-    """Acknowledge all printed events, though later ones of their message may be unprinted."""
+    """Later events of a message may be unprinted."""
     if output.last_event is not None and not output.is_broken:
         subscription.processed(output.last_event)
 

@@ -1,4 +1,4 @@
-"""Output forms: text on a terminal, JSON lines in a pipe (DESIGN 9)."""
+"""Text on a terminal, JSON lines in a pipe (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Control characters could command the terminal; XML allows C1 controls and DEL.
+# These could command the terminal; XML allows C1 controls and DEL.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Return the text with each control character but tab and newline as an escape."""
+    """Escape control characters but tab and newline."""
     return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def one_line(text: str) -> str:
-    """Return `printable` text on one line, for file names and reasons."""
+    """Return one printable line, for file names and reasons."""
     return printable(" ".join(text.split()))
 
 
@@ -39,7 +39,6 @@ def is_terminal() -> bool:
 
 
 def make_console(*, err: bool = False) -> Console:
-    """Return a rich console on stdout or stderr."""
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False)

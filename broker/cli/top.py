@@ -1,5 +1,3 @@
-"""`xmlbroker top`: the state of nodes, live."""
-
 from __future__ import annotations
 
 import asyncio
@@ -16,12 +14,12 @@ from broker.cli.overview import overview_tables
 from broker.cli.stop_signal import stop_on_signals
 from broker.cli.terminal import is_terminal, json_line, make_console
 
-#: Default seconds between two samples.
+#: Seconds between samples.
 INTERVAL: Final = 2.0
-#: Least seconds for a node's answer, however short the interval is.
+#: Least seconds for an answer.
 _MIN_TIMEOUT: Final = 1.0
 
-#: Shows the samples, given the previous ones.
+#: Called with the samples and the previous ones.
 Show = Callable[[Sequence[Sample], Sequence[Sample | None]], None]
 
 

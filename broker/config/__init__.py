@@ -1,8 +1,4 @@
-"""Settings of a node, read from TOML and checked once.
-
-`load(path)`, `load_text(text, name)` and `defaults()` return `Settings`; `explain()` documents
-every key.
-"""
+"""Settings of a node, read from TOML and checked once."""
 
 from __future__ import annotations
 

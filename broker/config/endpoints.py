@@ -1,7 +1,6 @@
 """Checks of Twisted endpoint strings without opening them.
 
-Twisted parses them again when the node listens. These checks find a wrong kind, a wrong port and a
-publicly reachable address while the line in the file is known.
+A wrong kind or port, or a public address, is found while the line in the file is known.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ import attrs
 from twisted.internet.interfaces import IStreamServerEndpointStringParser
 from twisted.plugin import getPlugins
 
-#: Kinds that Twisted supports without a plug-in.
 _BUILT_IN: Final = frozenset({"tcp", "unix", "ssl"})
-#: Positions of the port and the interface in each kind's arguments.
+#: Positions of port and interface.
 _ARGUMENT_INDEXES: Final = {"tcp": (0, 1), "tcp6": (0, 2), "ssl": (0, 4), "tls": (1, 3)}
 
 
 def check_endpoint(text: str) -> str:
-    """Return the text if Twisted could listen on it; `ValueError` gives the reason otherwise."""
+    """Return the text; `ValueError` gives the reason if Twisted could not listen on it."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind not in endpoint_kinds():
         kinds = ", ".join(sorted(endpoint_kinds()))
@@ -37,7 +35,7 @@ def check_endpoint(text: str) -> str:
 
 
 def is_loopback_endpoint(text: str) -> bool:
-    """True if only this machine can reach the endpoint; false for an unknown kind."""
+    """Return True if only this machine can reach the endpoint; false for an unknown kind."""
     endpoint = _Endpoint.parse(text)
     if endpoint.kind == "unix":
         return True
@@ -47,12 +45,11 @@ def is_loopback_endpoint(text: str) -> bool:
 
 
 def is_loopback_address(place: str) -> bool:
-    """True if only this machine can reach ADDRESS:PORT."""
     return _is_loopback_host(place.rpartition(":")[0].strip("[]"))
 
 
 def is_multicast_address(place: str) -> bool:
-    """True if the address of ADDRESS:PORT is a multicast group."""
+    """Return True if ADDRESS:PORT has a multicast group."""
     try:
         return ipaddress.ip_address(place.rpartition(":")[0].strip("[]")).is_multicast
     except ValueError:
@@ -70,7 +67,6 @@ def _is_loopback_host(host: str) -> bool:
 
 @cache
 def endpoint_kinds() -> frozenset[str]:
-    """Return the kinds of endpoint strings that the installed Twisted supports."""
     plugins = getPlugins(IStreamServerEndpointStringParser)
     return _BUILT_IN | {plugin.prefix for plugin in plugins}
 
@@ -98,8 +94,7 @@ class _Endpoint:
 
 
 def _split_arguments(text: str) -> Iterator[tuple[str | None, str]]:
-    # As in twisted.internet.endpoints: a backslash quotes the next character, and only the first
-    # equals sign of an argument separates.
+    # As in twisted.internet.endpoints, a backslash quotes the next character.
     name: str | None = None
     current = ""
     characters = iter(text)

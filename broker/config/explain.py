@@ -1,7 +1,6 @@
 """Text of `xmlbroker config --explain`: each key with meaning, values and default.
 
-It is a valid configuration file that changes nothing. Lines that begin with `#` and no space are
-settings: remove the `#` to use them.
+A valid file that changes nothing. Remove a `#` without a space to use a setting.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ _EXAMPLES: tuple[tuple[str, type], ...] = (
 
 
 def explain() -> str:
-    """Return all keys as a commented TOML file that loads to the defaults."""
     parts = [
         _comment("Settings of an xmlbroker node: every key, with its default.")
         + _comment("A duration is a number of seconds or a text such as 7d, 12h, 30m, 10s, 5ms.")

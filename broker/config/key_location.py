@@ -1,7 +1,6 @@
 """Locations of keys in a TOML document, which `tomllib` does not return.
 
-One pass over a text that `tomllib` has accepted. The scanner checks nothing; it only follows
-tables, dotted and quoted keys, strings, arrays and inline tables.
+The scanner checks nothing: `tomllib` has accepted the text.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TypeAlias
 
-#: Full path of a key; an element of an array has its index as the last part.
+#: An array's element has its index as the last part.
 KeyPath: TypeAlias = tuple[str | int, ...]
-#: Line and column, both from 1.
+#: Line and column, from 1.
 Location: TypeAlias = tuple[int, int]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -28,7 +27,7 @@ _STRING = re.compile(
 
 
 def locate_keys(text: str) -> Mapping[KeyPath, Location]:
-    """Return the first location of each table, key and array element of a valid document."""
+    """Return first locations, of array elements too."""
     scanner = _Scanner(text)
     scanner.scan()
     starts = [0] + [found.end() for found in re.finditer("\n", text)]
@@ -82,7 +81,7 @@ class _Scanner:
         for part in self._scan_key():
             path = (*path, part)
             self.offsets.setdefault(path, start)
-        self.at += 1  # the equals sign
+        self.at += 1
         self._skip(_SPACE)
         self._scan_value(path)
 

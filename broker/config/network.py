@@ -1,5 +1,3 @@
-"""Settings of the network of nodes."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -164,5 +162,4 @@ class NetworkSettings:
 
     @property
     def is_standalone(self) -> bool:
-        """True if the node is to have no links to other nodes."""
         return not (self.listen or self.udp or self.join or self.discover or self.gateways)

@@ -1,5 +1,3 @@
-"""Settings of the archive, and of recovery from it."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -68,8 +66,7 @@ class ArchiveSettings:
     )
 
     def uri(self, data: Path) -> str:
-        """Return the archive's location for a node with this data folder; empty without an
-        archive."""
+        """Return the archive's location; empty without one."""
         if not self.enabled:
             return ""
         return self.location or str((data / "archive").absolute())

@@ -1,4 +1,4 @@
-"""Rules across settings, checked once after reading a file."""
+"""Rules across settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from broker.config.units import format_size
 from broker.errors import ConfigurationError
 from broker.transport.faults.configuration import KINDS, create_layer
 
-#: Interfaces of a multicast group that only this machine is on.
+#: Interfaces that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")
 
 
 def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the broken rules: the key at fault, and a sentence that names the contradiction."""
+    """Yield the key at fault, and a sentence."""
     yield from _check_listeners(settings)
     yield from _check_network(settings)
     yield from _check_event_room(settings)
@@ -100,7 +100,7 @@ def _check_network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
 
 
 def _check_event_room(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    # A limit below the largest event would block at that event for ever.
+    # A limit below the largest event would block for ever.
     event = settings.limits.max_event_bytes
     for key, room in (
         (("limits", "max_frame_bytes"), settings.limits.max_frame_bytes),

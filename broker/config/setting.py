@@ -1,5 +1,3 @@
-"""Settings as attrs fields with a kind of value and a description."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,8 +9,6 @@ T = TypeVar("T")
 
 
 class BadElement(ValueError):
-    """Error in the list element at `index`."""
-
     def __init__(self, index: int, reason: str) -> None:
         super().__init__(f"element {index + 1}" + (f": {reason}" if reason else " is not"))
         self.index = index
@@ -22,9 +18,9 @@ class BadElement(ValueError):
 class ValueKind(Generic[T]):
     """Kind of value of a setting.
 
-    `allowed` completes the sentence "the setting must be ...". `read` converts a TOML value; it
-    raises `ValueError` with a reason, or "" if `allowed` explains enough. `write` returns TOML that
-    reads back to the value. The value of a `secret` is never shown.
+    `allowed` completes "the setting must be ...". `read` converts a TOML value; it raises
+    `ValueError` with a reason, or "" if `allowed` explains enough. `write` returns TOML. The value
+    of a `secret` is never shown.
     """
 
     allowed: str
@@ -35,10 +31,10 @@ class ValueKind(Generic[T]):
 
 @attrs.frozen
 class Setting(Generic[T]):
-    """Description of a key: its kind, its purpose, its default in words.
+    """Description of a key.
 
-    `shown` is TOML for a default that differs between machines; None for a constant default.
-    `previous` is the key's name in the last version, which a file may still use.
+    `shown` is TOML for a default that differs between machines. `previous` is the key's last name,
+    which a file may still use.
     """
 
     kind: ValueKind[T]
@@ -48,24 +44,23 @@ class Setting(Generic[T]):
 
 
 def setting(kind: ValueKind[T], default: T, doc: str, *, previous: str | None = None) -> T:
-    """Return an attrs field that is read from the configuration file."""
     return attrs.field(default=default, metadata={Setting: Setting(kind, doc, None, previous)})
 
 
 def derived_setting(kind: ValueKind[T], default: Callable[[Any], T], doc: str, *, shown: str) -> T:
-    """Like `setting`, with a default computed from the other fields of the instance."""
+    """Other fields of the instance give the default."""
     factory = attrs.Factory(default, takes_self=True)
     return attrs.field(default=factory, metadata={Setting: Setting(kind, doc, shown)})
 
 
 def required_setting(kind: ValueKind[T], doc: str, *, shown: str) -> T:
-    """Like `setting`, without a default: the key is required."""
+    """The key is required."""
     field: T = attrs.field(metadata={Setting: Setting(kind, doc, shown)})
     return field
 
 
 def settings_of(section: type) -> dict[str, tuple[attrs.Attribute[Any], Setting[Any]]]:
-    """Return the settings of a section's class by key, in the order of the file."""
+    """Return settings by key, in the order of the file."""
     return {
         field.name: (field, field.metadata[Setting])
         for field in attrs.fields(section)

@@ -1,8 +1,6 @@
-"""Settings of a node: frozen classes whose defaults run a node without any file.
+"""Settings of a node, whose defaults run a node without any file.
 
-Each class is a table of the TOML file, each field a key. Durations are float seconds, sizes are
-bytes. The classes check nothing: `broker.config.toml` reads files, and `broker.config.rules` checks
-across keys.
+Each class is a table of the TOML file, each field a key. Durations are float seconds, sizes bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ DAY: Final = 86400.0
 
 
 def default_node_name() -> str:
-    """Return `node-` and the host name, with `-` for characters that node names do not have."""
+    """Return `node-` and the host name, with valid characters."""
     host = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname().split(".")[0]).strip("-")
     return f"node-{host}"[:64].rstrip("-")
 
@@ -351,15 +349,14 @@ class Settings:
     faults: tuple[FaultSettings, ...] = ()
 
     def stream_settings(self, name: str) -> StreamSettings:
-        """Return the settings of a (valid) stream name: the first matching pattern's, else
-        defaults."""
+        """Return the settings of a stream: those of the first matching pattern, else defaults."""
         for settings in self.streams:
             if settings.pattern.matches(name):
                 return settings
         return StreamSettings(StreamPattern.parse(name))
 
 
-#: Tables that each file may have once, by name.
+#: Tables that each file may have once.
 SECTIONS: Final[dict[str, type]] = {
     "node": NodeSettings,
     "listen": ListenSettings,

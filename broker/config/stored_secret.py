@@ -1,6 +1,6 @@
 """Notation of stored secrets: `scrypt$n$r$p$salt$digest`, salt and digest in base64.
 
-Separate from hashing, so that a configuration is checked without computing a hash.
+A configuration is checked without hashing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 
 import attrs
 
-#: Bytes of scrypt (128 * n * r). More would let one line of a file use all memory at each login.
+#: Bytes of scrypt (128 * n * r). More would let one line of a file use all memory.
 MAX_MEMORY: Final = 256 * 2**20
 
 
 @attrs.frozen
 class StoredSecret:
-    """Stored form of a secret: scrypt's cost (`n`, `r`, `p`), the salt and the digest."""
+    """Cost (`n`, `r`, `p`), salt and digest of scrypt."""
 
     n: int
     r: int
@@ -27,7 +27,7 @@ class StoredSecret:
 
     @classmethod
     def parse(cls, text: str) -> StoredSecret:
-        """Parse a stored secret; the `ValueError` never shows it."""
+        """The `ValueError` never shows the secret."""
         parts = text.split("$")
         if len(parts) != 6 or parts[0] != "scrypt":
             raise ValueError("it does not have the form scrypt$n$r$p$salt$digest")

@@ -1,5 +1,3 @@
-"""Read a node's configuration file; each error names the key and the line."""
-
 from __future__ import annotations
 
 import json
@@ -30,12 +28,11 @@ _FAULTS = "faults"
 
 
 def defaults() -> Settings:
-    """Return the settings of a node without a file."""
     return Settings()
 
 
 def load(path: Path) -> Settings:
-    """Return the settings of a file; `ConfigurationError` names the file, the key and the line."""
+    """`ConfigurationError` names the file, the key and the line."""
     try:
         text = path.read_bytes().decode()
     except OSError as wrong:
@@ -46,7 +43,7 @@ def load(path: Path) -> Settings:
 
 
 def load_text(text: str, name: str) -> Settings:
-    """Return the settings of a text; `name` stands for the file in errors."""
+    """`name` stands for the file in errors."""
     try:
         document = tomllib.loads(text)
         spots = locate_keys(text)
@@ -56,13 +53,13 @@ def load_text(text: str, name: str) -> Settings:
             f"{name} is not TOML: {reason}", line=line, column=column
         ) from None
     except (ValueError, RecursionError):
-        # tomllib raises both for numbers of thousands of digits and for endlessly nested arrays.
+        # tomllib raises both for very long numbers and endlessly nested arrays.
         raise ConfigurationError(f"{name} has a number or an array that is too long") from None
     return _Reader(name, spots).read(document)
 
 
 def key_name(path: KeyPath) -> str:
-    """Return a key's full name in TOML, such as `streams."asdi.>".acknowledge`."""
+    """Return a full name such as `streams."asdi.>".acknowledge`."""
     parts = (part for part in path if isinstance(part, str))
     return ".".join(
         part if re.fullmatch(r"[A-Za-z0-9_-]+", part, re.ASCII) else _format_value(part)
@@ -126,7 +123,7 @@ class _Reader:
             self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
 
     def _check_account(self, name: str) -> str:
-        # An account may use its own name as a client id, so the name must be valid as one.
+        # An account may use its own name as a client id.
         try:
             return check_client_id(name)
         except BadName as wrong:
@@ -152,7 +149,6 @@ class _Reader:
     def _rename_keys(
         self, path: KeyPath, table: dict[str, Any], settings: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the table with the present names of keys that have their previous ones."""
         renamed = dict(table)
         for key, (_, described) in settings.items():
             if described.previous is not None and described.previous in renamed:
@@ -208,7 +204,6 @@ def _format_value(value: object) -> str:
 
 
 def _locate_syntax_error(message: str, text: str) -> tuple[str, int, int]:
-    """Return tomllib's reason, line and column from its message, the same in all versions."""
     found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.DOTALL)
     if found is not None:
         return found[1], int(found[2]), int(found[3])

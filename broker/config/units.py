@@ -1,7 +1,6 @@
 """Durations and sizes as text: `"7d"`, `"5ms"`, `"64MiB"`, `"10kB"`.
 
-A number and one unit; a bare number is seconds or bytes. Durations are float seconds, sizes whole
-bytes.
+A bare number is seconds or bytes. Durations are float seconds, sizes whole bytes.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", re.ASCII)
 
 
 def parse_duration(value: object) -> float:
-    """Return seconds of a number or a text such as `"12h"`; `ValueError` gives the reason."""
+    """Return seconds; `ValueError` gives the reason."""
     if isinstance(value, str):
         number, unit = _split(value, DURATION_UNITS, "s")
-        # Milliseconds are divided: 5 * 0.001 is not 0.005 for every number.
+        # 5 * 0.001 is not 0.005 for every number.
         seconds = float(number) / 1000 if unit == "ms" else float(number) * DURATION_UNITS[unit]
     else:
         seconds = _check_number(value)
@@ -44,7 +43,7 @@ def parse_duration(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """Return bytes of a number or a text such as `"64MiB"`; `ValueError` gives the reason."""
+    """Return bytes; `ValueError` gives the reason."""
     if isinstance(value, str):
         number, unit = _split(value, SIZE_UNITS, "B")
         if "." not in number:
@@ -58,17 +57,17 @@ def parse_size(value: object) -> int:
 
 
 def format_duration(seconds: float) -> str:
-    """Return the shortest text that `parse_duration` reads back to the same number."""
+    """Return the shortest text."""
     for unit in ("d", "h", "m", "s", "ms"):
         number = seconds * 1000 if unit == "ms" else seconds / DURATION_UNITS[unit]
         if number >= 1 and number.is_integer() and parse_duration(f"{number:.0f}{unit}") == seconds:
             return f"{number:.0f}{unit}"
-    # Not repr: it writes small numbers with an exponent, which `parse_duration` rejects.
+    # repr may write an exponent, which `parse_duration` rejects.
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def format_size(size: int) -> str:
-    """Return the shortest text that `parse_size` reads back to the same number."""
+    """Return the shortest text."""
     best = f"{size}B"
     for unit, factor in SIZE_UNITS.items():
         if size and size % factor == 0:

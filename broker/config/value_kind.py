@@ -1,5 +1,3 @@
-"""Kinds of setting values: reading, bounds, description and writing."""
-
 from __future__ import annotations
 
 import json
@@ -19,9 +17,6 @@ from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 
 T = TypeVar("T")
-
-
-# --------------------------------------------------------------------------- plain values
 
 
 def count(least: int, most: int) -> ValueKind[int]:
@@ -45,7 +40,7 @@ def fraction(least: float, most: float) -> ValueKind[float]:
 
 
 def size(least: int, most: int) -> ValueKind[int]:
-    """A size in bytes."""
+    """Size in bytes."""
 
     def read(value: object) -> int:
         found = parse_size(value)
@@ -60,7 +55,7 @@ def size(least: int, most: int) -> ValueKind[int]:
 
 
 def duration(least: float, most: float) -> ValueKind[float]:
-    """A duration in seconds."""
+    """Duration in seconds."""
 
     def read(value: object) -> float:
         found = parse_duration(value)
@@ -75,7 +70,7 @@ def duration(least: float, most: float) -> ValueKind[float]:
 
 
 def choice(*choices: str, refused: dict[str, str] | None = None) -> ValueKind[str]:
-    """One of some words; `refused` has reasons for other known words."""
+    """`refused` has reasons for other known words."""
 
     def read(value: object) -> str:
         if isinstance(value, str) and value in choices:
@@ -107,18 +102,16 @@ def _text(check: Callable[[str], T]) -> Callable[[object], T]:
 
 
 def _quoted(text: object) -> str:
-    # JSON's escapes are valid in TOML, but TOML requires an escape for DEL too.
+    # TOML requires an escape for DEL too.
     return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
-
-# --------------------------------------------------------------------------- names and places
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NODE_NAMES = re.compile(r"[A-Za-z0-9_*-]{1,64}", re.ASCII)
 _HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,255}", re.ASCII)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
-#: Depth of nested units (`broker.cluster.address`).
+#: Depth of nested units.
 _MAX_UNIT_DEPTH = 8
 _MASTER = re.compile(r"local(\[[0-9*,]+\])?|yarn|(spark|k8s)://\S{1,255}", re.ASCII)
 _MAX_LOCATION = 4096
@@ -193,7 +186,7 @@ def _check_host_port(text: str) -> str:
 
 
 def split_host_port(text: str) -> tuple[str, int]:
-    """Return host and port of a `HOST_PORT`; ValueError for another text."""
+    """Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit():
         raise ValueError

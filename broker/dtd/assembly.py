@@ -1,9 +1,8 @@
 """Expand a DTD and its modules into one self-contained text.
 
-libxml2 would resolve parameter entities itself, from disk or network and without limits. So they
-are expanded here, and libxml2 gets element and attribute declarations only: it has nothing to fetch
-or expand. The result is canonical: no comments, single spaces, one declaration a line. So texts
-with equal declarations have equal hashes, and assembling again changes nothing.
+libxml2 would resolve parameter entities itself, from disk or network and without limits. So it gets
+element and attribute declarations only. The result is canonical: no comments, single spaces, one
+declaration a line. Texts with equal declarations have equal hashes.
 """
 
 from __future__ import annotations
@@ -16,23 +15,21 @@ import attrs
 
 from broker.dtd.source_text import SourceText, decode_text
 
-#: Returns the text of an external entity by public and system identifier; None: unknown.
+#: Returns an external entity by public and system identifier; None: unknown.
 Resolver: TypeAlias = Callable[[str | None, str], bytes | None]
 
 
 @attrs.frozen
 class AssemblyLimits:
     max_text: int = 256 * 1024
-    #: Bytes of one text: the DTD itself, or a module.
+    #: Bytes of the DTD itself, or a module.
 
     max_expanded: int = 1024 * 1024
     #: Characters of all replacement texts, counted at each use.
 
     max_depth: int = 16
-    #: Entities within entities.
 
     max_expansions: int = 10_000
-    #: Uses of entities.
 
     max_declarations: int = 10_000
 
@@ -40,18 +37,15 @@ class AssemblyLimits:
 @attrs.frozen
 class Assembled:
     text: bytes
-    #: Element and attribute declarations in UTF-8, one a line.
+    #: Element and attribute declarations, one a line.
 
     element_locations: dict[str, tuple[int, str]]
-    #: Line of each element's declaration, and its module ("" for the DTD itself).
+    #: Line and module ("" for the DTD itself).
 
 
 def assemble(text: bytes, resolve: Resolver, limits: AssemblyLimits | None = None) -> Assembled:
-    """Expand a DTD (an external subset) into one self-contained text.
-
-    Raises `BadDtd` with the line for a malformed DTD, an unresolved entity, general entities,
-    notations, conditional sections, and a passed limit.
-    """
+    """Raises `BadDtd` with the line for a malformed DTD, an unresolved entity, general entities,
+    notations, conditional sections, and a passed limit."""
     limits = limits or AssemblyLimits()
     assembly = _Assembly(resolve, limits)
     assembly.expand_subset(SourceText(decode_text(text, "the DTD", limits.max_text)))
@@ -63,18 +57,18 @@ _SPACE = re.compile(r"[ \t\r\n]+")
 _REFERENCE = re.compile(rf"%({_NAME});")
 _DECLARATION = re.compile(r"<!([A-Z]+)(?=[ \t\r\n%])")
 _WORD = re.compile(r"[^ \t\r\n<>\"'%]+")
-# An occurrence sign stays with its particle: XML allows no space before it.
+# An occurrence sign has no space before it.
 _PIECE = re.compile(r"\)[?*+]?|[(|,]|[^()|,]+")
 _IN_VALUE = re.compile(rf"%({_NAME});|&#(?:([0-9]{{1,7}})|x([0-9a-fA-F]{{1,6}}));|[%]|&#")
 _GENERAL = re.compile(r"&(?:(#[0-9]{1,7}|#x[0-9a-fA-F]{1,6}|amp|lt|gt|quot|apos);)?")
 _PREDEFINED: Final = frozenset({"amp", "lt", "gt", "quot", "apos"})
-# The semicolon ends a reference, whose replacement is padded with spaces.
+# A semicolon ends a reference, whose replacement is padded with spaces.
 _BEFORE_LITERAL: Final = frozenset({"", " ", "\n", "\t", ";"})
 _AFTER_LITERAL: Final = frozenset({"", " ", "\n", "\t", ">", "%"})
 
 
 def _canonical(tokens: list[str]) -> str:
-    """Join the tokens of a declaration with the fewest spaces that the grammar allows."""
+    """Use the fewest spaces that the grammar allows."""
     parts: list[str] = []
     for token in tokens:
         if token == " ":
@@ -109,8 +103,6 @@ class _Assembly:
         self._expanded = 0
         self._expansions = 0
         self._declaration_count = 0
-
-    # ---------------------------------------------------------------- declarations
 
     def expand_subset(self, source: SourceText) -> None:
         text, at = source.text, 0
@@ -173,11 +165,10 @@ class _Assembly:
     def _read_tokens(
         self, source: SourceText, at: int, tokens: list[str], declaration: int | None = None
     ) -> int:
-        """Collect tokens up to the declaration's end, or the end of an entity's replacement.
+        """Collect tokens up to the end of the declaration or entity.
 
         White space becomes the token " ". Returns the position behind the `>`. An entity must hold
-        whole tokens and may not end the declaration (XML's proper nesting), so no text is
-        ambiguous.
+        whole tokens and may not end the declaration (XML's proper nesting).
         """
         text = source.text
         while at < len(text):
@@ -193,7 +184,7 @@ class _Assembly:
                 tokens.append(text[at:end].replace("\n", " ").replace("\t", " "))
                 at = end
             elif reference := _REFERENCE.match(text, at):
-                # XML pads the replacement with a space on either side.
+                # XML pads the replacement.
                 tokens.append(" ")
                 self._read_tokens(self._open_entity(reference[1], source, at), 0, tokens)
                 self._open_entities.pop()
@@ -212,8 +203,6 @@ class _Assembly:
         if declaration is not None:
             source.raise_error(declaration, "a declaration is not closed")
         return at
-
-    # ---------------------------------------------------------------- entities
 
     def _declare_entity(self, words: list[str], source: SourceText, start: int) -> None:
         match words:
@@ -235,11 +224,10 @@ class _Assembly:
                     f"general entity {(words or [''])[0]!r}: events may use only the five "
                     "predefined ones",
                 )
-        # The first declaration binds (XML 1.0, 4.2): so a driver overrides its modules.
+        # The first declaration binds (XML 1.0, 4.2): a driver overrides its modules.
         self._entities.setdefault(name, entity)
 
     def _replacement_text(self, literal: str, source: SourceText, start: int) -> str:
-        """Return the replacement text of an internal entity (XML 1.0, 4.5)."""
         parts: list[str] = []
         at, last = 1, len(literal) - 1
         for found in _IN_VALUE.finditer(literal, 1, last):
@@ -262,7 +250,7 @@ class _Assembly:
         return value
 
     def _open_entity(self, name: str, source: SourceText, at: int) -> SourceText:
-        """Return the replacement text of an entity; the caller pops `_open_entities` when done."""
+        """Return the replacement text; the caller pops `_open_entities` when done."""
         entity = self._entities.get(name)
         if entity is None:
             source.raise_error(at, f"parameter entity %{name}; is not declared")

@@ -1,5 +1,3 @@
-"""DTD store for the cache: reads at once, writes on the log's thread."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -16,7 +14,6 @@ from broker.transport.clock import IClock
 
 #: Texts not on disk yet; beyond that new ones are rejected.
 MAX_UNSAVED = 256
-#: Seconds until a failed write is repeated.
 RETRY_SECONDS = 2.0
 
 
@@ -29,7 +26,7 @@ class _Unsaved:
 
 
 class AsyncDtdStore:
-    """Reads texts at once; writes them on the log's thread, before the events that need them."""
+    """Reads texts at once; writes them on the log's thread, before events that need them."""
 
     def __init__(
         self,
@@ -38,7 +35,7 @@ class AsyncDtdStore:
         wall_clock: Callable[[], int],
         clock: IClock,
     ) -> None:
-        """`write` runs calls on one thread in order, commits of the log among them."""
+        """`write` runs calls on one thread in order, the log's commits among them."""
         self.store = store
         self._write = write
         self._wall_clock = wall_clock
@@ -46,15 +43,15 @@ class AsyncDtdStore:
         self._unsaved: dict[DtdReference, _Unsaved] = {}
 
     def __bool__(self) -> bool:
-        """True if any text is not on disk yet."""
         return bool(self._unsaved)
 
     def is_unsaved(self, reference: DtdReference) -> bool:
-        """True if the text is not on disk yet: its events can not be validated after a restart."""
+        """Return True if the text is not on disk yet: its events can not be validated after a
+        restart."""
         return reference in self._unsaved
 
     def when_write_settled(self, reference: DtdReference) -> Deferred[None]:
-        """Fire when the running write of a text has succeeded or failed; at once without one."""
+        """Fire when a running write has succeeded or failed; at once without one."""
         unsaved = self._unsaved.get(reference)
         tried: Deferred[None] = Deferred()
         if unsaved is None or not unsaved.is_writing:
@@ -64,7 +61,6 @@ class AsyncDtdStore:
         return tried
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """Return the stored text; reads a small local file."""
         unsaved = self._unsaved.get(reference)
         return self.store.read(reference) if unsaved is None else unsaved.text
 
@@ -76,7 +72,7 @@ class AsyncDtdStore:
         return (entry.reference for entry in self.store)
 
     def save(self, dtd: IDtd, owner: str) -> None:
-        """Store a DTD; raises `TooManyTypes` if its owner's share is full."""
+        """Store a DTD. Raises `TooManyTypes` if its owner's share is full."""
         if len(self._unsaved) >= MAX_UNSAVED:
             raise TooManyTypes(f"{MAX_UNSAVED} DTDs could not be written to the disk yet")
         try:

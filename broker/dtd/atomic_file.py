@@ -1,5 +1,3 @@
-"""Small files replaced as a whole: after a crash the old or the new content is there."""
-
 from __future__ import annotations
 
 import hashlib
@@ -8,7 +6,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
-    """Replace a file durably. On `OSError` the old file stays."""
+    """After a crash, or an `OSError`, the old or the new file is there."""
     part = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -30,12 +28,12 @@ def write_atomically(path: Path, data: bytes, *, sync: bool) -> None:
 
 
 def write_checksummed(path: Path, data: bytes, *, sync: bool) -> None:
-    """Replace a file, with a hash in its first line to detect damage."""
+    """A hash in the first line detects damage."""
     write_atomically(path, _hash(data) + b"\n" + data, sync=sync)
 
 
 def read_checksummed(path: Path) -> bytes | None:
-    """Return the data of `write_checksummed`; None without a file, `ValueError` for damage."""
+    """Return None without a file. Raises `ValueError` for damage."""
     try:
         content_hash, _, data = path.read_bytes().partition(b"\n")
     except FileNotFoundError:

@@ -1,5 +1,3 @@
-"""DTDs of a node, several versions of a type at once, each fetched once (M13, M17, T25)."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -33,28 +31,27 @@ from broker.errors import (
 
 @attrs.frozen
 class CacheLimits:
-    """Bounds of the cache. Pinned DTDs (the catalogue's, and by `pin`) do not count."""
+    """Bounds of the cache; pinned DTDs do not count."""
 
     max_fetched: int = 128
-    #: Fetched DTDs; the least recently used one is dropped first.
+    #: The least recently used one goes first.
 
     max_fetched_bytes: int = 16 * 1024 * 1024
-    #: Bytes of their texts; compiled they take several times as much.
+    #: Compiled they take several times as much.
 
     max_failures: int = 1024
-    #: Failed look-ups that are remembered; the oldest is dropped first.
+    #: The oldest goes first.
 
     failure_seconds: float = 30.0
     #: Seconds for which a failed look-up is not repeated.
 
     max_waiters: int = 10_000
-    #: Look-ups that wait for one fetch; one more fails with `Overloaded`.
+    #: One more look-up of a fetch fails with `Overloaded`.
 
     dtd: AssemblyLimits = AssemblyLimits()
-    #: Limits of each DTD.
 
     max_hashes: int = 8192
-    #: Content hashes of dropped DTDs, so that none comes back changed (T26).
+    #: Dropped DTDs do not come back changed (T26).
 
 
 @attrs.frozen
@@ -69,10 +66,10 @@ def _ignore(_: object) -> None:
 
 @implementer(IDtdCache)
 class DtdCache:
-    """Implements `IDtdCache` over a catalogue and further sources, in their order.
+    """DTDs of a node, several versions of a type at once, each fetched once (M13, M17, T25).
 
     `on_new_version` gets the reference of a DTD that is newer than all known versions of its type
-    (M16). It is called in a reactor turn of its own.
+    (M16), in a reactor turn of its own.
     """
 
     _log = Logger()
@@ -86,14 +83,13 @@ class DtdCache:
         on_new_version: Callable[[DtdReference], object] = _ignore,
         store: AsyncDtdStore | None = None,
     ) -> None:
-        """With `store`, all texts but the catalogue's are stored on disk, and looked up there
-        first."""
+        """All texts but the catalogue's are stored in `store`, and looked up there first."""
         self.on_new_version = on_new_version
         self.on_added: Callable[[IDtd], object] = _ignore
         #: Called with each new DTD, except those of the catalogue.
 
         self.conflicts = 0
-        #: Texts rejected because another text of the same type and version is known.
+        #: Rejected second texts of a name.
 
         self._catalogue = catalogue
         self._store = store
@@ -109,8 +105,6 @@ class DtdCache:
         if store is not None:
             store.store.on_dropped = self._uncache
 
-    # ---------------------------------------------------------------- reading
-
     def get(self, reference: DtdReference) -> Dtd | None:
         dtd = self._pinned.get(reference)
         if dtd is None:
@@ -120,7 +114,7 @@ class DtdCache:
         return dtd
 
     def variants_of(self, reference: DtdReference) -> list[IDtd]:
-        """Return all local DTDs of a type and version: the main one, then its variants."""
+        """Return local DTDs: the main one, then its variants."""
         found: list[IDtd] = []
         for known in self.references():
             if (known.type, known.version) == (reference.type, reference.version):
@@ -128,19 +122,18 @@ class DtdCache:
         return found
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Return all loaded, stored and catalogue DTDs, sorted by type and version."""
+        """Return loaded, stored and catalogue DTDs, sorted."""
         stored = () if self._store is None else self._store.references()
         known = {*self._pinned, *self._fetched, *stored, *self._catalogue.references()}
         return tuple(sorted(known))
 
     def versions(self, type_name: str) -> tuple[DtdReference, ...]:
-        """Return the versions of one type, oldest first, without variants."""
+        """Return the versions, oldest first, without variants."""
         return tuple(
             known for known in self.references() if known.type == type_name and not known.variant
         )
 
     def known_hash(self, reference: DtdReference) -> str | None:
-        """Return the content hash of the reference's text, loaded or not."""
         known = self.get(reference)
         if known is None and reference in self._catalogue:
             loaded: list[IDtd] = []
@@ -149,11 +142,8 @@ class DtdCache:
         return known.content_hash if known is not None else self._remembered_hash(reference)
 
     def lookup(self, reference: DtdReference, hint: FetchHint) -> Deferred[IDtd]:
-        """Return the DTD from the first source with a good text; see `IDtdCache`.
-
-        A failure is remembered for its pointer only: an event with a bad pointer does not block one
-        with a good pointer.
-        """
+        """See `IDtdCache`. A failure counts for its pointer only: a bad pointer does not block a
+        good one."""
         known = self.get(reference)
         if known is not None:
             return succeed(known)
@@ -173,15 +163,13 @@ class DtdCache:
             self._start_fetch(reference, hint)
         return found
 
-    # ---------------------------------------------------------------- changing
-
     def add(
         self, reference: DtdReference, text: bytes, owner: str = "", content_hash: str = ""
     ) -> Dtd:
-        """Load a text as this type and version, or return the known DTD of the same content.
+        """Load a text, or return the known DTD of the same content.
 
-        Raises `BadDtd` for an unusable text, for a second text of the reference (T26), and for a
-        text without `content_hash`. Raises `TooManyTypes` if `owner` has no room in the store.
+        Raises `BadDtd` for an unusable text, a second text of the reference (T26), or another
+        `content_hash`. Raises `TooManyTypes` if `owner` has no room in the store.
         """
         dtd = self._compile(reference, text)
         if dtd.content_hash != (reference.variant or content_hash or dtd.content_hash):
@@ -209,15 +197,13 @@ class DtdCache:
         return dtd
 
     def is_shipped(self, reference: DtdReference) -> bool:
-        """True if the program's own catalogue has it."""
         return reference in self._catalogue
 
     def require_hash(self, reference: DtdReference, content_hash: str) -> None:
-        """Reject other texts for the reference than the one with this hash."""
         self._hashes[reference] = content_hash
 
     def join_fetch(self, reference: DtdReference) -> Deferred[IDtd] | None:
-        """Return the result of a running fetch; None without one."""
+        """Return None without a running fetch."""
         waiting = self._fetches.get(reference)
         if waiting is None or len(waiting) >= self._limits.max_waiters:
             return None
@@ -226,12 +212,10 @@ class DtdCache:
         return found
 
     def clear_failure(self, reference: DtdReference) -> None:
-        """Let the next look-up ask the sources again."""
         self._failures.remove(reference)
 
     def remove(self, reference: DtdReference) -> bool:
-        """Remove the DTD from memory and disk, with its hash and failures. A running fetch
-        continues."""
+        """Remove it from memory and disk, with hash and failures. A running fetch continues."""
         self._failures.remove(reference)
         if self._store is not None:
             self._store.store.remove(reference)
@@ -242,7 +226,6 @@ class DtdCache:
         return self._pinned.pop(reference, None) is not None or fetched is not None
 
     def pin(self, reference: DtdReference) -> None:
-        """Exempt a loaded DTD from the bounds, for example because the archive has events of it."""
         dtd = self._fetched.pop(reference, None)
         if dtd is not None:
             self._fetched_bytes -= len(dtd.text)
@@ -251,11 +234,9 @@ class DtdCache:
             raise UnknownType(f"no DTD is loaded for {reference}")
 
     def unpin(self, reference: DtdReference) -> None:
-        """Undo `pin`. Does nothing for a catalogue DTD or one that is not pinned."""
+        """A catalogue DTD stays pinned."""
         if reference not in self._catalogue and reference in self._pinned:
             self._cache_fetched(self._pinned.pop(reference))
-
-    # ---------------------------------------------------------------- inside
 
     def compile_text(self, reference: DtdReference, text: bytes) -> Dtd:
         """Compile a text without caching it. Raises `BadDtd`."""
@@ -265,7 +246,7 @@ class DtdCache:
         return Dtd.load(reference, text, self._catalogue.read, self._limits.dtd)
 
     def _registered_hash(self, reference: DtdReference, text: bytes) -> str | None:
-        """Return the hash that the reference has: loaded, in the catalogue, or dropped."""
+        """The text may be loaded, in the catalogue, or dropped."""
         known = self.get(reference)
         if known is not None:
             return known.content_hash
@@ -280,7 +261,7 @@ class DtdCache:
         return stored or self._hashes.get(reference)
 
     def _load_stored(self, reference: DtdReference) -> Dtd | None:
-        """Load a stored text. An unusable one is fetched again."""
+        """Load a stored text; an unusable one is fetched again."""
         if self._store is None:
             return None
         content_hash = self._store.known_hash(reference)
@@ -328,7 +309,7 @@ class DtdCache:
             self._hashes.popitem(last=False)
 
     def _uncache(self, reference: DtdReference) -> None:
-        """The text is not on disk any more: the next event fetches and stores it again."""
+        """Drop a text that is not on disk any more: the next event stores it again."""
         dropped = self._fetched.pop(reference, None)
         if dropped is not None:
             self._fetched_bytes -= len(dropped.text)
@@ -344,7 +325,7 @@ class DtdCache:
         )
 
     async def _fetch(self, reference: DtdReference, hint: FetchHint) -> Dtd:
-        """Ask the sources in order; a failure raises the most specific of their error classes."""
+        """Ask the sources in order; raise the most specific error class."""
         reasons: list[str] = []
         known = hint.content_hash or self._remembered_hash(reference) or ""
         asked = attrs.evolve(hint, content_hash=known)
@@ -361,7 +342,7 @@ class DtdCache:
             except BrokerError as error:
                 reasons.append(f"{source.name}: {error}")
             except Exception:
-                # A failing source must not block all events of a type; the bug goes to the log.
+                # A failing source must not block all events of a type.
                 self._log.failure("source {source} failed", source=source.name)
                 reasons.append(f"{source.name}: failed")
         raise kind(f"no DTD for {reference}: {'; '.join(reasons) or 'there is no source'}")

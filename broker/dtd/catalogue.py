@@ -1,5 +1,3 @@
-"""DTD files of one folder, found by public identifier through an OASIS catalogue."""
-
 from __future__ import annotations
 
 import site
@@ -23,10 +21,8 @@ _XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the DTDs of this program: in the checkout, else as installed.
-
-    Raises `ConfigurationError` with the places that were searched.
-    """
+    """Return the folder of the shipped DTDs: in the checkout, else as installed. Raises
+    `ConfigurationError`."""
     places = list(_shipped_places())
     for place in places:
         if (place / CATALOGUE_NAME).is_file():
@@ -41,7 +37,7 @@ def _shipped_places() -> Iterator[Path]:
     if site.ENABLE_USER_SITE:
         user_scheme = sysconfig.get_preferred_scheme("user")
         yield Path(sysconfig.get_path("data", user_scheme), "share", "xmlbroker", "dtd")
-    # A distribution's Python may install below another prefix than its own scheme names.
+    # A distribution's Python may install below another prefix than its scheme's.
     yield Path(sys.prefix, "share", "xmlbroker", "dtd")
 
 
@@ -49,19 +45,19 @@ def _shipped_places() -> Iterator[Path]:
 class Catalogue:
     """An OASIS XML Catalogue (1.1) of `public` and `system` entries inside its folder.
 
-    Files are read on each request, so an edited DTD counts from the next load on.
+    Files are read on each request: an edited DTD counts from the next load on.
     """
 
     folder: Path
     public: Mapping[str, Path]
-    #: Absolute paths by public identifier.
+    #: Absolute.
 
     system: Mapping[str, Path]
-    #: Absolute paths by system identifier.
+    #: Absolute.
 
     @classmethod
     def load(cls, folder: Path) -> Catalogue:
-        """Read `catalog.xml` in the folder. Raises `ConfigurationError`."""
+        """Raises `ConfigurationError`."""
         folder = folder.resolve()
         file = folder / CATALOGUE_NAME
         parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False)
@@ -95,10 +91,10 @@ class Catalogue:
         return cls(folder, entries["publicId"], entries["systemId"])
 
     def read(self, public_id: str | None, system_id: str) -> bytes | None:
-        """Return the text of an external entity; None if the catalogue lacks it.
+        """Return the text of an external entity, or None.
 
-        The public identifier counts first. A relative system identifier is never used as a path.
-        Raises `ConfigurationError` if the file is unreadable.
+        The public identifier counts first. A relative system identifier is never a path. Raises
+        `ConfigurationError` for an unreadable file.
         """
         path = self.public.get(" ".join(public_id.split())) if public_id is not None else None
         path = path or self.system.get(system_id)
@@ -110,7 +106,7 @@ class Catalogue:
             raise ConfigurationError(f"{path}: {error.strerror}") from error
 
     def references(self) -> tuple[DtdReference, ...]:
-        """Return the event types of the catalogue, sorted, without modules."""
+        """Return event types, sorted, without modules."""
         found = []
         for public_id in self.public:
             try:
@@ -124,7 +120,7 @@ class Catalogue:
 
 
 def _file_inside(folder: Path, uri: str) -> Path | None:
-    """Return the file of a relative URI if it lies in the folder (links followed)."""
+    """Return the file if it lies in the folder (links followed)."""
     if ":" in uri or "\\" in uri or "%" in uri:
         return None
     path = (folder / uri).resolve()

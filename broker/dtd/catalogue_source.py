@@ -1,5 +1,3 @@
-"""The catalogue as a source of DTDs."""
-
 from __future__ import annotations
 
 import attrs
@@ -16,13 +14,13 @@ from broker.errors import ConfigurationError, UnknownType
 @implementer(IDtdSource)
 @attrs.frozen
 class CatalogueSource:
-    """DTDs on this node's own disk; reads small local files without waiting."""
+    """DTDs on this node's own disk, read without waiting."""
 
     catalogue: Catalogue
     name: str = attrs.field(default="the catalogue", init=False)
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the driver's text; `UnknownType` without an entry or file."""
+        """Fails with `UnknownType`."""
         if reference.variant:
             return fail(UnknownType("no variants"))
         try:

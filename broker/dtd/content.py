@@ -1,5 +1,3 @@
-"""Possible contents of elements by their content models, without order and number."""
-
 from __future__ import annotations
 
 import re
@@ -16,28 +14,26 @@ _NO_CLAUSES: Final[_Clauses] = frozenset()
 @attrs.frozen
 class Content:
     children: frozenset[str] = _NONE
-    #: Qualified names of possible child elements. Those of `ANY` are not listed.
+    #: Qualified names; those of `ANY` are not listed.
 
     one_of: frozenset[frozenset[str]] = frozenset()
-    #: Each instance contains at least one element of each of these sets.
+    #: At least one element of each set occurs.
 
     has_text: bool = False
-    #: May contain text other than white space between elements.
+    #: Not only white space.
 
     any: bool = False
-    #: May contain all elements that the DTD declares.
+    #: All declared elements.
 
     empty: bool = False
-    #: Contains nothing, not even white space.
+    #: Not even white space.
 
     @property
     def required(self) -> frozenset[str]:
-        """Child elements that occur at least once."""
         return _NONE.union(*(names for names in self.one_of if len(names) == 1))
 
 
 def parse_contents(text: str) -> dict[str, Content]:
-    """Return the content of each element in a canonical DTD, by qualified name."""
     found = {}
     for declaration in text.split("\n"):
         keyword, _, rest = declaration.partition(" ")
@@ -48,7 +44,7 @@ def parse_contents(text: str) -> dict[str, Content]:
 
 
 def parse_model(model: str) -> Content:
-    """Return the content of a canonical model; its groups may be nested 64 deep."""
+    """Parse a canonical model; groups may be nested 64 deep."""
     if not model.startswith("("):
         return Content(has_text=model == "ANY", any=model == "ANY", empty=model == "EMPTY")
     tokens = _TOKEN.findall(model)
@@ -60,7 +56,7 @@ def parse_model(model: str) -> Content:
 
 
 def _parse_group(tokens: list[str], at: int) -> tuple[frozenset[str], _Clauses, int]:
-    """Return (names, required sets, next token) of the group whose parenthesis is at `at`."""
+    """Return (names, required sets, next token)."""
     names: set[str] = set()
     parts: list[_Clauses] = []
     choice = False
@@ -85,7 +81,7 @@ def _parse_group(tokens: list[str], at: int) -> tuple[frozenset[str], _Clauses, 
 
 
 def _combine_choice(parts: list[_Clauses]) -> _Clauses:
-    """Return sets that each alternative satisfies: the shared ones, and one combined set."""
+    """Return sets that each alternative satisfies."""
     shared = parts[0].intersection(*parts)
     if not all(parts):
         return shared

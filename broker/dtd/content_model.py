@@ -1,8 +1,8 @@
 """Check that content models are deterministic, as XML requires, and cheap to compile.
 
-libxml2 turns a model into an automaton when it validates the first element. The cost grows with the
-cube of the model's size: 12 kB of `(a?, a?, ...)` take more than a minute. So the size of the
-automaton is computed first, from positions that may follow each other (Glushkov).
+The time of libxml2's compilation grows with the cube of a model's size: 12 kB of `(a?, a?, ...)`
+take more than a minute. So the automaton's size is computed first, from positions that may follow
+each other (Glushkov).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final
 
 import attrs
 
-#: Names in one model of elements; names in one mixed model; pairs of names that may follow each
-#: other, in one model and in a whole DTD. The last two keep the compilation of a DTD below 1 s.
+#: Names in one model of elements, and in a mixed one; pairs of names that may follow each other, in
+#: one model and in a whole DTD. Compilation stays below 1 s.
 MAX_POSITIONS: Final = 512
 MAX_MIXED: Final = 1_000
 MAX_PAIRS: Final = 40_000
@@ -27,7 +27,7 @@ class UnusableModel(Exception):
 
 @attrs.frozen
 class _Part:
-    """Part of a model: whether it may be empty, and its possible first and last positions."""
+    """Possible first and last positions of a part."""
 
     nullable: bool
     first: frozenset[int]
@@ -38,10 +38,10 @@ _TOKEN = re.compile(r"\(|\)[?*+]?|[|,]|[^()|,]+")
 
 
 def count_pairs(model: str) -> int:
-    """Return the number of pairs in the automaton of a canonical content model.
+    """Return the pairs in the automaton of a canonical model.
 
-    Raises `UnusableModel` for a model that is too large, too deep, or not deterministic (an element
-    could match two places). Other syntax errors are not checked.
+    Raises `UnusableModel` if it is too large, too deep, or not deterministic. Other syntax errors
+    are not checked.
     """
     if not model.startswith("("):
         return 0
@@ -67,7 +67,7 @@ class _Automaton:
         self._at = 0
 
     def read_group(self, depth: int) -> _Part:
-        """Read a group; the next token is its opening parenthesis."""
+        """The next token is the opening parenthesis."""
         if depth > MAX_NESTING:
             raise UnusableModel(f"groups are nested deeper than {MAX_NESTING}")
         self._next_token()
@@ -89,7 +89,6 @@ class _Automaton:
         )
 
     def require_deterministic(self, positions: frozenset[int] | set[int]) -> None:
-        """Raise `UnusableModel` if two of the positions have the same element."""
         seen: set[str] = set()
         for name in (self.names[position] for position in sorted(positions)):
             if name in seen:

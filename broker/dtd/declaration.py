@@ -1,5 +1,3 @@
-"""Typed declarations of a parsed DTD."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -21,16 +19,13 @@ class DeclaredAttribute:
     #: As lxml names it: `cdata`, `enumeration`, `nmtoken`, `id` and so on.
 
     default: str | None
-    #: Normalised value for documents without the attribute; None without a default.
+    #: Normalised.
 
     values: tuple[str, ...]
-    #: Of an enumeration.
 
     fixed: bool = False
-    #: Only the default is valid.
 
     required: bool = False
-    #: The document must have it.
 
     @property
     def qualified_name(self) -> str:
@@ -38,7 +33,7 @@ class DeclaredAttribute:
 
     @property
     def declares_prefix(self) -> str | None:
-        """Prefix of a namespace declaration, "" for the default namespace; else None."""
+        """Prefix of a namespace declaration ("": the default one), else None."""
         if self.prefix == "xmlns":
             return self.name
         return "" if self.prefix is None and self.name == "xmlns" else None
@@ -74,8 +69,8 @@ class DeclaredElement:
 
 
 def list_elements(dtd: etree.DTD, contents: Mapping[str, Content]) -> tuple[DeclaredElement, ...]:
-    """List a DTD's elements; `contents` by qualified name, since lxml's models lack prefixes."""
-    # lxml's type stubs lack the methods of DTD that list declarations.
+    """lxml's models lack prefixes: `contents` has qualified names."""
+    # lxml's type stubs lack these methods.
     elements = cast(Any, dtd).iterelements()
     return tuple(
         DeclaredElement(
@@ -92,7 +87,7 @@ def list_elements(dtd: etree.DTD, contents: Mapping[str, Content]) -> tuple[Decl
 def _read_attribute(attribute: Any) -> DeclaredAttribute:
     default = attribute.default_value
     if default is not None:
-        # libxml2 resolves references in defaults, except the ampersand's.
+        # libxml2 keeps the ampersand's reference.
         default = default.replace("&#38;", "&")
     return DeclaredAttribute(
         attribute.prefix,

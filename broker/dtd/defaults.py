@@ -1,5 +1,3 @@
-"""Attributes that a DTD supplies where a document leaves them out (T21)."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -15,10 +13,9 @@ _XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 
 
 class DefaultAttributes:
-    """Default and fixed attributes by element, without namespace declarations.
+    """Attributes that a DTD supplies where a document leaves them out (T21).
 
-    `etree.DTD.validate` supplies none of them. A default with a prefix needs the prefix's
-    namespace, a `#FIXED` declaration in the DTD; raises `BadDtd` without one.
+    Raises `BadDtd` for a default with a prefix whose namespace is not `#FIXED`.
     """
 
     def __init__(self, elements: Iterable[DeclaredElement]) -> None:
@@ -33,13 +30,12 @@ class DefaultAttributes:
             )
             if supplied:
                 self._by_element[element.prefix, element.name] = supplied
-        # Each event has this element, at a known place; most types have no other default.
+        # Each event has this element at a known place; most types have no other default.
         self._event_type = self._by_element.pop(("Mspaces", "EventType"), ())
-        # A wildcard: a DTD knows only prefixes, and each prefix may go with any namespace.
+        # A prefix may go with any namespace.
         self._tags = tuple({f"{{*}}{name}" for _prefix, name in self._by_element})
 
     def apply(self, root: etree._Element) -> None:
-        """Set missing attributes on `root` and below it."""
         if self._event_type:
             self._apply_to_event_type(root)
         if not self._tags:
@@ -56,7 +52,7 @@ class DefaultAttributes:
     def _apply_to_event_type(self, root: etree._Element) -> None:
         element: etree._Element | None = root[2] if len(root) > 2 else None
         if element is None or element.tag != _EVENT_TYPE:
-            # A comment or an instruction stands before it.
+            # A comment or an instruction is before it.
             element = root.find(_EVENT_TYPE)
         if element is not None:
             for name, value in self._event_type:
@@ -65,7 +61,7 @@ class DefaultAttributes:
 
 
 def _fixed_namespaces(elements: Iterable[DeclaredElement]) -> dict[str, str]:
-    """Return the namespace of each prefix that the DTD fixes to a single one."""
+    """Only a single namespace of a prefix counts."""
     found: dict[str, set[str]] = {}
     for element in elements:
         for attribute in element.attributes:

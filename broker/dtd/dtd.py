@@ -1,5 +1,3 @@
-"""One version of one event type: validates events and supplies default attributes."""
-
 from __future__ import annotations
 
 import hashlib
@@ -19,13 +17,12 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.errors import BadDtd, NotValid
 
-#: The envelope's root element, in the spelling of DTDs and of lxml.
 ENVELOPE: Final = "Mspaces:Event"
 ENVELOPE_PREFIX: Final = "Mspaces"
 ENVELOPE_NAMESPACE: Final = "urn:xmlbroker:mspaces"
 ENVELOPE_TAG: Final = f"{{{ENVELOPE_NAMESPACE}}}Event"
 
-#: Attributes of one element. libxml2 looks at each of them for each validated element.
+#: Attributes of one element: libxml2 looks at each when it validates one.
 MAX_ATTRIBUTES: Final = 256
 _MAX_MESSAGE: Final = 400
 
@@ -65,10 +62,10 @@ class Dtd:
         resolve: Resolver,
         limits: AssemblyLimits | None = None,
     ) -> Dtd:
-        """Assemble and compile a DTD. `resolve` returns the modules, as `Catalogue.read` does.
+        """`resolve` returns modules.
 
-        Raises `BadDtd` for a text that is malformed, unresolvable, too expensive or not
-        deterministic, or that does not declare the envelope.
+        Raises `BadDtd` for a text that is malformed, unresolvable, too expensive, not
+        deterministic, or without the envelope.
         """
         assembled = assemble(text, resolve, limits)
         _check_models(assembled.text, assembled.element_locations)
@@ -81,7 +78,7 @@ class Dtd:
         return cls(reference, assembled.text, parsed, elements)
 
     def check(self, root: etree._Element) -> NotValid | None:
-        """Return the error of an invalid event, or None.
+        """Return the error of an invalid event.
 
         `root` must be the envelope. The tree is not changed.
         """
@@ -89,9 +86,9 @@ class Dtd:
             return NotValid(f"the root element is {root.tag!r}, not {ENVELOPE}", line=_line(root))
         if self._validate(root):
             return None
-        # lxml copies the whole log at each access.
+        # lxml copies the whole log.
         first = next(iter(cast(Any, self._parsed).error_log), None)
-        # lxml keeps the entries until the next event; one bad event can make 100,000 of them.
+        # lxml keeps the entries until the next event; one event can make 100,000.
         cast(Any, self._parsed)._clear_error_log()
         if root.prefix != ENVELOPE_PREFIX:
             return NotValid(
@@ -104,10 +101,7 @@ class Dtd:
         return NotValid(f"{message[:_MAX_MESSAGE]} (DTD {self.reference})", line=line)
 
     def apply_defaults(self, root: etree._Element) -> None:
-        """Add missing default and fixed attributes within `root`, envelope or payload (T21).
-
-        Namespace declarations are left alone.
-        """
+        """Add missing attributes within `root`, envelope or payload (T21)."""
         self._defaults.apply(root)
 
     def __repr__(self) -> str:
@@ -162,7 +156,7 @@ def _located_error(name: str, places: dict[str, tuple[int, str]], problem: str) 
 
 
 def _describe_parse_error(error: etree.DTDParseError, text: bytes) -> str:
-    """Return libxml2's first error and its declaration; line numbers do not help here."""
+    """Return libxml2's first error and its declaration, in place of the line."""
     first = next(iter(error.error_log), None)
     if first is None:
         return str(error)

@@ -1,5 +1,3 @@
-"""Failed look-ups of DTDs, so that they are not repeated for each event (T25)."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -17,7 +15,7 @@ class _Failure:
 
 
 class NegativeCache:
-    """Failures bounded in number and time; the oldest is dropped first."""
+    """Failed look-ups, bounded in number and time; the oldest goes first (T25)."""
 
     def __init__(self, max_refusals: int, seconds: float) -> None:
         self._max_failures = max_refusals
@@ -28,7 +26,7 @@ class NegativeCache:
         return len(self._failures)
 
     def get(self, reference: DtdReference, pointer: str, now: float) -> BrokerError | None:
-        """Return a new copy of the error of this look-up, until it expires."""
+        """Return a new copy, until the failure expires."""
         refusal = self._failures.get((reference, pointer))
         if refusal is None:
             return None

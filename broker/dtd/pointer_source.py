@@ -1,7 +1,7 @@
 """Fetch DTDs from an event's system identifier, only below allowed addresses (K29).
 
-Any publisher can write any address into an event: one inside the node's network, of a host that
-never answers, or of gigabytes. So nothing is allowed by default.
+A publisher can write any address: in the node's network, of a silent host, or of gigabytes. So none
+is allowed by default.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _MAX_POINTER: Final = 2048
 
 @attrs.frozen
 class AllowedPrefix:
-    """Allowed pointers: all on one server below one path."""
+    """All pointers on one server below one path."""
 
     scheme: str
     host: str
     port: int
     path_prefix: str
-    #: Begins and ends with a slash, so `/dtd/` does not allow `/dtd-private/`.
+    #: It begins and ends with a slash: `/dtd/` does not allow `/dtd-private/`.
 
     @classmethod
     def parse(cls, url: str) -> AllowedPrefix:
-        """Parse a URL such as `https://example.org/dtd/`. Raises `ConfigurationError`."""
+        """Raises `ConfigurationError`."""
         try:
             scheme, host, port, path = _split_pointer(url)
         except ForbiddenPointer as error:
@@ -55,13 +55,12 @@ class AllowedPrefix:
         return cls(scheme, host, port, path if path.endswith("/") else f"{path}/")
 
     def covers(self, scheme: str, host: str, port: int, path: str) -> bool:
-        """True if the parts of a pointer lie below this prefix."""
         same_server = (scheme, host, port) == (self.scheme, self.host, self.port)
         return same_server and path.startswith(self.path_prefix)
 
 
 def _split_pointer(url: str) -> tuple[str, str, int, str]:
-    """Return scheme, host, port and path. Raises `ForbiddenPointer` for an unusual URL."""
+    """Return scheme, host, port and path. Raises `ForbiddenPointer`."""
     if len(url) > _MAX_POINTER or not url.isascii() or not url.isprintable() or " " in url:
         raise ForbiddenPointer("the pointer is too long or has characters that URLs do not have")
     try:
@@ -90,7 +89,7 @@ class PointerLimits:
     #: Bytes of the body.
 
     timeout: float = 5.0
-    #: Seconds from the request to the last byte.
+    #: Seconds for the whole fetch.
 
 
 @implementer(IDtdSource)
@@ -112,12 +111,9 @@ class PointerSource:
         self._limits = limits or PointerLimits()
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the body at the pointer.
-
-        Fails with `ForbiddenPointer` for an address that is not allowed and for a redirect. Fails
-        with `UnknownType` without a pointer, and for a timeout, another status than 200, or too
-        many bytes.
-        """
+        """Fails with `ForbiddenPointer` for an address that is not allowed and for a redirect.
+        Fails with `UnknownType` without a pointer, and for a timeout, another status than 200, or
+        too many bytes."""
         return Deferred.fromCoroutine(self._fetch(hint.system_id))
 
     async def _fetch(self, url: str) -> bytes:
@@ -157,12 +153,12 @@ class PointerSource:
 
 
 def _fail_with_timeout(_result: object, _timeout: float) -> Failure:
-    # The failure of a cancelled request depends on its progress.
+    # A cancelled request's own failure varies.
     return Failure(TimeoutError())
 
 
 class _Body(Protocol):
-    """Collects a response's body up to a limit, and drops the connection beyond it."""
+    """Collects a body, and drops the connection beyond a limit."""
 
     def __init__(self, limit: int, url: str) -> None:
         self.finished: Deferred[bytes] = Deferred(self._cancelled)
@@ -173,7 +169,6 @@ class _Body(Protocol):
         self._refused = False
 
     def discard(self) -> None:
-        """Drop the connection without reading."""
         self._refused = True
 
     def connectionMade(self) -> None:

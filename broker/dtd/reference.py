@@ -1,5 +1,3 @@
-"""Names of event types: DTD name and version, in a public identifier."""
-
 from __future__ import annotations
 
 import functools
@@ -10,11 +8,11 @@ import attrs
 
 from broker.errors import BadName
 
-#: Base of system identifiers, in a reserved domain: only a catalogue resolves them.
+#: Only a catalogue resolves it.
 SYSTEM_BASE: Final = "https://xmlbroker.example/dtd/"
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
-# No leading zeros, so that equal versions are spelt alike.
+# Without leading zeros equal versions are spelt alike.
 _VERSION = re.compile(r"(?:0|[1-9][0-9]{0,5})(?:\.(?:0|[1-9][0-9]{0,5})){0,3}")
 _VARIANT = re.compile(r"[0-9a-f]{64}|")
 _PUBLIC_ID = re.compile(r"-//xmlbroker//DTD (\S+) (\S+)//EN")
@@ -43,17 +41,16 @@ def _check_variant(_reference: object, _attribute: object, value: str) -> None:
 class DtdReference:
     """An event type in one version (Mspaces M14, M15, K25), sorted by type, then version.
 
-    Raises `BadName` for a type or version outside the grammar.
+    Raises `BadName` outside the grammar.
     """
 
     type: str = attrs.field(validator=_check_type)
-    #: Usually the payload's root element, but any name is valid: `flight`, `VOEvent`, `event`.
+    #: Usually the payload's root element.
 
     version: str = attrs.field(validator=_check_version)
-    #: Numbers with dots between: `1.0`.
 
     variant: str = attrs.field(default="", validator=_check_variant)
-    #: Content hash, if another text has the same type and version at this node.
+    #: Content hash of a second text of this name.
 
     @property
     def public_id(self) -> str:
@@ -66,14 +63,14 @@ class DtdReference:
 
     @property
     def version_key(self) -> tuple[int, ...]:
-        """Version as numbers, so that 1.10 comes after 1.9."""
+        """Version as numbers: 1.10 comes after 1.9."""
         return tuple(int(part) for part in self.version.split("."))
 
     @classmethod
     def from_public_id(cls, public_id: str) -> DtdReference:
-        """Parse a public identifier. Raises `BadName`.
+        """Raises `BadName`.
 
-        White space is normalised first, as XML 1.0 (4.2.2) requires for public identifiers.
+        White space is normalised, as XML 1.0 (4.2.2) requires.
         """
         match = _PUBLIC_ID.fullmatch(" ".join(public_id.split()))
         if match is None:

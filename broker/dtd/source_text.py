@@ -1,5 +1,3 @@
-"""Text of a DTD or module, with positions for errors."""
-
 from __future__ import annotations
 
 import re
@@ -16,10 +14,10 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class SourceText:
-    """Text of a DTD, a module, or an entity's replacement text.
+    """Text with positions for errors.
 
-    `label` names a module and is empty for the DTD itself. A replacement text has the line of its
-    reference (`fixed_line`), since the reader finds it there.
+    `label` names a module and is empty for the DTD. A replacement has the line of its reference
+    (`fixed_line`).
     """
 
     def __init__(self, text: str, label: str = "", fixed_line: int | None = None) -> None:
@@ -29,7 +27,6 @@ class SourceText:
         self._newlines: list[int] | None = None
 
     def line(self, at: int) -> int:
-        """Return the line of a position, from 1."""
         if self._fixed_line is not None:
             return self._fixed_line
         if self._newlines is None:
@@ -37,14 +34,13 @@ class SourceText:
         return bisect_left(self._newlines, at) + 1
 
     def find_end(self, mark: str, start: int, opened: int, problem: str) -> int:
-        """Return the position behind the next `mark`; `BadDtd` at `opened` without one."""
+        """Return the position behind `mark`; `BadDtd` at `opened` without one."""
         found = self.text.find(mark, start)
         if found < 0:
             self.raise_error(opened, problem)
         return found + len(mark)
 
     def raise_error(self, at: int, problem: str) -> NoReturn:
-        """Raise `BadDtd` for a position."""
         where = f" (in {self.label})" if self.label else ""
         line = self.line(at)
         column = 0 if self._fixed_line is not None else at - self.text.rfind("\n", 0, at)
@@ -52,11 +48,10 @@ class SourceText:
 
 
 def decode_text(text: bytes, label: str, limit: int) -> str:
-    """Decode a DTD text, without byte order mark and text declaration.
+    """Decode a text, without byte order mark and text declaration.
 
-    Line breaks become newlines. The declaration's line breaks stay, so line numbers match the file.
-    Raises `BadDtd` for a text longer than `limit` bytes, not in UTF-8, or with characters that XML
-    forbids.
+    Line numbers stay those of the file. Raises `BadDtd` for more than `limit` bytes, another
+    encoding than UTF-8, or characters that XML forbids.
     """
     if len(text) > limit:
         raise BadDtd(f"{label} is longer than {limit} bytes")

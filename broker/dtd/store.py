@@ -1,8 +1,7 @@
 """DTD texts on disk, one file each, named by type, version and content hash (M13, M17).
 
-Each owner (an account, or another node) has a folder for its texts. A text is read when an event
-needs it, and its hash is verified. A damaged file is removed, and the text is fetched again. The
-file names are the only index.
+Each owner (an account, or another node) has a folder. The file names are the only index. A damaged
+file is removed, and its text fetched again.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
 
 _NAME: Final = re.compile(r"(.+)-([0-9.]+)-([0-9a-f]{64})(\.other)?\.dtd")
-#: Longest quoted name of an owner; a longer one is hashed.
+#: A longer name of an owner is hashed.
 _MAX_FOLDER_NAME: Final = 200
 
 
@@ -49,7 +48,7 @@ class StoredDtd:
 
 
 class DtdStore:
-    """DTD texts in one folder. `save` and `read` block for the disk."""
+    """`save` and `read` block for the disk."""
 
     _log = Logger()
 
@@ -80,11 +79,10 @@ class DtdStore:
         return iter(list(self._texts.values()))
 
     def get(self, reference: DtdReference) -> StoredDtd | None:
-        """Return the entry of a type and version, without reading the text."""
         return self._texts.get(reference)
 
     def read(self, reference: DtdReference) -> bytes | None:
-        """Return the verified text; None without one. A damaged text is removed."""
+        """Return the verified text or None. A damaged text is removed."""
         entry = self._texts.get(reference)
         if entry is None:
             return None
@@ -107,8 +105,8 @@ class DtdStore:
     ) -> StoredDtd | None:
         """Make room for a text and add its entry; `save` must follow.
 
-        Returns None for a text that is stored already. Raises `Overloaded` if the owner's share is
-        full of texts that events may need.
+        Returns None for a stored text. Raises `Overloaded` if the owner's share is full of texts
+        that events may need.
         """
         content_hash = hashlib.sha256(text).hexdigest()
         known = self._texts.get(reference)
@@ -121,7 +119,7 @@ class DtdStore:
         return entry
 
     def save(self, entry: StoredDtd, text: bytes) -> bool:
-        """Write a text durably; False if the disk fails or is full."""
+        """Return False if the disk fails or is full."""
         path = self._path(entry)
         try:
             write_atomically(path, text, sync=self._sync)
@@ -133,7 +131,7 @@ class DtdStore:
         return True
 
     def record_use(self, reference: DtdReference, now_ms: int) -> None:
-        """Keep the text for as long as the log keeps the event that arrived now."""
+        """Keep the text as long as the log keeps the event."""
         entry = self._texts.get(reference)
         if entry is not None:
             entry.used_ms = now_ms
@@ -147,11 +145,9 @@ class DtdStore:
             self._remove_garbage()
 
     def usage_of(self, owner: str) -> tuple[int, int]:
-        """Return the number of an owner's texts, and their bytes."""
+        """Return number and bytes."""
         sizes = [entry.size for entry in self._texts.values() if entry.owner == owner]
         return len(sizes), sum(sizes)
-
-    # ---------------------------------------------------------------- inside
 
     def _make_room(self, owner: str, size: int) -> None:
         limits = self._limits

@@ -1,7 +1,7 @@
-"""Byte offsets of elements in a document, from expat's byte index.
+"""Byte offsets of elements, from expat's byte index.
 
-lxml has parsed the document before. expat knows fewer name characters than libxml2. If it fails, a
-second pass replaces all non-ASCII characters: markup is ASCII in UTF-8.
+expat knows fewer name characters than libxml2. If it fails, a second pass replaces all non-ASCII
+characters: markup is ASCII in UTF-8.
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ from xml.parsers import expat
 from broker.errors import BadEnvelope, ForbiddenMarkup, NotWellFormed
 
 _BOM = codecs.BOM_UTF8
-#: ASCII bytes unchanged, each other byte as a letter of its own.
+#: Each byte above 127 is a letter of its own.
 _LETTERS = "".join(chr(byte if byte < 0x80 else 0x4E00 + byte) for byte in range(256))
 
 
 def start_of_element(document: bytes, number: int) -> int:
-    """Return the offset of the `<` of element `number`, counted from 0 in document order.
+    """Return the offset of the `<` of element `number`, from 0 in document order.
 
-    Bytes behind its start tag are not read. Raises `InvalidEvent` if there is no such element.
+    Raises `InvalidEvent` without such an element.
     """
     return _find_offset(document, number, 0)
 
 
 def end_of_element(document: bytes, number: int, count: int) -> int:
-    """Return the offset behind the last `>` of element `number`.
+    """Return the offset behind the last `>` of element `number`, with `count` elements.
 
-    `count` is the number of its elements, itself included. Bytes behind it are not read. Raises
-    `InvalidEvent` if there is no such element.
+    Raises `InvalidEvent` without such an element.
     """
     return _find_offset(document, number, count)
 
@@ -57,15 +56,13 @@ class _Found(Exception):
 
 
 class _Pass:
-    """One parse up to the start of an element, or its end.
+    """One parse, up to an element's start or end.
 
-    Nothing outside the document is fetched: expat asks for external entities only through a
-    handler, and none is set. An internal subset is rejected, so there is nothing to expand.
+    expat fetches external entities only through a handler, and none is set.
     """
 
     def __init__(self, number: int, count: int) -> None:
-        """`count` is 0 to find the element's start, else the number of elements that end with
-        it."""
+        """`count` is 0 for the start, else the number of elements that end with it."""
         self._before = number
         self._open = count
         self._found = -1
@@ -101,7 +98,7 @@ class _Pass:
     def _end_tag(self, _name: str) -> None:
         self._open -= 1
         if not self._open:
-            # For an empty element the index lies behind it, not at an end tag: use the next token.
+            # For an empty element the index lies behind it: use the next token.
             self._parser.EndElementHandler = None
             self._parser.DefaultHandler = self._stop
 

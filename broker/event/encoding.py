@@ -1,10 +1,8 @@
-"""Encodings of events and payloads."""
-
 from __future__ import annotations
 
 _NAMES = frozenset({"utf-8", "us-ascii", "ascii"})
 
 
 def is_utf8(name: str) -> bool:
-    """True if an XML declaration with this encoding means UTF-8 or its subset ASCII."""
+    """Return True for UTF-8 and its subset ASCII."""
     return name.lower() in _NAMES

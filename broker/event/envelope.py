@@ -12,7 +12,7 @@ from broker.event.event_id import EventId
 
 NAMESPACE = "urn:xmlbroker:mspaces"
 
-#: Event type of an event without a payload.
+#: Type of an event without a payload.
 ENVELOPE_TYPE = "event"
 
 
@@ -43,10 +43,7 @@ class Liveness(enum.Enum):
 
 @attrs.frozen
 class EventType:
-    """EventType (M26): name and version of the payload's DTD, security level and liveness.
-
-    The DOCTYPE's public identifier has name and version, VersionNum the version again.
-    """
+    """Type of an event (M26), from the payload's DTD."""
 
     name: str
     version: str
@@ -65,7 +62,7 @@ class Bundle:
 
 @attrs.frozen
 class Order:
-    """One entry of BundleOrder (M35): a stream or a bundle, in the order of concurrent events."""
+    """An entry of BundleOrder (M35): a stream or a bundle."""
 
     name: str
     is_bundle: bool = False
@@ -73,11 +70,10 @@ class Order:
 
 @attrs.frozen
 class EventLinkage:
-    """EventLinkage (M30): dependencies between events of several streams.
+    """Dependencies between events of several streams (M30).
 
     Without bundle, constraint and scheme the event is not merged (K4). An empty `order` is written
-    as the event's own stream, the least that the DTD accepts (K23). Version 1.0 of the envelope
-    allows one bundle, 1.1 many (M39).
+    as the event's own stream (K23). Envelope 1.0 allows one bundle, 1.1 many (M39).
     """
 
     bundles: tuple[Bundle, ...] = ()
@@ -88,10 +84,9 @@ class EventLinkage:
 
 @attrs.frozen
 class Event:
-    """One immutable XML document: the envelope with at most one payload element.
+    """One immutable XML document.
 
-    `payload` has the payload element's bytes as they stand in the document, or None. `document` has
-    the whole event, unchanged.
+    `payload` has the element's unchanged bytes, `document` the whole event.
     """
 
     stream: str
@@ -105,7 +100,7 @@ class Event:
 
 
 class Header(NamedTuple):
-    """Fields of an event that each hop reads without opening it; frames repeat them (DESIGN 4).
+    """Fields that each hop reads; frames repeat them (DESIGN 4).
 
     A tuple, because each hop makes one per event.
     """
@@ -123,5 +118,5 @@ def public_identifier(type_name: str, version: str) -> str:
 
 
 def system_identifier(type_name: str, version: str) -> str:
-    """Return the default system identifier, a URL in a reserved domain that is never fetched."""
+    """Return the default URL, which is never fetched."""
     return f"https://xmlbroker.example/dtd/{type_name}-{version}.dtd"

@@ -1,5 +1,3 @@
-"""EventIds: identity for de-duplication, nothing else (Mspaces M21-M25, DESIGN 1)."""
-
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -8,7 +6,7 @@ import attrs
 
 
 class EventId(NamedTuple):
-    """Identity of an event, unique in space and time.
+    """Identity of an event for de-duplication (Mspaces M21-M25, DESIGN 1).
 
     A tuple, because each hop makes one per event. `sequence_number` counts from 1 without gaps per
     (`client_id`, `incarnation`) over all streams. `timestamp` is milliseconds since 1970 and never
@@ -26,10 +24,9 @@ class EventId(NamedTuple):
 
 @attrs.define
 class EventIdGenerator:
-    """Makes the EventIds of one incarnation of one client (T18).
+    """EventIds of one incarnation (T18).
 
-    If the clock steps back, the timestamp stays. If it stands still, ids still differ: the sequence
-    number alone separates two ids of an incarnation.
+    The timestamp stays if the clock steps back.
     """
 
     client_id: str
@@ -38,7 +35,7 @@ class EventIdGenerator:
     last_sequence_number: int = 0
 
     def next_id(self, wall_clock: int) -> EventId:
-        """Return the next id; `wall_clock` is milliseconds since 1970."""
+        """`wall_clock` is milliseconds since 1970."""
         self.last_timestamp = max(self.last_timestamp, wall_clock)
         self.last_sequence_number += 1
         return EventId(
@@ -46,7 +43,7 @@ class EventIdGenerator:
         )
 
     def return_id(self, event_id: EventId) -> None:
-        """Free the number of the newest id, which was not used. ValueError for an older id."""
+        """Free the number of the newest, unused id. Raises ValueError for an older one."""
         if event_id.sequence_number != self.last_sequence_number:
             raise ValueError("only the newest id can be returned")
         self.last_sequence_number -= 1
@@ -55,7 +52,7 @@ class EventIdGenerator:
 def next_incarnation(last: int, wall_clock_us: int) -> int:
     """Return the incarnation of a new process: above `last` whatever the clock says.
 
-    It is microseconds since 1970 if no earlier incarnation is known (`last` 0), so it rises without
-    a state file too. If two processes start in one microsecond, the node rejects the second.
+    It is microseconds since 1970 for a `last` of 0, so it rises without a state file too. If two
+    processes start in one microsecond, the node rejects the second.
     """
     return max(last + 1, wall_clock_us)

@@ -1,8 +1,3 @@
-"""The payload of an event: its element in the parsed tree, and its bytes in the document.
-
-Node, client, replays and tools all use these functions.
-"""
-
 from __future__ import annotations
 
 from lxml import etree
@@ -12,7 +7,7 @@ from broker.event.byte_index import end_of_element, start_of_element
 from broker.event.envelope import NAMESPACE
 
 _Q = f"{{{NAMESPACE}}}"
-#: The envelope's own children; any other child element is the payload.
+#: Any other child is the payload.
 ENVELOPE_CHILDREN = frozenset(
     {_Q + name for name in ("StreamId", "EventId", "EventType", "EventLinkage")}
     | {_Q + "ApplicationType", _Q + "Summary"}
@@ -22,7 +17,7 @@ _AFTER_A_NAME = _SPACE + b"/>"
 
 
 def find_payload_element(root: etree._Element) -> etree._Element | None:
-    """Return the payload's element, None without one; `BadEnvelope` for two of them."""
+    """Return the payload's element or None. Raises `BadEnvelope` for two payloads."""
     payloads = [child for child in root.iterchildren("*") if child.tag not in ENVELOPE_CHILDREN]
     if len(payloads) > 1:
         raise BadEnvelope("there is more than one payload element")
@@ -30,10 +25,9 @@ def find_payload_element(root: etree._Element) -> etree._Element | None:
 
 
 def find_payload_bytes(document: bytes, root: etree._Element) -> bytes | None:
-    """Return the payload element's bytes in the document, from its `<` to its last `>`.
+    """Return the element's bytes, from its `<` to its last `>`.
 
-    `root` is the document's tree. Comments and processing instructions around the payload are not
-    part of it. Raises `InvalidEvent` if expat does not find the tree's element.
+    Raises `InvalidEvent` if expat does not find the tree's element.
     """
     payload = find_payload_element(root)
     if payload is None:
@@ -56,8 +50,7 @@ def _find_trailing_payload(
 ) -> bytes | None:
     """Return the payload's bytes if only blanks and the root's end tag follow it, else None.
 
-    The tree shows whether that is so. Then the document's last `</` starts the root's end tag, and
-    the `>` before it ends the payload. So expat need not read the payload, most of the document.
+    Then the last `</` starts that tag, and expat need not read the payload.
     """
     tail = payload.tail
     if (
@@ -67,7 +60,7 @@ def _find_trailing_payload(
     ):
         return None
     found = document[start : document.rindex(b"</")].rstrip(_SPACE)
-    # Blanks may be written as character references or as a CDATA section.
+    # Blanks may be references or in a CDATA section.
     return found if found.endswith(b">") and not found.endswith(b"]]>") else None
 
 

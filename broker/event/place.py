@@ -8,18 +8,18 @@ from typing import TypeAlias
 
 import attrs
 
-#: (epoch, offset): the order of the events of one origin.
+#: (epoch, offset) orders the events of one origin.
 Mark: TypeAlias = tuple[int, int]
-#: (epoch, id, branch place): wire form of an origin's history (`broker.log.history`).
+#: (epoch, id, branch place): wire form of a history (`broker.log.history`).
 NamedHistory: TypeAlias = tuple[int, int, Mark]
 
 
 @attrs.frozen(slots=True)
 class Place:
-    """Place of an event in its origin's log. Offsets have no gaps and continue through epochs.
+    """Place of an event in its origin's log.
 
-    An epoch begins with each start, since the log may be an older copy, and after a failed commit
-    (`broker.log.history`). Within one origin (epoch, offset) rises from event to event.
+    Offsets have no gaps and continue through epochs. An epoch begins with each start, since the log
+    may be an older copy, and after a failed commit. (epoch, offset) rises.
     """
 
     origin: str
@@ -35,7 +35,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """Return the place of a `str(place)`; ValueError for another text."""
+        """Raises ValueError."""
         origin, epoch, offset = text.rsplit(":", 2)
         return cls(origin, int(epoch), int(offset))
 
@@ -44,19 +44,18 @@ class Place:
 class Position:
     """Progress of a client in a stream: per origin the last *processed* mark.
 
-    An event is processed if it was matched and delivered, or did not match. So the position of a
-    rare query moves too. Immutable; `advanced` returns a new one.
+    An event is processed if it was delivered or did not match, so the position of a rare query
+    moves too.
     """
 
     marks: Mapping[str, Mark] = attrs.field(factory=dict)
 
     def covers(self, place: Place) -> bool:
-        """True if the event at `place` was processed."""
         mark = self.marks.get(place.origin)
         return mark is not None and place.mark <= mark
 
     def advanced(self, places: Iterable[Place]) -> Position:
-        """Return this position, moved on to cover `places`; it never moves back."""
+        """Return a position that also covers `places`; it never moves back."""
         marks = dict(self.marks)
         for place in places:
             if marks.get(place.origin, (0, 0)) < place.mark:
@@ -74,7 +73,7 @@ class Position:
 
     @classmethod
     def from_wire(cls, rows: Iterable[tuple[str, int, int]]) -> Position:
-        """Return the position of a `to_wire` tuple; ValueError or TypeError for another value."""
+        """Raises ValueError or TypeError."""
         return cls({str(origin): (int(epoch), int(offset)) for origin, epoch, offset in rows})
 
     def __str__(self) -> str:
@@ -82,7 +81,7 @@ class Position:
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Return the position of a `str(position)`; ValueError for another text."""
+        """Raises ValueError."""
         if text == "start":
             return cls()
         return cls().advanced(Place.parse(part) for part in text.split(","))
@@ -93,12 +92,12 @@ def merge_marks(one: Mapping[str, Mark], other: Mapping[str, Mark]) -> dict[str,
 
 
 def merge_positions(*positions: Position | None) -> Position | None:
-    """Return the later marks of all given positions for each origin; None without any."""
+    """Return None without any position."""
     known = [position for position in positions if position is not None]
     return functools.reduce(Position.merged, known) if known else None
 
 
 def common_position(one: Position, other: Position) -> Position:
-    """Return the position that both positions cover."""
+    """Return the position that both cover."""
     both = one.marks.keys() & other.marks.keys()
     return Position({origin: min(one.marks[origin], other.marks[origin]) for origin in both})

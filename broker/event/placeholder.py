@@ -1,8 +1,7 @@
 """Placeholder of an event that a relay rejected: it keeps the place and carries the code.
 
-A relay that rejects an acknowledged event must not drop it silently. It replaces the event's bytes
-by a processing instruction. No event consists of one, so older nodes reject it as not well-formed.
-A subscriber gets a gap with the code.
+A relay must not drop an acknowledged event silently. Older nodes reject the processing instruction
+as not well-formed. A subscriber gets a gap with the code.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ def make_placeholder(code: str) -> bytes:
 
 
 def placeholder_code(document: bytes) -> str | None:
-    """Return the code in a placeholder; None for any other document."""
+    """Return None for any other document."""
     if not document.startswith(_BEGINNING):
         return None
     found = _PLACEHOLDER.fullmatch(document)

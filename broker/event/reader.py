@@ -1,5 +1,3 @@
-"""Parse a document's bytes into an `Event`."""
-
 from __future__ import annotations
 
 import re
@@ -27,7 +25,7 @@ _Q = f"{{{NAMESPACE}}}"
 
 
 def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
-    """Return (type name, version) of a public identifier; `BadEnvelope` for a foreign one."""
+    """Raises `BadEnvelope` for a foreign identifier."""
     match = _PUBLIC_ID.fullmatch(public_id or "")
     if match is None:
         raise BadEnvelope(
@@ -38,10 +36,7 @@ def parse_public_identifier(public_id: str | None) -> tuple[str, str]:
 
 
 def read_event(document: bytes) -> Event:
-    """Return all parts of the event in the document.
-
-    The event is not validated: a node has done that. Raises `NotWellFormed` or `BadEnvelope`.
-    """
+    """Return the event without validation. Raises `NotWellFormed` or `BadEnvelope`."""
     root = parse_document(document)
     name, version = parse_public_identifier(root.getroottree().docinfo.public_id)
     try:
@@ -51,7 +46,7 @@ def read_event(document: bytes) -> Event:
 
 
 def read_latest_version(document: bytes) -> str | None:
-    """Return the LatestVersionNum of an event. Raises `NotWellFormed` or `BadEnvelope`."""
+    """Raises `NotWellFormed` or `BadEnvelope`."""
     try:
         kind = _first(_children(parse_document(document)), "EventType")
     except ValueError as error:
@@ -60,14 +55,14 @@ def read_latest_version(document: bytes) -> str | None:
 
 
 def parse_document(document: bytes) -> etree._Element:
-    """Return the root element of a document in UTF-8. Raises `NotWellFormed`."""
+    """Raises `NotWellFormed`, also for another encoding than UTF-8."""
     global _parser
     if b"\0" in document:
         raise NotWellFormed("the document has a NUL byte: only UTF-8 is accepted")
     try:
         root = etree.fromstring(document, _parser)
     except etree.XMLSyntaxError as error:
-        # The parser would keep the error log, possibly very long, until the next document.
+        # The parser would keep a long error log.
         _parser = _make_parser()
         line, column = error.position
         raise NotWellFormed(str(error.msg), line=line, column=column) from None
@@ -109,7 +104,7 @@ def _build_event(root: etree._Element, name: str, version: str, document: bytes)
 
 
 def parse_linkage(element: etree._Element) -> EventLinkage:
-    """Return the content of an EventLinkage element; ValueError for a broken one."""
+    """Raises ValueError."""
     parts = _children(element)
     ids = map(_text, parts.get("BundleId", ()))
     numbers = map(_text, parts.get("BundleNumber", ()))
@@ -129,7 +124,6 @@ _Children: TypeAlias = dict[str, list[etree._Element]]
 
 
 def _children(parent: etree._Element) -> _Children:
-    """Return the envelope's elements below this one, by local name."""
     found: _Children = {}
     for child in parent.iterchildren(f"{_Q}*"):
         found.setdefault(str(child.tag)[len(_Q) :], []).append(child)
@@ -147,7 +141,7 @@ def _optional(parts: _Children, name: str) -> str | None:
 
 
 def _text(element: etree._Element) -> str:
-    """Return the text without comments and processing instructions, as XPath does."""
+    """Omit comments and processing instructions, as XPath does."""
     text = element.text or ""
     if len(element):
         text += "".join(remark.tail or "" for remark in element)

@@ -1,8 +1,8 @@
 """Stream names, and patterns over them.
 
-A stream name is one to sixteen tokens joined by dots (`asdi.zbw.tz`). A token has 1 to 64 letters,
-digits, `_` and `-`. So no name can escape from a folder or break a wire format. In a pattern `*`
-matches exactly one token, and a last `>` one or more.
+A name is one to sixteen tokens joined by dots (`asdi.zbw.tz`), a token 1 to 64 letters, digits, `_`
+and `-`. So no name can escape from a folder or break a wire format. `*` matches exactly one token,
+and a last `>` one or more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLIENT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 
 @lru_cache(maxsize=4096)
 def check_stream_name(name: str) -> str:
-    """Return the name; `BadName` names the token that breaks the grammar."""
+    """Raises `BadName`."""
     tokens = name.split(".")
     if len(tokens) > MAX_TOKENS:
         raise BadName(f"the stream name has {len(tokens)} tokens, at most {MAX_TOKENS} are allowed")
@@ -36,7 +36,7 @@ def check_stream_name(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def check_client_id(client_id: str) -> str:
-    """Return the ClientId; `BadName` unless it is 1 to 64 of `A-Z a-z 0-9 _ . @ -`."""
+    """Raises `BadName`."""
     if not _CLIENT_ID.fullmatch(client_id):
         raise BadName(f"the client id {client_id[:80]!r} is not 1 to 64 of A-Z a-z 0-9 _ . @ -")
     return client_id
@@ -44,14 +44,14 @@ def check_client_id(client_id: str) -> str:
 
 @attrs.frozen
 class StreamPattern:
-    """A set of stream names, such as `asdi.*.kzbw` or `asdi.>`."""
+    """Set of stream names, such as `asdi.*.kzbw` or `asdi.>`."""
 
     text: str
     tokens: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> StreamPattern:
-        """Return the pattern of a text; `BadName` with the reason for a malformed one."""
+        """Raises `BadName`."""
         tokens = tuple(text.split("."))
         if len(tokens) > MAX_TOKENS:
             raise BadName(
@@ -68,7 +68,6 @@ class StreamPattern:
         return cls(text, tokens)
 
     def matches(self, stream: str) -> bool:
-        """True if the (valid) stream name is in the set."""
         tokens = stream.split(".")
         mine = self.tokens
         if mine[-1] == ">":
@@ -80,7 +79,7 @@ class StreamPattern:
         return all(m in ("*", t) for m, t in zip(mine, tokens, strict=False))
 
     def covers(self, other: StreamPattern) -> bool:
-        """True if this pattern matches every name that `other` matches."""
+        """Return True if each name of `other` matches."""
         mine, theirs = self.tokens, other.tokens
         if mine[-1] == ">":
             if len(theirs) < len(mine):

@@ -1,5 +1,3 @@
-"""Write an envelope around a payload's unchanged bytes."""
-
 from __future__ import annotations
 
 import re
@@ -29,11 +27,10 @@ _TAIL = b"</Mspaces:Event>"
 
 
 def extract_payload_element(document: bytes) -> bytes:
-    """Return the payload without byte order mark, XML declaration and white space around it.
+    """Remove byte order mark, XML declaration and outer white space.
 
-    Raises `BadEnvelope` if the rest does not begin with an element, or the declaration names
-    another encoding than UTF-8. Only the beginning is read: the node checks that the rest is one
-    element.
+    Raises `BadEnvelope` if no element begins then, or the encoding is not UTF-8. The node checks
+    the rest.
     """
     head = _HEAD.match(document)
     assert head is not None
@@ -57,10 +54,9 @@ def write_event(
     summary: str | None = None,
     system_id: str | None = None,
 ) -> bytes:
-    """Return the document of one event.
+    """Write an event around the payload's unchanged bytes.
 
-    `payload` is one element in UTF-8, copied unchanged; the node validates it. Raises `BadName` or
-    `BadEnvelope` for errors that show without parsing.
+    `payload` is one element in UTF-8; the node validates it. Raises `BadName` or `BadEnvelope`.
     """
     try:
         return b"%s<Mspaces:TimeStamp>%d</Mspaces:TimeStamp><Mspaces:SequenceNumber>%d%s%s%s" % (

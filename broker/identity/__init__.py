@@ -1,4 +1,4 @@
-"""Identity of clients: accounts through `twisted.cred`, rights by stream pattern, clearances."""
+"""Identity of clients: accounts by `twisted.cred`, rights by stream pattern, clearances."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Accounts: secret, client ids, rights and clearance."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +16,7 @@ from broker.identity.rights import Rights
 
 @attrs.frozen
 class Account:
-    """One account. `client_ids` are patterns in which `*` stands for any or no characters."""
+    """In `client_ids` `*` stands for any or no characters."""
 
     name: str
     secret: StoredSecret
@@ -46,7 +44,7 @@ def accounts_by_name(settings: Iterable[AccountSettings]) -> Mapping[str, Accoun
 
 
 def identity_for(account: Account, client_id: str) -> Identity:
-    """Return the identity of a client whose credential for `account` was checked.
+    """Return the identity of a client that has proved to be `account`.
 
     Raises `BadName` for a malformed client id, `NotAllowed` for one that the account may not use.
     """

@@ -1,10 +1,8 @@
-"""Patterns of client ids."""
-
 from __future__ import annotations
 
 
 def matches_client_id(pattern: str, client_id: str) -> bool:
-    """True if the pattern matches the whole id; `*` stands for any or no characters."""
+    """In a pattern `*` stands for any or no characters."""
     first, *rest = pattern.split("*")
     if not rest:
         return client_id == first
@@ -13,7 +11,7 @@ def matches_client_id(pattern: str, client_id: str) -> bool:
     if at > end or not client_id.startswith(first) or not client_id.endswith(last):
         return False
     for piece in middle:
-        # The earliest match leaves most room for later pieces, so no backtracking is needed.
+        # The earliest match leaves most room: no backtracking.
         found = client_id.find(piece, at, end)
         if found < 0:
             return False

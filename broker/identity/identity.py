@@ -1,5 +1,3 @@
-"""Identity of a client, with its rights."""
-
 from __future__ import annotations
 
 import attrs
@@ -17,7 +15,7 @@ from broker.identity.rights import Rights
 @implementer(IIdentity)
 @attrs.frozen
 class Identity:
-    """A client id with the account that authenticated it (Q8)."""
+    """Client id with the account that authenticated it (Q8)."""
 
     account: str
     client_id: str
@@ -63,7 +61,7 @@ class Identity:
 
 
 def anonymous_identity(client_id: str) -> Identity:
-    """Return an identity with all rights, for a node without accounts; `BadName` for a bad id."""
+    """Return an identity with all rights. Raises `BadName`."""
     return Identity(
         account="",
         client_id=check_client_id(client_id),

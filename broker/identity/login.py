@@ -1,9 +1,4 @@
-"""Login through `twisted.cred`: checker of secrets, realm of accounts, portal.
-
-A client presents an account's name, its secret and a client id. The checker verifies the first two
-outside the reactor's thread. The realm makes the `Identity` from the account and the client id,
-which passes through the portal as the `mind`.
-"""
+"""Login through `twisted.cred`: the client id is the `mind`."""
 
 from __future__ import annotations
 
@@ -25,10 +20,10 @@ from broker.identity.identity import Identity, anonymous_identity
 from broker.identity.interfaces import IAuthenticator, IIdentity
 from broker.identity.secret import matches_secret, unmatchable_secret
 
-#: Runs a function in another thread, as `twisted.internet.threads.deferToThread` does.
+#: Runs a function in another thread, as Twisted's `deferToThread`.
 DeferToThread: TypeAlias = Callable[[Callable[[], bool]], "Deferred[bool]"]
 
-#: Concurrent checks of secrets: each uses a processor and 16 MiB.
+#: Each check uses a processor and 16 MiB.
 MAX_CONCURRENT_CHECKS: Final = 2
 #: Clients that wait for a check; one more gets `Overloaded`.
 MAX_WAITING_CHECKS: Final = 1000
@@ -38,7 +33,7 @@ _REFUSAL: Final = "the account or its secret is wrong, or none was given"
 
 @implementer(ICredentialsChecker)
 class SecretChecker:
-    """Checks an account's name and secret against the stored hashes.
+    """Checks an account's secret.
 
     An unknown account costs as much as a wrong secret, so timing does not reveal names.
     """
@@ -52,7 +47,7 @@ class SecretChecker:
         self._unmatchable = unmatchable_secret()
 
     def requestAvatarId(self, credentials: UsernamePassword) -> Deferred[bytes | tuple[()]]:
-        """Return the account's name; `UnauthorizedLogin`, or `Overloaded` when too many wait."""
+        """Fails with `UnauthorizedLogin` or `Overloaded`."""
         name = credentials.username.decode("utf-8", "replace")
         account = self._accounts.get(name)
         stored = self._unmatchable if account is None else account.secret
@@ -73,7 +68,7 @@ class SecretChecker:
 
 @implementer(IRealm)
 class AccountsRealm:
-    """Makes an `Identity` from an account's name and a client id, given as the mind."""
+    """Realm of accounts; the mind is a client id."""
 
     def __init__(self, accounts: Mapping[str, Account]) -> None:
         self._accounts = accounts
@@ -92,7 +87,7 @@ class AccountsRealm:
 
 @implementer(IAuthenticator)
 class PortalAuthenticator:
-    """Authenticates by a portal of `twisted.cred`, possibly with another checker."""
+    """Authenticates by a portal."""
 
     def __init__(self, portal: Portal) -> None:
         self._portal = portal
@@ -123,7 +118,6 @@ class AnonymousAuthenticator:
     def authenticate(
         self, client_id: str, account: str | None, secret: bytes | None
     ) -> Deferred[Identity]:
-        """Return an identity without reading the credentials; see `IAuthenticator`."""
         return maybeDeferred(anonymous_identity, client_id)
 
 
@@ -134,7 +128,7 @@ def accounts_portal(accounts: Mapping[str, Account], defer_to_thread: DeferToThr
 def authenticator_for(
     settings: Iterable[AccountSettings], defer_to_thread: DeferToThread
 ) -> IAuthenticator:
-    """Return the authenticator of a node; without accounts it accepts every client."""
+    """Return a node's authenticator; without accounts it accepts every client."""
     accounts = accounts_by_name(settings)
     if not accounts:
         return AnonymousAuthenticator()

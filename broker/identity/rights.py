@@ -1,5 +1,3 @@
-"""Rights of an account to streams, by pattern, and to event types (Q8)."""
-
 from __future__ import annotations
 
 import attrs
@@ -9,7 +7,7 @@ from broker.event.stream import StreamPattern
 
 @attrs.frozen
 class Rights:
-    """Streams and event types that an account may use. Without a pattern there is no right."""
+    """Streams and event types that an account may use; none without a pattern (Q8)."""
 
     publish: tuple[StreamPattern, ...] = ()
     subscribe: tuple[StreamPattern, ...] = ()
@@ -18,22 +16,16 @@ class Rights:
 
     @classmethod
     def to_everything(cls) -> Rights:
-        """Return the rights to every stream and type."""
         every = (StreamPattern.parse(">"),)
         return cls(publish=every, subscribe=every, types=("",))
 
     def may_register(self, type_name: str) -> bool:
-        """True if a DTD may be registered under the event type's name."""
         return any(type_name.startswith(prefix) for prefix in self.types)
 
     def may_publish(self, stream: str) -> bool:
-        """True if events may be published to the (valid) stream name."""
         return any(pattern.matches(stream) for pattern in self.publish)
 
     def may_subscribe(self, pattern: StreamPattern) -> bool:
-        """True if a single allowed pattern covers all streams of `pattern`.
-
-        Patterns that cover it only together do not count: one line of the configuration should show
-        the right.
-        """
+        """One allowed pattern must cover `pattern`: one line of the configuration should show the
+        right."""
         return any(allowed.covers(pattern) for allowed in self.subscribe)

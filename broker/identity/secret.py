@@ -1,6 +1,6 @@
-"""Hash and check secrets with scrypt.
+"""Secrets hashed with scrypt.
 
-Both take tens of milliseconds and 16 MiB, on purpose: never call them in the reactor's thread.
+Hashing takes tens of milliseconds and 16 MiB: never call it in the reactor's thread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ COST_R: Final = 8
 COST_P: Final = 1
 SALT_BYTES: Final = 16
 DIGEST_BYTES: Final = 32
-#: A longer secret is rejected, so that clients can not make the node hash megabytes.
+#: A longer secret is rejected: clients can not make the node hash megabytes.
 MAX_SECRET_BYTES: Final = 1024
 
 
 def hash_secret(secret: str) -> str:
-    """Return the configuration text of a secret; `ValueError` when it is empty or too long."""
+    """Raises `ValueError` for an empty or too long secret."""
     given = secret.encode()
     if not 0 < len(given) <= MAX_SECRET_BYTES:
         raise ValueError(f"a secret has 1 to {MAX_SECRET_BYTES} bytes")
@@ -32,7 +32,7 @@ def hash_secret(secret: str) -> str:
 
 
 def matches_secret(given: bytes, stored: StoredSecret) -> bool:
-    """True if `given` is the stored secret; the comparison takes constant time."""
+    """Compare in constant time."""
     if len(given) > MAX_SECRET_BYTES:
         return False
     digest = _derive(given, stored.salt, stored.n, stored.r, stored.p, len(stored.digest))
@@ -40,12 +40,11 @@ def matches_secret(given: bytes, stored: StoredSecret) -> bool:
 
 
 def unmatchable_secret() -> StoredSecret:
-    """Return a stand-in for unknown accounts: the check costs the same, and no secret matches."""
+    """For unknown accounts: the check costs the same, and always fails."""
     return StoredSecret(COST_N, COST_R, COST_P, os.urandom(SALT_BYTES), os.urandom(DIGEST_BYTES))
 
 
 def _derive(secret: bytes, salt: bytes, n: int, r: int, p: int, length: int) -> bytes:
-    # OpenSSL's own limit of 32 MiB is just too small for n = 2**15. Twice the computed need is
-    # enough for any cost that StoredSecret allows.
+    # OpenSSL's own limit is too small for n = 2**15; twice the need is enough for any cost.
     memory = 2 * 128 * r * (n + p + 2)
     return hashlib.scrypt(secret, salt=salt, n=n, r=r, p=p, maxmem=memory, dklen=length)

@@ -1,5 +1,3 @@
-"""The archive's hold on retention: own events and replicas stay until the archive has them."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -8,14 +6,13 @@ import attrs
 
 from broker.event.place import Mark
 
-#: Share of the limit by which it may be exceeded until the node has announced that events will be
-#: dropped.
+#: Share by which the limit may be exceeded until the coming loss is announced.
 _UNANNOUNCED_SHARE = 1 / 8
 
 
 @attrs.define
 class ArchiveHold:
-    """Protects unarchived chunks of own events and replicas from retention, up to a size.
+    """Protects unarchived own events and replicas from retention, up to a size.
 
     The log's writing thread calls it. The reactor's thread sets the archived marks, and reads the
     rest.
@@ -35,7 +32,7 @@ class ArchiveHold:
 
     @property
     def held_after(self) -> Mark | None:
-        """Own events after this mark are kept beyond retention; None if there are none."""
+        """Own events after this mark are kept beyond retention; None without any."""
         held = self._held
         if held is None or held[1] <= self.archived:
             return None
@@ -43,8 +40,7 @@ class ArchiveHold:
         return epoch, offset - 1
 
     def holds_events(self, first: Mark, last: Mark, used_bytes: int) -> bool:
-        """Return True if retention must keep own events from `first` to `last`, in a log of
-        `used_bytes`."""
+        """Return True if retention must keep own events, in a log of `used_bytes`."""
         if not self.most_bytes or last <= self.archived:
             self._held = None
             return False
@@ -56,7 +52,6 @@ class ArchiveHold:
         return False
 
     def holds_replica(self, origin: str, last: Mark, used_bytes: int) -> bool:
-        """Return True if replicated events up to `last` must stay, with replicas of `used_bytes`.
-        Replicas may have up to half of the log's limit."""
+        """Return True if a replica must stay. Replicas may have half of the log's limit."""
         is_unarchived = last > self.archived_replicas.get(origin, (0, 0))
         return is_unarchived and used_bytes <= self.most_bytes // 2

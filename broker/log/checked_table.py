@@ -1,7 +1,6 @@
-"""Tables of small values, each with a checksum and a second copy in another table.
+"""Tables of small values, each with a checksum and a copy in another table.
 
-A value that fails its checksum is restored from its copy. If the copy is damaged too, the value is
-lost; that is reported, and each user has a safe outcome for it.
+A damaged value is restored from its copy. If both are damaged, the value is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _LONGEST_KEY = 511
 
 
 class CheckedTable:
-    """One table. `name` is a unique letter; all tables share the table of copies."""
+    """`name` is a unique letter; all tables share the table of copies."""
 
     def __init__(
         self,
@@ -30,9 +29,8 @@ class CheckedTable:
         accepts_unchecked: bool = False,
         is_rising: bool = False,
     ) -> None:
-        """`accepts_unchecked`: values of format 3, without a checksum, are accepted. `is_rising`:
-        values only rise, so if a value and its copy differ, the lower one was left by a lost write.
-        """
+        """`accepts_unchecked`: values of format 3, without a checksum. `is_rising`: values only
+        rise, so the lower of value and copy was left by a lost write."""
         self._name = name
         self._table = table
         self._copies = copies
@@ -42,7 +40,6 @@ class CheckedTable:
         """Counts since the log was opened: `healed` from the copy, and `lost`."""
 
     def put(self, txn: lmdb.Transaction, key: bytes, value: bytes) -> None:
-        """Store a value and its copy."""
         named = self._name + key
         stored = add_checksum(named, value)
         txn.put(key, stored, db=self._table)
@@ -50,12 +47,11 @@ class CheckedTable:
         txn.put(copy, stored, db=self._copies)
 
     def delete(self, txn: lmdb.Transaction, key: bytes) -> None:
-        """Delete a value and its copy."""
         txn.delete(key, db=self._table)
         txn.delete(self._copy_key(key), db=self._copies)
 
     def get(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
-        """Return a value or None. Raises `ValueDamaged` if the value and its copy are damaged."""
+        """Raises `ValueDamaged` for a lost value."""
         stored = txn.get(key, db=self._table)
         if stored is not None:
             try:
@@ -80,7 +76,7 @@ class CheckedTable:
             value = verify_value(self._name + key, copy)
         except ValueDamaged:
             if stored is None:
-                # A damaged key of a copy, or a value that never existed.
+                # A copy's damaged key, or no value.
                 return None
             self.damaged["lost"] += 1
             raise
@@ -88,7 +84,7 @@ class CheckedTable:
         return value
 
     def get_or_none(self, txn: lmdb.Transaction, key: bytes) -> bytes | None:
-        """Return a value; None if there is none, or it is lost."""
+        """Return None too for a lost value."""
         try:
             return self.get(txn, key)
         except ValueDamaged:
@@ -97,7 +93,7 @@ class CheckedTable:
     def items(
         self, txn: lmdb.Transaction, prefix: bytes = b""
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """Yield all keys with `prefix`, and their values; None for a lost one."""
+        """Yield keys and values; None for a lost value."""
         for key in sorted({*self._keys(txn, self._table, prefix), *self._copied_keys(txn, prefix)}):
             try:
                 value = self.get(txn, key)
@@ -127,11 +123,8 @@ class CheckedTable:
             return copy
         return copy[: _LONGEST_KEY - 8] + checksum_of(key).to_bytes(8, "big")
 
-    # ------------------------------------------------------------------ care
-
     def heal(self, txn: lmdb.Transaction, prefix: bytes = b"") -> list[bytes]:
-        """Restore damaged values from intact copies, and copies from intact values. Return the keys
-        of lost values."""
+        """Restore values and copies from each other. Return the keys of lost values."""
         lost = []
         for key, value in list(self.items(txn, prefix)):
             if value is None:
@@ -150,7 +143,6 @@ class CheckedTable:
             return value
 
     def is_sound(self, txn: lmdb.Transaction, key: bytes) -> bool:
-        """Return True if a value and its copy exist and agree."""
         stored = txn.get(key, db=self._table)
         copy = txn.get(self._copy_key(key), db=self._copies)
         if (

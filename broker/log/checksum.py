@@ -1,7 +1,7 @@
-"""Checksums of the stored data: 64 bits of XXH3, for events, heads of chunks, and values.
+"""Checksums of stored data: 64 bits of XXH3, for events, heads of chunks, and values.
 
-They detect damage by disks and memory, not forgery. A checked value is `0xf5`, the checksum u64,
-and the value. The checksum covers the key too, so a value under a wrong key is damaged.
+A checked value is `0xf5`, the checksum u64, and the value. The checksum covers the key too. It
+detects damage, not forgery.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from xxhash import xxh3_64_intdigest
 
-#: Values from LMDB: bytes, or a view of the map for the time of the transaction.
+#: A view of LMDB's map is valid in its transaction only.
 Buffer: TypeAlias = bytes | memoryview
 
 TAG = 0xF5
@@ -24,22 +24,20 @@ class ValueDamaged(Exception):
 
 
 def event_checksum(record: Buffer, document: Buffer) -> int:
-    """Return the checksum of an event's record and document."""
     return checksum_of(document, checksum_of(record))
 
 
 def add_checksum(key: bytes, value: bytes) -> bytes:
-    """Return the bytes to store for `value` under `key`."""
     return _HEAD.pack(TAG, checksum_of(value, checksum_of(key))) + value
 
 
 def has_checksum(stored: Buffer) -> bool:
-    """Return True if stored bytes have a checksum; those of format 3 have none."""
+    """Return False for a value of format 3."""
     return len(stored) >= _HEAD.size and stored[0] == TAG
 
 
 def verify_value(key: bytes, stored: Buffer) -> bytes:
-    """Return the value that `add_checksum` stored under `key`. Raises `ValueDamaged`."""
+    """Return the value. Raises `ValueDamaged`."""
     if not has_checksum(stored):
         raise ValueDamaged("a value without a checksum")
     _, checksum = _HEAD.unpack_from(stored)

@@ -1,11 +1,9 @@
-"""Chunks of neighbouring events, byte by byte: between nodes, and inside `stored_chunk` in the log.
+"""Chunks of neighbouring events of one origin, between nodes and in the log.
 
-The events of a chunk have one origin. A chunk is a count u32, the length of the origin's name u8
-and the name, then columns with an entry for each event: `epoch u32`, `arrival u64` (ms since 1970),
-`offset u64`, `record length u16`, `document length u32`, `level u8`; then all records, then all
-documents. Integers are big-endian. In the log the key is the serial of the first event as u64.
-Chunks exist because a page of the file would hold three events of one kilobyte and waste the rest,
-and because each stored value costs a call.
+A chunk is a count u32, the length of the origin's name u8 and the name, then columns with an entry
+for each event: `epoch u32`, `arrival u64` (ms since 1970), `offset u64`, `record length u16`,
+`document length u32`, `level u8`; then all records, then all documents. Integers are big-endian. In
+the log the key is the serial of the first event as u64.
 """
 
 from __future__ import annotations
@@ -20,8 +18,8 @@ from broker.event.place import Mark
 from broker.log.checksum import Buffer
 from broker.log.logged_event import EVENT_OVERHEAD, LoggedEvent
 
-#: Approximate most bytes of a chunk, unless a single event is larger. Larger chunks do not make
-#: commits faster, and a reader must map a whole chunk.
+#: Approximate most bytes, unless one event is larger. Larger chunks do not make commits faster, and
+#: a reader must map a whole chunk.
 CHUNK_BYTES = 60 * 1024
 
 _KEY = struct.Struct(">Q")
@@ -35,19 +33,17 @@ _stored = attrgetter("epoch", "arrival", "offset", "level", "record", "document"
 
 
 def encode_key(serial: int) -> bytes:
-    """Return the key of a serial; keys sort as serials do."""
+    """Keys sort as serials do."""
     return _KEY.pack(serial)
 
 
 def decode_key(key: Buffer) -> int:
-    """Return the serial of a key."""
     (serial,) = _KEY.unpack(key)
     return int(serial)
 
 
 def split_by_size(most: int, events: Sequence[LoggedEvent]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of neighbouring events with about `most` bytes; a single event may
-    have more."""
+    """Yield (start, end) of events of about `most` bytes; one event may have more."""
     if len(events) == 1:
         yield 0, 1
         return
@@ -77,7 +73,7 @@ def split_into_chunks(events: Sequence[LoggedEvent]) -> Iterator[Sequence[Logged
 
 
 def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
-    """Return the value to store for neighbouring events of one origin."""
+    """Return the value to store for events of one origin."""
     epochs, arrivals, offsets, levels, records, documents = zip(*map(_stored, events), strict=True)
     columns = _columns(len(events)).pack(
         *epochs, *arrivals, *offsets, *map(len, records), *map(len, documents), *levels
@@ -90,7 +86,7 @@ def encode_chunk(events: Sequence[LoggedEvent]) -> bytes:
 def encode_columns(
     origin: str, count: int, columns: Sequence[bytes], contents: Sequence[Buffer]
 ) -> bytes:
-    """Return that value from encoded columns, records and documents."""
+    """Return the same from encoded columns, records and documents."""
     name = origin.encode()
     return b"".join((_HEAD.pack(count, len(name)), name, *columns, *contents))
 
@@ -99,7 +95,7 @@ class Chunk:
     """A stored chunk; only the requested parts are read."""
 
     def __init__(self, first: int, value: Buffer, at: int = 0) -> None:
-        """`first` is the serial of the first event; the chunk begins at offset `at` of `value`."""
+        """`first` is the serial of the first event; the chunk begins at `at`."""
         count, name_length = _HEAD.unpack_from(value, at)
         self.first = first
         self.last: int = first + count - 1
@@ -111,19 +107,16 @@ class Chunk:
 
     @property
     def is_exact(self) -> bool:
-        """True if the value has the length that it states. Raises `struct.error` if it is shorter
-        than its columns."""
+        """True if the length is as stated. Raises `struct.error` if the columns are incomplete."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return bool(len(self.value) == self.columns_at + form.size + sum(lengths))
 
     @property
     def origin(self) -> str:
-        """The origin of its events."""
         return bytes(self.value[self._name_at : self.columns_at]).decode()
 
     def mark_at(self, serial: int) -> Mark:
-        """Return (epoch, offset) of the event at `serial`, without reading the rest."""
         offsets = self.columns_at + self._count * (_EPOCH.size + _ARRIVAL.size)
         (offset,) = _OFFSET.unpack_from(self.value, offsets + (serial - self.first) * _OFFSET.size)
         (epoch,) = _EPOCH.unpack_from(
@@ -132,7 +125,7 @@ class Chunk:
         return int(epoch), int(offset)
 
     def arrival_at(self, serial: int) -> int:
-        """Return the time when the event at `serial` was logged, ms since 1970."""
+        """Return the time of logging, ms since 1970."""
         arrivals = self.columns_at + self._count * _EPOCH.size
         (arrival,) = _ARRIVAL.unpack_from(
             self.value, arrivals + (serial - self.first) * _ARRIVAL.size
@@ -140,21 +133,20 @@ class Chunk:
         return int(arrival)
 
     def first_after(self, mark: Mark) -> int | None:
-        """Return the serial of its first event after `mark`; None if there is none."""
+        """Return the first serial after `mark`, or None."""
         if self.mark_at(self.last) <= mark:
             return None
         serials = range(self.first, self.last + 1)
         return next(serial for serial in serials if self.mark_at(serial) > mark)
 
     def content_bounds(self) -> list[int]:
-        """Return the offset of the first record, then the end of each record, then of each
-        document."""
+        """Return the first record's offset, then the ends of the records, then of the documents."""
         count, form = self._count, _columns(self._count)
         lengths = form.unpack_from(self.value, self.columns_at)[3 * count : 5 * count]
         return list(accumulate(lengths, initial=self.columns_at + form.size))
 
     def events_from(self, start: int) -> Iterator[LoggedEvent]:
-        """Yield its events from the serial `start` on, as copies."""
+        """Yield copies of the events from the serial `start` on."""
         count, value, origin = self._count, self.value, self.origin
         form = _columns(count)
         fields = form.unpack_from(value, self.columns_at)
@@ -181,7 +173,6 @@ class Chunk:
 
 
 def column_length(count: int) -> int:
-    """Return the bytes of the columns of `count` events."""
     return _columns(count).size
 
 

@@ -1,9 +1,8 @@
-"""Places of chunks in the table of origins: enough to name the contents of a damaged chunk.
+"""Places of chunks in the table of origins: they name the contents of a damaged chunk.
 
-An entry's key is `p`, the origin, a NUL, and the first place (`epoch u32, offset u64`). Its value
-has a checksum (see `checksum`): `serial u64, count u32, epoch u32, offset u64` with the last place,
-and the steps from offset to offset, u32, or u64 if one is larger, unless all are 1. Format 3 stored
-the serial alone.
+Key: `p`, the origin, a NUL, and the first place (`epoch u32, offset u64`). Checked value: `serial
+u64, count u32, epoch u32, offset u64` with the last place, and the steps from offset to offset,
+u32, or u64 if one is larger, unless all are 1. Format 3 stored the serial alone.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _MOST_STEP = 2**32 - 1
 
 @attrs.frozen
 class ChunkPlaces:
-    """Serials and places of one chunk. For format 3 only the first of each is known."""
+    """Serials and places of one chunk; format 3 has only the first ones."""
 
     origin: str
     serial: int
@@ -40,7 +39,7 @@ class ChunkPlaces:
 
     @property
     def marks(self) -> tuple[Mark, ...]:
-        """All places. Epochs in between are that of the last place."""
+        """Epochs in between are that of the last place."""
         offsets = [self.first[1]]
         for step in self.steps or (1,) * (self.count - 1):
             offsets.append(offsets[-1] + step)
@@ -48,7 +47,6 @@ class ChunkPlaces:
 
 
 def encode_places(key: bytes, chunk: Sequence[LoggedEvent]) -> bytes:
-    """Return the value to store for a chunk."""
     first, last, count = chunk[0], chunk[-1], len(chunk)
     value = _VALUE.pack(first.serial, count, last.epoch, last.offset)
     if last.offset - first.offset != count - 1:
@@ -60,7 +58,7 @@ def encode_places(key: bytes, chunk: Sequence[LoggedEvent]) -> bytes:
 
 
 def decode_places(key: bytes, stored: Buffer) -> ChunkPlaces:
-    """Return the entry under `key`. Raises `ValueDamaged`."""
+    """Raises `ValueDamaged`."""
     try:
         origin, first = split_key(key)
         if not has_checksum(stored):
@@ -78,17 +76,15 @@ def decode_places(key: bytes, stored: Buffer) -> ChunkPlaces:
 
 
 def places_prefix(origin: str) -> bytes:
-    """Return the prefix of all keys of an origin."""
     return PLACES_PREFIX + origin.encode() + b"\0"
 
 
 def places_key(origin: str, mark: Mark) -> bytes:
-    """Return the key of a chunk that begins with a place."""
     return b"".join((PLACES_PREFIX, origin.encode(), b"\0", _MARK.pack(*mark)))
 
 
 def split_key(key: bytes) -> tuple[str, Mark]:
-    """Return origin and first place. Raises ValueError, struct.error."""
+    """Raises ValueError, struct.error."""
     end = len(key) - _MARK.size
     epoch, offset = _MARK.unpack(key[end:])
     return key[1 : end - 1].decode(), (epoch, offset)

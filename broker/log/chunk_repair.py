@@ -1,4 +1,4 @@
-"""Repair of damaged chunks in the log's file with events of other sources."""
+"""Repair of damaged chunks with events of other sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, encode_stored_chunk
 from broker.log.tables import Tables
 
-#: Checksum of an event of which only the place is known: it always fails.
+#: Fails for each event: only its place is known.
 UNKNOWN_CHECKSUM = event_checksum(b"", b"") ^ 1
 _PLACEHOLDERS_PER_CHUNK = 1_000
 
@@ -26,7 +26,7 @@ _PLACEHOLDERS_PER_CHUNK = 1_000
 def repair_chunk(
     txn: lmdb.Transaction, tables: Tables, damage: Damage, events: Sequence[LoggedEvent]
 ) -> Damage | None:
-    """Write `events` at their places within the damage; return the remaining damage."""
+    """Write `events` at their damaged places; return the remaining damage."""
     table = tables.replicas.table if damage.table == REPLICA_TABLE else tables.events
     by_offset = {event.offset: event for event in events if event.origin == damage.origin}
     stored = txn.get(damage.key, db=table)
@@ -44,7 +44,7 @@ def repair_chunk(
                 else _remaining_damage(chunk, damage)
             )
     if damage.kind is DamageKind.EVENT or not damage.marks or not by_offset:
-        # Retention may have removed it meanwhile.
+        # Retention may have removed it.
         return damage if stored is not None or damage.kind is DamageKind.MISSING else None
     return _write_chunk(txn, tables, damage, _recreate_chunk(tables, txn, damage, by_offset), first)
 
@@ -52,8 +52,8 @@ def repair_chunk(
 def append_placeholders(
     txn: lmdb.Transaction, tables: Tables, origin: str, after: Mark, upto: Mark
 ) -> int:
-    """Append placeholders for the own events after `after` and up to `upto`, which were covered and
-    are missing: readers find them as damage. Return their number."""
+    """Append placeholders for missing own events in (after, upto]: readers find them as damage.
+    Return their number."""
     with tables.chunks.cursor(txn) as cursor:
         newest = tables.chunks.last_chunk(txn, cursor)
     serial, arrival = 1, 0
@@ -96,7 +96,6 @@ def _put_placeholders(
 
 
 def _remaining_damage(chunk: StoredChunk, damage: Damage) -> Damage | None:
-    """Return the damage of a chunk within the serials of `damage`."""
     for each in chunk.damages():
         if damage.first <= each.last and each.first <= damage.last:
             return each
@@ -123,8 +122,7 @@ def _write_chunk(
 def _restore_events(
     chunk: StoredChunk, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]] | None:
-    """Return the events of a chunk with an intact head, with damaged ones replaced by equal ones of
-    a source; None if the source has none of them."""
+    """Replace damaged events by equal ones; None if no source has any."""
     events, failing = chunk.all_events(), {}
     replaced = False
     for index, event in enumerate(events):
@@ -147,9 +145,8 @@ def _restore_events(
 def _recreate_chunk(
     tables: Tables, txn: lmdb.Transaction, damage: Damage, by_offset: Mapping[int, LoggedEvent]
 ) -> tuple[list[LoggedEvent], dict[int, int]]:
-    """Return the events of a chunk without a head, as far as a source has them; the rest stays
-    damaged."""
-    # Other nodes have logged them at other times; here times rise with serials.
+    """Return events for a lost head; those that no source has stay damaged."""
+    # Other nodes logged them at other times.
     low, high = 0, NEVER_OLD - 1
     if damage.table != REPLICA_TABLE:
         low, high = tables.chunks.arrivals_around(txn, damage.first)
@@ -169,7 +166,7 @@ def _recreate_chunk(
 
 
 def _fill_epochs(events: list[LoggedEvent], failing: Mapping[int, int]) -> None:
-    """Set unknown epochs to that of the event before: epochs rise with offsets."""
+    """Epochs rise with offsets: take an unknown one from before."""
     for index, event in enumerate(events):
         if index and index in failing:
             event.epoch = min(event.epoch, max(events[index - 1].epoch, 1))

@@ -1,7 +1,4 @@
-"""The `events` table of the log, as transactions read it; unreadable chunks have placeholders.
-
-Serials are gapless from the first chunk to the last, so a missing chunk is noticed too.
-"""
+"""The `events` table: serials are gapless, so a missing chunk is noticed too."""
 
 from __future__ import annotations
 
@@ -18,15 +15,14 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 
 EVENTS = "events"
-#: Assumed serials of a chunk without a readable head, known places and a next chunk. No chunk has
-#: more.
+#: Most serials of a chunk; assumed if nothing shows its end.
 MAX_SERIALS = 65_536
-#: Arrival time of a chunk without intact neighbours: retention leaves it in place.
+#: Arrival time without intact neighbours: retention leaves the chunk.
 NEVER_OLD = 2**63
 
 
 class UnreadableChunk:
-    """Placeholder for a chunk that is missing, or whose head can not be read."""
+    """Placeholder for a chunk that is missing, or whose head is damaged."""
 
     def __init__(self, first: int, last: int, damage: Damage, arrival: int) -> None:
         self.first = first
@@ -36,11 +32,10 @@ class UnreadableChunk:
 
     @property
     def origin(self) -> str:
-        """The origin; empty if it is unknown."""
         return self.damage.origin
 
     def mark_at(self, serial: int) -> Mark:
-        """Return the place at a serial; if that is unknown, a later place of the chunk."""
+        """Return the place at a serial; if unknown, a later one."""
         marks = self.damage.marks
         return marks[serial - self.first] if marks else self.damage.upto
 
@@ -49,16 +44,13 @@ class UnreadableChunk:
         return self._arrival
 
     def first_after(self, mark: Mark) -> int | None:
-        """Return the serial of the first event after `mark`; None if there is none."""
         serials = range(self.first, self.last + 1)
         return next((serial for serial in serials if self.mark_at(serial) > mark), None)
 
     def first_damage(self, _: int) -> Damage:
-        """Return the damage of the whole chunk."""
         return self.damage
 
     def events_from(self, _: int) -> Iterator[LoggedEvent]:
-        """Raise `DamageFound`."""
         raise DamageFound(self.damage)
 
 
@@ -66,7 +58,7 @@ AnyChunk: TypeAlias = StoredChunk | UnreadableChunk
 
 
 class ChunkTable:
-    """The table; `table` and `origins` are handles of LMDB."""
+    """`table` and `origins` are handles of LMDB."""
 
     def __init__(self, table: Any, origins: Any) -> None:
         self.table = table
@@ -75,11 +67,9 @@ class ChunkTable:
         """Places of damaged chunks, which require a search of the whole table of origins."""
 
     def cursor(self, txn: lmdb.Transaction) -> lmdb.Cursor:
-        """Return a cursor on the table."""
         return txn.cursor(db=self.table)
 
     def chunk_at(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk:
-        """Return the chunk at a cursor."""
         key = bytes(cursor.key())
         first = decode_key(key)
         try:
@@ -88,7 +78,6 @@ class ChunkTable:
             return self.unreadable_chunk(txn, first, DamageKind.HEAD)
 
     def chunk_from(self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int) -> AnyChunk:
-        """Return the chunk that begins with `serial`, or its placeholder."""
         if cursor.set_key(encode_key(serial)):
             return self.chunk_at(txn, cursor)
         return self.unreadable_chunk(txn, serial, DamageKind.MISSING)
@@ -96,8 +85,8 @@ class ChunkTable:
     def chunk_holding(
         self, txn: lmdb.Transaction, cursor: lmdb.Cursor, serial: int
     ) -> AnyChunk | None:
-        """Return the chunk with the event at `serial`, or the first chunk if the log begins later;
-        None beyond the end. The cursor is at the chunk, or after a missing one."""
+        """Return the first chunk if the log begins after `serial`, None beyond the end. The cursor
+        is at the chunk, or after a missing one."""
         if cursor.set_range(encode_key(serial)):
             if decode_key(cursor.key()) == serial or not cursor.prev():
                 if not cursor.key():
@@ -117,18 +106,15 @@ class ChunkTable:
         return self.unreadable_chunk(txn, before.last + 1, DamageKind.MISSING)
 
     def first_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
-        """Return the oldest chunk, or None."""
         return self.chunk_at(txn, cursor) if cursor.first() else None
 
     def last_chunk(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> AnyChunk | None:
-        """Return the newest chunk, or None."""
         return self.chunk_at(txn, cursor) if cursor.last() else None
 
     def read_page(
         self, txn: lmdb.Transaction, start: int, max_events: int, max_bytes: int | None = None
     ) -> list[LoggedEvent]:
-        """Return up to `max_events` events from the serial `start` on, with about `max_bytes` at
-        most.
+        """Return up to `max_events` events from the serial `start` on, of about `max_bytes`.
 
         The page begins later if the log does, and ends before damage. Raises `DamageFound` if it
         would begin with damage.
@@ -156,12 +142,9 @@ class ChunkTable:
                     raise
         return events
 
-    # ------------------------------------------------------------------ damage
-
     def unreadable_chunk(
         self, txn: lmdb.Transaction, first: int, kind: DamageKind
     ) -> UnreadableChunk:
-        """Return the placeholder of a chunk that begins with the serial `first`."""
         places = self._find_places(txn, first)
         before, last, follows = self._neighbours(txn, first)
         marks: tuple[Mark, ...] = ()
@@ -171,7 +154,7 @@ class ChunkTable:
             last = first + places.count - 1
             spans = (span_of(places.origin, marks),)
         elif places is not None:
-            # Format 3: up to the origin's next chunk, or to its covered mark.
+            # Format 3: up to the origin's next chunk.
             upto = self._next_place(txn, places)
             spans = (Span(places.origin, (places.first[0], places.first[1] - 1), upto),)
         else:
@@ -186,8 +169,7 @@ class ChunkTable:
         return UnreadableChunk(first, last, damage, NEVER_OLD if arrival is None else arrival)
 
     def _neighbours(self, txn: lmdb.Transaction, first: int) -> tuple[int | None, int, int | None]:
-        """Return the arrival time before, the last serial, and the arrival time after a chunk, from
-        the intact chunks around it."""
+        """Return the arrival time before, the last serial, and the arrival time after."""
         before = after = None
         last = first + MAX_SERIALS - 1
         with self.cursor(txn) as cursor:
@@ -232,7 +214,7 @@ class ChunkTable:
         return upto if upto is not None else (places.first[0], places.first[1] + MAX_SERIALS)
 
     def _candidate_spans(self, txn: lmdb.Transaction, first: int, last: int) -> tuple[Span, ...]:
-        """Return the ranges of all origins that a chunk without known places may have contained."""
+        """Return the ranges that the chunk may have contained."""
         before: dict[str, Mark] = {}
         behind: dict[str, Mark] = {}
         for _, each in all_places(txn, self._origins):
@@ -252,10 +234,10 @@ class ChunkTable:
         return tuple(sorted(spans, key=lambda span: span.origin))
 
     def arrivals_around(self, txn: lmdb.Transaction, first: int) -> tuple[int, int]:
-        """Return the bounds of the arrival times of a chunk that begins with `first`."""
+        """Return the bounds of a chunk's arrival times."""
         before, _, after = self._neighbours(txn, first)
         return before or 0, NEVER_OLD - 1 if after is None else after
 
     def clear_places(self) -> None:
-        """Clear cached places after a change of the table of origins."""
+        """Clear the cache after a change of the table of origins."""
         self._places.clear()

@@ -1,4 +1,4 @@
-"""The contents of one transaction of the log, its result, and the retention settings."""
+"""Contents and result of one transaction of the log, and retention settings."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Retention:
 
     @property
     def map_bytes(self) -> int:
-        """Size of the map: pages freed by one transaction are used again two transactions later,
-        and the other tables must fit too."""
+        """Size of the map: freed pages are used again two transactions later, and other tables must
+        fit too."""
         return 2 * max(self.max_bytes, self.unarchived_bytes) + (256 << 20)
 
 
 @attrs.frozen
 class Bounds:
-    """Extent of the log: serials `first` to `last`; `last` is `first - 1` in an empty log."""
+    """Serials `first` to `last`; `last` is `first - 1` in an empty log."""
 
     epoch: int
     first: int
@@ -42,7 +42,7 @@ class Bounds:
 
 @attrs.frozen
 class ReplicaBatch:
-    """Copies of all events of an origin in (after, upto], kept for its node."""
+    """Copies of all events of an origin in (after, upto]."""
 
     origin: str
     after: Mark
@@ -54,8 +54,6 @@ class ReplicaBatch:
 
 @attrs.define
 class Commit:
-    """The contents of one transaction."""
-
     events: list[LoggedEvent] = attrs.field(factory=list)
     marks: list[tuple[Publisher, bytes]] = attrs.field(factory=list)
     durables: list[tuple[bytes, bytes | None]] = attrs.field(factory=list)

@@ -1,4 +1,4 @@
-"""Coverage: the mark of each origin up to which a log is complete, and its changes."""
+"""The mark of each origin up to which a log is complete."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ NO_MARKS: Final[Mapping[str, Mark]] = {}
 class Coverage:
     """A mark for each origin, and a version that rises with each change.
 
-    A user stores the version that it has sent, and asks for the marks changed since.
+    A user stores the version that it has sent.
     """
 
     def __init__(self, marks: Mapping[str, Mark]) -> None:
-        # In the order of their last change.
+        # In order of their last change.
         self._marks = dict(marks)
         self._versions = dict.fromkeys(marks, 0)
         self._start_offsets = {origin: mark[1] for origin, mark in marks.items()}
         self.version = 0
 
     def __getitem__(self, origin: str) -> Mark:
-        """Up to where the origin is covered; (0, 0) if nothing is known of it."""
+        """(0, 0) for an unknown origin."""
         return self._marks.get(origin, (0, 0))
 
     def __contains__(self, origin: str) -> bool:
@@ -35,16 +35,15 @@ class Coverage:
 
     @property
     def marks(self) -> dict[str, Mark]:
-        """A copy of all marks."""
         return dict(self._marks)
 
     def count_places(self, but: str) -> int:
-        """Return the number of places covered since the start, over all origins except `but`."""
+        """Return the places covered since the start, except those of `but`."""
         begun = self._start_offsets
         return sum(mark[1] - begun[o] for o, mark in self._marks.items() if o != but)
 
     def advance(self, marks: Mapping[str, Mark], since: Mapping[str, Mark] = NO_MARKS) -> None:
-        """Set higher marks; coverage of a new origin begins after its mark in `since`."""
+        """Set higher marks; a new origin begins after its mark in `since`."""
         if not marks:
             return
         self.version += 1

@@ -1,4 +1,4 @@
-"""Damage in the log: events or whole chunks that fail their checksum."""
+"""Events or chunks of the log that fail their checksum."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ from broker.event.place import Mark
 
 
 class LogDamaged(OurError):
-    """Bytes of the event log fail their checksum; the message names the events."""
-
     code = "log-damaged"
 
 
 class DamageKind(enum.Enum):
-    """The damaged part of a chunk."""
-
     EVENT = "event"
     """Records or documents; head and places are intact."""
     HEAD = "head"
@@ -29,7 +25,7 @@ class DamageKind(enum.Enum):
 
 @attrs.frozen
 class Span:
-    """A range of places of one origin, after `after` and up to `upto`."""
+    """Places of one origin in (after, upto]."""
 
     origin: str
     after: Mark
@@ -38,7 +34,7 @@ class Span:
 
 @attrs.frozen
 class Damage:
-    """Neighbouring damaged events of one chunk."""
+    """Neighbouring damaged events of a chunk."""
 
     table: str
     """`events`, or `kept` for replicas."""
@@ -55,16 +51,14 @@ class Damage:
 
     @property
     def origin(self) -> str:
-        """Origin of the events; empty if it is unknown."""
         return self.spans[0].origin if len(self.spans) == 1 else ""
 
     @property
     def upto(self) -> Mark:
-        """The last place, if the origin is known."""
+        """Last place; (0, 0) if the origin is unknown."""
         return self.spans[0].upto if len(self.spans) == 1 else (0, 0)
 
     def covers(self, other: Damage) -> bool:
-        """Return True if `other` is part of this damage."""
         same = (self.table, self.key) == (other.table, other.key)
         return same and self.first <= other.first and other.last <= self.last
 

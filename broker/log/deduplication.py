@@ -1,8 +1,4 @@
-"""De-duplication marks: the accepted sequence numbers of each publisher (T19).
-
-Each (ClientId, incarnation) has a high-water mark and the few lower numbers that were not accepted.
-So memory per publisher is bounded, and a number is checked and recorded in one step.
-"""
+"""De-duplication marks: the accepted sequence numbers of each publisher (T19)."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from broker.log.checksum import ValueDamaged
 _HEAD = struct.Struct(">QQQ")
 _RUN = struct.Struct(">QQ")
 
-#: Greater than every number of an event.
+#: Above every event's number.
 NO_NUMBER = 2**64 - 1
 
 #: (ClientId, incarnation): the scope of sequence numbers.
@@ -41,8 +37,8 @@ class SequenceWindow:
     """Accepted numbers of one publisher: all from `floor` to `high`, except `missing`.
 
     A publisher counts without gaps and sends in order. A number is missing only if its event was
-    refused or took another route. So the window also recognises all events that a publisher repeats
-    after a crash; a window of a fixed number of events would not.
+    refused or took another route. So memory is bounded, and all that a publisher repeats after a
+    crash is recognised.
     """
 
     width: int
@@ -56,7 +52,6 @@ class SequenceWindow:
     """Time of the last acceptance, ms since 1970: old windows are dropped by it."""
 
     def record(self, number: int) -> Freshness:
-        """Check `number` and record it if it is new, in one step."""
         if number > self.high:
             if number > self.high + 1:
                 self._replace(len(self.missing), 0, [(self.high + 1, number - 1)])
@@ -73,7 +68,6 @@ class SequenceWindow:
         return Freshness.NEW
 
     def check(self, number: int) -> Freshness:
-        """Check `number` without recording it."""
         if number > self.high:
             return Freshness.NEW
         if number < self.floor:
@@ -87,7 +81,6 @@ class SequenceWindow:
             self.floor = self.missing.pop(0)[1] + 1
 
     def encode(self) -> bytes:
-        """Return the window's bytes."""
         head = _HEAD.pack(self.high, self.used, self.floor)
         for run in self.missing:
             head += _RUN.pack(*run)
@@ -95,7 +88,7 @@ class SequenceWindow:
 
     @classmethod
     def decode(cls, stored: bytes, width: int) -> SequenceWindow:
-        """Return the window that `encode` wrote, perhaps with another width."""
+        """Decode a window, perhaps with another width."""
         high, used, floor = _HEAD.unpack_from(stored)
         window = cls(width, high, floor, [], used)
         window._replace(0, 0, list(_RUN.iter_unpack(stored[_HEAD.size :])))
@@ -109,9 +102,8 @@ def _first(run: tuple[int, int]) -> int:
 class Deduplication:
     """The windows of all publishers: a bounded cache over the stored windows.
 
-    `load` returns a publisher's stored window or None. `take_changed` returns the changes since the
-    last call; they are committed in the same transaction as the events, one commit at a time. A
-    window with changes that may not be stored yet is never evicted.
+    `take_changed` returns changes to commit with the events, one commit at a time. A window with
+    changes that may not be stored yet is never evicted.
     """
 
     def __init__(
@@ -125,14 +117,14 @@ class Deduplication:
         self._committing: set[Publisher] = set()
 
     def next_number(self, publisher: Publisher) -> int:
-        """Return the number after the highest accepted one: it and all above it are new."""
+        """Return the number after the highest accepted one."""
         window = self._windows.get(publisher)
         if window is None:
             window = self._windows[publisher] = self._load_window(publisher)
         return window.high + 1
 
     def record_run(self, publisher: Publisher, last: int, now_ms: int) -> None:
-        """Record the numbers from `next_number` to `last`, all of them new."""
+        """Record new numbers up to `last`."""
         if publisher not in self._windows:
             self.next_number(publisher)
         window = self._windows[publisher]
@@ -141,7 +133,6 @@ class Deduplication:
         self._changed.add(publisher)
 
     def record(self, publisher: Publisher, number: int, now_ms: int) -> Freshness:
-        """Check a sequence number and record it if it is new."""
         self.next_number(publisher)
         window = self._windows[publisher]
         freshness = window.record(number)
@@ -151,7 +142,7 @@ class Deduplication:
         return freshness
 
     def check(self, publisher: Publisher, number: int) -> Freshness:
-        """Check a sequence number without recording or caching anything."""
+        """Check without recording or caching."""
         window = self._windows.get(publisher)
         if window is None:
             window = self._load_window(publisher)
@@ -161,15 +152,14 @@ class Deduplication:
         try:
             stored = self._load(publisher)
         except ValueDamaged:
-            # New and duplicate can not be distinguished: every number is outside, until the
-            # publisher's next incarnation.
+            # New and duplicate can not be distinguished until the next incarnation.
             return SequenceWindow(self._width, high=NO_NUMBER, floor=NO_NUMBER)
         if stored is None:
             return SequenceWindow(self._width)
         return SequenceWindow.decode(stored, self._width)
 
     def take_changed(self) -> list[tuple[Publisher, bytes]]:
-        """Return the changed windows, encoded; then shrink the cache to its bound."""
+        """Return changed windows, encoded, and shrink the cache to its bound."""
         rows = []
         for publisher in self._changed:
             rows.append((publisher, self._windows[publisher].encode()))
@@ -182,7 +172,7 @@ class Deduplication:
         return rows
 
     def clear(self) -> None:
-        """Clear the cache after a failed commit: its records are void."""
+        """Clear the cache after a failed commit."""
         self._windows.clear()
         self._changed.clear()
         self._committing.clear()

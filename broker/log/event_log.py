@@ -1,8 +1,7 @@
-"""The event log of a node: places at once, grouped commits, and file access off the reactor thread.
+"""Event log of a node: places at once, grouped commits, file access off the reactor thread.
 
-At most one commit runs. Events that arrive meanwhile go into the next one, so many events share the
-cost of a durable write. An event has its place when it is appended, but is announced only after its
-commit.
+At most one commit runs; events that arrive meanwhile share the next one. An event is announced only
+after its commit.
 
 A failed commit also fails everything appended after it, since later events of a publisher may not
 overtake earlier ones. Then a new epoch begins: offsets are given again, but no place is.
@@ -30,9 +29,9 @@ from broker.log.repair import Repairs
 from broker.log.worker import Worker
 from broker.transport.clock import IClock
 
-#: Seconds until a publisher may retry after a failed commit; the disk is tried after half of it.
+#: Seconds until a publisher's retry; the disk is tried after half of it.
 RETRY_AFTER = 1.0
-#: Seconds that a change without urgency (a durable position) waits for others.
+#: Seconds that a change without urgency waits.
 COMMIT_DELAY = 0.1
 
 
@@ -76,11 +75,9 @@ class EventLog(LogHistory):
         self.on_rollback: Callable[[int], object] = lambda _: None
         """Called with the next serial after a failed commit has withdrawn serials and places."""
 
-    # ------------------------------------------------------------------ where it stands
-
     @property
     def own_end(self) -> Mark:
-        """(epoch, offset) of the last place that this node has given, durable or not.
+        """(epoch, offset) of the last given place, durable or not.
 
         A new subscription gets everything after it live. Its epoch is durable: after a crash no
         other event gets this place.
@@ -89,7 +86,7 @@ class EventLog(LogHistory):
 
     @property
     def newest(self) -> Mark:
-        """(epoch, serial) of the newest event; unique, since epochs rise."""
+        """(epoch, serial) of the newest event, unique since epochs rise."""
         return (self._epoch, self._next_serial - 1)
 
     @property
@@ -98,7 +95,7 @@ class EventLog(LogHistory):
         return (self._bounds.epoch, self._bounds.last)
 
     def end_position(self) -> dict[str, Mark]:
-        """Return the covered mark of each origin, durable or not: the cut of a new subscription."""
+        """Return durable and other covered marks: the cut of a new subscription."""
         marks = self.coverage.marks
         if self._committing is not None:
             marks.update(self._committing.commit.covered)
@@ -108,8 +105,8 @@ class EventLog(LogHistory):
 
     @property
     def unlogged_places(self) -> int:
-        """Number of covered places of other origins since the start without an event in the log.
-        Their events were filtered, refused, or known from another place."""
+        """Covered places of other origins since the start without a logged event: filtered,
+        refused, or known from another place."""
         bounds, begun = self._bounds, self._start_bounds
         relayed = (bounds.last - begun.last) - (bounds.offset - begun.offset)
         return self.coverage.count_places(self.origin) - relayed
@@ -133,14 +130,11 @@ class EventLog(LogHistory):
         if self._epoch != self._bounds.epoch:
             raise LogUnavailable("the event log can not be written at the moment; retry later")
 
-    # ------------------------------------------------------------------ writing
-
     def append(self, entries: Sequence[tuple[bytes, int, bytes]], done: OnCommitted) -> None:
         """Give places to events and commit them.
 
-        An entry is (record, rank of the security level, document). `done` is called in the order
-        of appends, also without entries: a batch of duplicates is durable when the commits before
-        it are. Raises `LogUnavailable` while the log is not available.
+        An entry is (record, rank of the security level, document). `done` is called in the order of
+        appends, also without entries: earlier commits are then durable. Raises `LogUnavailable`.
         """
         self.check_available()
         arrival = self._arrival = max(self._arrival, self._wall_clock())
@@ -159,10 +153,10 @@ class EventLog(LogHistory):
             self._commit_now()
 
     def append_relayed(self, relayed: RelayedEvents, done: OnCommitted) -> None:
-        """Commit events of another origin with their existing places.
+        """Commit events with their existing places.
 
-        `done` is called as for `append`. Without entries only the coverage moves, which is not
-        worth a commit of its own. Raises `LogUnavailable` while the log is not available.
+        `done` is called as for `append`. Without entries only the coverage moves, within
+        `COMMIT_DELAY`. Raises `LogUnavailable`.
         """
         self.check_available()
         self._arrival = arrival = max(self._arrival, self._wall_clock())
@@ -188,10 +182,7 @@ class EventLog(LogHistory):
     def append_replica(
         self, replica: ReplicaBatch, done: Callable[[BrokerError | None], None]
     ) -> None:
-        """Commit copies of another node's events; `done` is called with None or the error.
-
-        Raises `LogUnavailable` while the log is not available.
-        """
+        """`done` is called with None or the error. Raises `LogUnavailable`."""
         self.check_available()
         self._pending.commit.replicas.append(replica)
         self._pending.callbacks.append(
@@ -200,7 +191,7 @@ class EventLog(LogHistory):
         self._commit_now()
 
     def has_origin(self, origin: str) -> bool:
-        """Return True if the log has, or is about to commit, any coverage of an origin."""
+        """Return True if any coverage of an origin is committed or pending."""
         pending = (self._pending, self._committing)
         return origin in self.coverage or any(
             one is not None and origin in one.commit.covered for one in pending
@@ -215,7 +206,7 @@ class EventLog(LogHistory):
     ) -> None:
         """Store a durable subscription, or delete it (None), within `COMMIT_DELAY`.
 
-        With the callback `stored` the commit starts at once.
+        With `stored` the commit starts at once.
         """
         self._pending.commit.durables.append((key, value))
         if stored is not None:
@@ -226,7 +217,7 @@ class EventLog(LogHistory):
             self._commit_now()
 
     def when_state_committed(self) -> Deferred[None]:
-        """Return a Deferred that fires when all durable subscriptions put so far are committed."""
+        """Fire when all durable subscriptions put so far are committed."""
         committed: Deferred[None] = Deferred()
         self._pending.state_callbacks.append(lambda: committed.callback(None))
         # Otherwise the pending retry commits them.
@@ -235,7 +226,7 @@ class EventLog(LogHistory):
         return committed
 
     def put_client(self, client_id: str, newest: bytes) -> None:
-        """Store a client's newest incarnation, within `COMMIT_DELAY` and before its next event."""
+        """Store the value within `COMMIT_DELAY`, before the client's next event."""
         self._pending.commit.clients.append((client_id, newest))
         self._commit_soon()
 
@@ -249,7 +240,7 @@ class EventLog(LogHistory):
         self._commit_now()
 
     def _commit_now(self) -> None:
-        """Commit pending contents, unless a commit runs: its end starts the next one."""
+        """Commit pending contents; a running commit starts the next one."""
         if self._committing is not None:
             return
         if self._commit_timer is not None:
@@ -273,8 +264,7 @@ class EventLog(LogHistory):
         if self._is_failing and committed.commit.events:
             self._is_failing = False
             self.log.info("the event log can be written again")
-        # The next commit starts before the callbacks of this one, so that disk and CPU work in
-        # parallel.
+        # The next commit starts before these callbacks: disk and CPU work in parallel.
         if self._pending.commit.events:
             self._commit_now()
         for done, events in committed.callbacks:
@@ -307,7 +297,6 @@ class EventLog(LogHistory):
             self._is_failing = True
             self.log.error("{error}; no event is acknowledged until it can be", error=error)
         self._pending = PendingCommit()
-        # State without a place is kept for the next commit.
         for pending in failed:
             self._pending.take_state(pending)
         self._epoch += 1
@@ -325,7 +314,6 @@ class EventLog(LogHistory):
         self._commit_soon()
 
     def _finish_without_commit(self, pending: PendingCommit) -> None:
-        """Call the callbacks of a commit without contents: of duplicates, or of draining."""
         self._pending = PendingCommit()
         for done, events in pending.callbacks:
             self._call(done, events)
@@ -334,7 +322,7 @@ class EventLog(LogHistory):
         self._fire_drain_waiters()
 
     def _call(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Call a callback; its exception must not affect the others."""
+        """An exception must not affect other callbacks."""
         try:
             callback(*arguments)
         except Exception:
@@ -345,13 +333,8 @@ class EventLog(LogHistory):
         for waiter in waiters:
             waiter.callback(None)
 
-    # ------------------------------------------------------------------ reading
-
     def first_at(self, arrival: int) -> int:
-        """Return the serial of the first event that arrived at `arrival` (ms since 1970) or later.
-
-        Without such an event, return the next serial.
-        """
+        """Return the first serial from `arrival` (ms since 1970) on, else the next serial."""
         serial = self._file.first_at(arrival)
         if serial <= self._bounds.last:
             return serial
@@ -361,14 +344,11 @@ class EventLog(LogHistory):
         serials = (event.serial for event in pending if event.arrival >= arrival)
         return next(serials, self._next_serial)
 
-    # ------------------------------------------------------------------ care and end
-
     def drop_old_windows(self) -> Deferred[int]:
-        """Drop de-duplication windows that were not used for the maximum age."""
         return self._write(self._file.drop_old, self._wall_clock())
 
     def drain(self) -> Deferred[None]:
-        """Return a Deferred that fires when everything appended so far is durable or has failed."""
+        """Fire when everything appended is durable or has failed."""
         idle: Deferred[None] = Deferred()
         self._drain_waiters.append(idle)
         self._commit_now()
@@ -384,7 +364,7 @@ class EventLog(LogHistory):
         self._file.crash()
 
     def close(self) -> Deferred[None]:
-        """Commit pending contents, record a clean end, and close."""
+        """Commit pending contents first."""
 
         def drained(_: object) -> Deferred[None]:
             self._cancel_commit_timer()

@@ -1,7 +1,6 @@
 """Reads of a log that a running node writes, from another process.
 
-Each call is a transaction of its own that copies its results. An open transaction would keep pages
-that retention has freed from being used again.
+Each call is its own transaction: an open one would keep freed pages from being used again.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from broker.log.startup_repair import read_origin
 from broker.log.stored_chunk import StoredChunk
 from broker.log.tables import MAX_TABLES, Tables
 
-#: As large a map as the writer has: LMDB's default ends at 10 MiB.
+#: As large as the writer's map: LMDB's default ends at 10 MiB.
 _MAP_SIZE_OF_WRITER = 0
 
 
 def read_events(folder: Path, start: int, max_events: int) -> Sequence[LoggedEvent]:
-    """Return up to `max_events` events of a log, from the serial `start` on."""
     with _open_environment(folder) as env:
         tables = Tables(env, create=False)
         with env.begin(buffers=True) as txn:
@@ -41,8 +39,8 @@ def read_events(folder: Path, start: int, max_events: int) -> Sequence[LoggedEve
 
 @contextmanager
 def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
-    """Yield the file of a log that a node writes, and the meta page of a commit whose pages stay
-    unchanged meanwhile. Raises `LogUnavailable`."""
+    """Yield the file, and the meta page of a commit whose pages stay unchanged. Raises
+    `LogUnavailable`."""
     with _open_environment(folder) as env:
         for _ in range(100):
             with env.begin() as txn:
@@ -58,7 +56,7 @@ def pin_commit(folder: Path) -> Iterator[tuple[Verification, Meta]]:
 
 
 class ExternalReader:
-    """A log that stays open for reading. Raises `LogUnavailable` if it can not be read."""
+    """Raises `LogUnavailable`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -76,19 +74,16 @@ class ExternalReader:
         self._env.close()
 
     def own_extent(self) -> tuple[Mark, Mark]:
-        """Return the mark after which the log's own events begin, and the one up to which they
-        extend."""
         with self._reading() as txn:
             since = self._tables.origins.begins_after(txn).get(self.origin, (0, 0))
             return since, self._tables.origins.covered(txn).get(self.origin, (0, 0))
 
     def history_chain(self) -> HistoryChain:
-        """Return the log's histories and losses."""
         with self._reading() as txn:
             return self._tables.histories.read_chain(txn)
 
     def read(self, after: Mark, max_events: int, max_bytes: int) -> list[ChunkColumns]:
-        """Return own events after `after`, up to the limits.
+        """Return own events, up to the limits.
 
         The result ends before damage. Raises `DamageFound` if it would begin with damage.
         """
@@ -111,24 +106,20 @@ class ExternalReader:
         return found
 
     def covered(self) -> Mapping[str, Mark]:
-        """Return the covered mark of each origin."""
         with self._reading() as txn:
             return self._tables.origins.covered(txn)
 
     def replica_spans(self) -> Mapping[str, ReplicaSpan]:
-        """Return the ranges of the replicas, by origin."""
         with self._reading() as txn:
             return self._tables.replicas.spans(txn)
 
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Return events of the replica of an origin, as `read` does."""
         with self._reading() as txn:
             return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def durables(self) -> dict[tuple[str, str], bytes]:
-        """Return stored durable subscriptions, by client and name."""
         found: dict[tuple[str, str], bytes] = {}
         with self._reading() as txn:
             for key, value in self._tables.durables.items(txn):
@@ -155,11 +146,11 @@ class ExternalReader:
 
 
 def check_length(folder: Path) -> None:
-    """Raise `LogCorrupt` if pages of a log that a node writes lie beyond the file's end."""
+    """Raise `LogCorrupt` if pages lie beyond the file's end."""
     with pin_commit(folder) as (verification, meta):
         file = verification.file
         if file.size < (meta.last_page + 1) * file.page_size:
-            # Pages at the end may never have been written, since they were free again at once.
+            # Freed pages at the end may never have been written.
             check_pages(file, meta)
             if file.problems:
                 raise LogCorrupt(f"{file.path} was cut short: {file.problems[0]}; {REPAIR_ADVICE}")

@@ -22,8 +22,6 @@ from broker.log.tables import Tables
 
 
 class FileReader:
-    """The reading half of `LogFile`."""
-
     _env: lmdb.Environment
     _tables: Tables
     _guard: threading.RLock
@@ -34,18 +32,14 @@ class FileReader:
         return self._env.begin(buffers=True)
 
     def read(self, start: int, max_events: int, max_bytes: int) -> list[LoggedEvent]:
-        """Return up to `max_events` events from the serial `start` on, with about `max_bytes` at
-        most.
-
-        The page begins later than `start` if retention has removed events.
-        """
+        """Return up to `max_events` events of about `max_bytes` from the serial `start` on, or from
+        the log's begin."""
         with self._guard, self._reading() as txn:
             return self._tables.chunks.read_page(txn, start, max_events, max_bytes)
 
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Return events of one origin after `after`, with the same limits."""
         found: list[LoggedEvent] = []
         with self._guard, self._reading() as txn:
             try:
@@ -63,21 +57,19 @@ class FileReader:
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Return events of the replica of an origin, with the same limits."""
         with self._guard, self._reading() as txn:
             return self._tables.replicas.read(txn, origin, after, max_events, max_bytes)
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """Return the serial of the first event of an origin after `mark`; the next serial if there
-        is none."""
+        """Return the first serial after `mark`, or the next serial."""
         with self._guard, self._reading() as txn:
             found = self._tables.origins.first_serial_after(txn, origin, mark)
             return self._first_and_last(txn)[1] + 1 if found is None else found
 
     def first_at(self, arrival: int) -> int:
-        """Return the serial of the first event logged at or after `arrival` (ms since 1970).
+        """Return the first serial logged at `arrival` (ms since 1970) or later.
 
-        Arrival times rise with serials, so a binary search finds it.
+        Arrival times rise with serials.
         """
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
@@ -94,37 +86,32 @@ class FileReader:
             return low
 
     def arrival_at(self, serial: int) -> int:
-        """Return the time when the event at `serial`, or the next one, was logged; 0 if there
-        is none."""
+        """Return the time of logging at `serial` or next, or 0."""
         chunks = self._tables.chunks
         with self._guard, self._reading() as txn, chunks.cursor(txn) as cursor:
             chunk = chunks.chunk_holding(txn, cursor, serial)
             return 0 if chunk is None else chunk.arrival_at(max(serial, chunk.first)) % NEVER_OLD
 
     def position_before(self, serial: int) -> dict[str, Mark]:
-        """Return for each origin the place of its last stored event before `serial`."""
         with self._guard, self._reading() as txn:
             return self._tables.origins.position_before(txn, serial)
 
     def stored_window(self, publisher: Publisher) -> bytes | None:
-        """Return the stored de-duplication window of a publisher. Raises `ValueDamaged`."""
+        """Raises `ValueDamaged`."""
         with self._guard, self._reading() as txn:
             return self._tables.marks.get(txn, publisher_key(publisher))
 
     def newest_incarnation(self, client_id: str) -> bytes | None:
-        """Return the value stored with `Commit.clients` for a client; None too if it is damaged."""
+        """Return None too for a damaged value."""
         with self._guard, self._reading() as txn:
             return self._tables.clients.get_or_none(txn, client_id.encode())
 
     def durables(self) -> list[tuple[bytes, bytes]]:
-        """Return all stored durable subscriptions, without damaged ones (see
-        `damaged_durables`)."""
         with self._guard, self._reading() as txn:
             items = self._tables.durables.items(txn)
             return [(key, value) for key, value in items if value is not None]
 
     def damaged_durables(self) -> list[bytes]:
-        """Return the keys of damaged durable subscriptions."""
         with self._guard, self._reading() as txn:
             return [key for key, value in self._tables.durables.items(txn) if value is None]
 
@@ -143,11 +130,10 @@ class FileReader:
             return oldest.first, newest.last
 
     def _event_bytes(self, txn: lmdb.Transaction) -> int:
-        """Return the bytes of the pages with events, which `max_bytes` bounds."""
+        """Return the bytes that `max_bytes` bounds."""
         return table_bytes(txn, self._tables.events)
 
 
 def publisher_key(publisher: Publisher) -> bytes:
-    """Return the key of a publisher's window."""
     client_id, incarnation = publisher
     return client_id.encode() + b"\0" + incarnation.to_bytes(8, "big")

@@ -1,8 +1,7 @@
 """Rebuilding a log's file from the readable parts of a damaged one.
 
-Damaged chunks are copied unchanged: the node that opens the log asks others for their events.
-Chunks that no readable page refers to are searched in all pages: their checksums prove that they
-are whole. The damaged file is kept beside the new one.
+Damaged chunks are copied: the node later asks others for their events. All pages are searched for
+chunks that no readable page refers to. The damaged file is kept beside the new one.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _EVENTS = EVENTS.encode()
 
 
 def rebuild_file(folder: Path) -> Path:
-    """Replace the file of a locked log that is not open; return the path of the damaged file.
-    Raises `LogCorrupt` if none of its tables can be read."""
+    """Replace the file of a locked log; return the path of the damaged one. Raises `LogCorrupt` if
+    no table can be read."""
     new = folder / _NEW
     shutil.rmtree(new, ignore_errors=True)
     verification = Verification(folder)
@@ -53,7 +52,7 @@ def rebuild_file(folder: Path) -> Path:
                 _copy(env, name, file.items(name, tables.get(name, NO_TREE)))
                 for each in before:
                     if file.problems or name not in tables:
-                        # Entries deleted by the last transaction may reappear, which does no harm.
+                        # Deleted entries may reappear.
                         items = file.items(name, each.get(name, NO_TREE))
                         _copy(env, name, items, overwrite=False)
             serials = _SerialIndex()
@@ -64,7 +63,7 @@ def rebuild_file(folder: Path) -> Path:
     finally:
         verification.close()
     old = _free_name(folder)
-    # A crash at any moment leaves the damaged file in its place, or the new one.
+    # A crash leaves the old file in its place, or the new one.
     os.link(folder / FILE, old)
     os.replace(new / FILE, folder / FILE)
     (folder / "lock.mdb").unlink(missing_ok=True)
@@ -73,14 +72,11 @@ def rebuild_file(folder: Path) -> Path:
 
 
 class _SerialIndex:
-    """The serials of the copied chunks."""
-
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._last: dict[int, int] = {}
 
     def record_items(self, items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the items and add their serials."""
         for key, value in items:
             chunk = _chunk(key, value)
             if chunk is not None:
@@ -90,7 +86,6 @@ class _SerialIndex:
             yield key, value
 
     def add(self, first: int, last: int) -> None:
-        """Add a chunk with these serials."""
         insort(self._firsts, first)
         self._last[first] = last
 
@@ -101,8 +96,7 @@ class _SerialIndex:
 
 
 def _find_orphaned_chunks(file: PageFile, serials: _SerialIndex) -> Iterator[tuple[bytes, bytes]]:
-    """Yield whole chunks in pages that no table refers to. Older pages contain chunks that
-    retention removed, or that were written again since."""
+    """Yield whole chunks that no table refers to. Older pages contain removed chunks too."""
     found: list[tuple[StoredChunk, bytes]] = []
     for key, value in file.leaves():
         if value.startswith(MAGIC):

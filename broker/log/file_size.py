@@ -1,5 +1,3 @@
-"""The size of an LMDB file, which never falls."""
-
 from __future__ import annotations
 
 import os
@@ -11,8 +9,8 @@ from broker.log.page_file import FILE
 
 
 class FileSize:
-    """Detects that an open file was truncated: LMDB maps it, and the kernel kills a process that
-    reads beyond its end (SIGBUS)."""
+    """Detects truncation: the kernel kills a process that reads LMDB's map beyond its end
+    (SIGBUS)."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / FILE)
@@ -20,7 +18,7 @@ class FileSize:
 
     def check(self) -> None:
         """Call before each transaction. Raises `LogCorrupt`."""
-        # In this order, since another thread may write meanwhile.
+        # In this order: another thread may write.
         least = self._least
         size = os.stat(self._path).st_size
         if size < least:

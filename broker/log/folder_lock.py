@@ -1,5 +1,3 @@
-"""A lock that gives a folder to one process at a time."""
-
 from __future__ import annotations
 
 import errno
@@ -12,10 +10,10 @@ from broker.errors import LogUnavailable
 
 
 def lock_folder(folder: Path) -> int:
-    """Return a descriptor with a lock, which lasts until the descriptor or its process closes.
+    """Lock a folder for one process, until the returned descriptor or the process closes.
 
-    Two writers would give one offset to two events, and LMDB would allow that. Raises
-    `LogUnavailable` if the folder is in use or can not be created.
+    LMDB would allow two writers, which would give one offset to two events. Raises `LogUnavailable`
+    if the folder is in use or can not be created.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -33,24 +31,21 @@ def lock_folder(folder: Path) -> int:
 
 
 def open_error(folder: Path, error: Exception) -> LogUnavailable:
-    """Return the error for a log that can not be opened."""
     return LogUnavailable(f"the event log {folder} can not be opened: {error}")
 
 
 def has_been_used(claim: int) -> bool:
-    """Return True if a log was opened in the folder before."""
     return bool(os.pread(claim, 1, 0))
 
 
 def mark_used(claim: int) -> None:
-    """Record that a log was opened."""
     if not has_been_used(claim):
         os.pwrite(claim, b"1", 0)
         os.fsync(claim)
 
 
 def is_disk_full(folder: Path) -> bool:
-    """Return True if the folder's disk has less than a mebibyte free."""
+    """Return True if less than a mebibyte is free."""
     try:
         return shutil.disk_usage(folder).free < 1 << 20
     except OSError:

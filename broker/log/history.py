@@ -1,20 +1,10 @@
 """Histories of a log: one for each start, and the losses that other nodes have shown.
 
-A copy of a log that is started again forks the log's history. Each start takes an epoch, and
-records the place where it branches off. A mark of another branch is recognised because it lies
-after the branch place of the next known history. Two copies may take one epoch; then the ids of
-their histories differ.
+A copy of a log that is started again forks its history. Each start takes an epoch and records its
+branch place. A mark of another branch lies after the branch place of the next known history. Two
+copies may take one epoch; then their ids differ.
 
-The table has checked values (see `checked_table`), with big-endian integers:
-
-- `h` epoch u32 -> id u64, parent epoch u32, branch epoch u32, branch offset u64;
-- `l` offset u64 of `after` -> a loss: four times (epoch u32, offset u64) as in `BranchLoss`, then
-  its runs, each (first u64, last u64);
-- `n` origin -> the newest histories of another origin named in frames, each epoch u32, id u64,
-  branch epoch u32, branch offset u64;
-- `r` -> this log is marked as restored;
-- `x` -> it is disowned: epoch u32, offset u64 before the first event of the disowned process;
-- `a` -> epoch u32, offset u64, previous name: see `HistoryTable.end_disowned`.
+`docs/protocols/histories.md` has the stored bytes.
 """
 
 from __future__ import annotations
@@ -30,13 +20,13 @@ import lmdb
 from broker.event.place import Mark, NamedHistory
 from broker.log.checked_table import CheckedTable
 
-#: Most stored histories, and losses; older ones are dropped.
+#: Older histories and losses are dropped.
 MAX_HISTORIES = 256
 MAX_LOSSES = 64
-#: Most runs of lost places of one loss.
+#: Most runs of one loss.
 MAX_RUNS = 64
-#: Epochs count quarters of a second since the year 2020, until 2054. Copies of a log that are
-#: started within one quarter give the same places.
+#: Quarters of a second since 2020, until 2054. Copies started within one quarter give the same
+#: places.
 EPOCH_MS = 250
 EPOCHS_SINCE_MS = 1_577_836_800_000
 _RECORD = struct.Struct(">QIIQ")
@@ -48,13 +38,13 @@ _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
-#: Offsets skipped by a restored log, since its previous end is unknown.
+#: Offsets skipped by a restored log: its previous end is unknown.
 _UNKNOWN_LOSS = 1 << 32
 
 
 @attrs.frozen
 class History:
-    """The own events that one process logged, up to its first failed commit."""
+    """Own events that one process logged, up to its first failed commit."""
 
     epoch: int
     id: int
@@ -66,10 +56,9 @@ class History:
 
 @attrs.frozen
 class BranchLoss:
-    """Own events that this log had on another branch, and that could not be recovered.
+    """Own events of another branch that could not be recovered.
 
-    They are reported as a gap at the end of the log: the places in (after, last] are empty. If all
-    events were recovered there are none; the record then states that.
+    The places in (after, last] are empty, and reported as a gap.
     """
 
     after: Mark
@@ -82,8 +71,7 @@ class BranchLoss:
     """First and last offset of each lost run of the other branch."""
 
     def gaps(self, began: Mark) -> Iterator[tuple[Mark, Mark]]:
-        """Yield first and last lost places for a reader with a position on the other branch, or
-        before it."""
+        """Yield (first, last) for a reader on the other branch, or before it."""
         on_branch = began[1] if self.branch < began < self.after else 0
         for first, last in self.runs:
             if last > on_branch:
@@ -91,18 +79,16 @@ class BranchLoss:
                 yield (epoch, max(first, on_branch + 1)), (epoch, last)
 
     def is_before(self, mark: Mark) -> bool:
-        """Return True if a mark lies before the end of the other branch, in an epoch before that of
-        the loss."""
+        """Return True before the other branch's end, in an epoch before the loss."""
         return bool(self.count) and mark < self.upto and mark[0] < self.after[0]
 
     @property
     def count(self) -> int:
-        """Number of lost places."""
         return self.last[1] - self.after[1]
 
     @property
     def next_offset(self) -> int:
-        """Offset of the next event: above those of the other branch."""
+        """Offset of the next event, above those of the other branch."""
         return max(self.last[1], self.upto[1] + 1) + 1
 
 
@@ -117,12 +103,11 @@ class HistoryChain:
         self._epochs = [each.epoch for each in self.histories]
 
     def find_fork(self, mark: Mark, newest: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
-        """Return the place where the branch of a mark leaves this one; None if it is on this
-        branch.
+        """Return the place where the branch of a mark leaves this one; None on this branch.
 
-        `newest` is the newest own place. `path` are the histories that led to the mark, ascending,
-        as far as they are known. A mark in an epoch before all known ones counts as one of this
-        branch, unless it lies after the beginning of the first known history.
+        `newest` is the newest own place. `path` are the known histories that led to the mark,
+        ascending. A mark before all known epochs counts as one of this branch, unless it lies after
+        the first known history's beginning.
         """
         at = mark
         ids = {history.epoch: history.id for history in self.histories}
@@ -139,7 +124,7 @@ class HistoryChain:
     def next_after(self, mark: Mark) -> Mark:
         """Return the place after which this branch continues for a reader at a mark.
 
-        It differs from the mark on another branch, and before a recorded loss.
+        It differs on another branch, and before a recorded loss.
         """
         index = bisect_right(self._epochs, mark[0])
         if index < len(self.histories) and mark > self.histories[index].branch:
@@ -148,18 +133,16 @@ class HistoryChain:
 
     @property
     def empty_ranges(self) -> tuple[tuple[Mark, Mark], ...]:
-        """Ranges of places of this branch that stand for losses and are empty."""
+        """Places of this branch that stand for losses."""
         return tuple((loss.after, loss.last) for loss in self.losses if loss.count)
 
     def newest_of_branch(self, branch: Mark) -> Mark:
-        """Return the newest known place of the branch that began at `branch`."""
         found = [loss.upto for loss in self.losses if loss.branch == branch]
         return max(found, default=branch)
 
 
 def missing_runs(first: int, last: int, found: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Return the runs of numbers from `first` to `last` that are not in `found`. At most
-    `MAX_RUNS`: then the last run covers all the rest."""
+    """Return the runs without `found`, at most `MAX_RUNS`: then the last one covers the rest."""
     runs: list[tuple[int, int]] = []
     for each in [*sorted(n for n in set(found) if first <= n <= last), last + 1]:
         if first < each:
@@ -181,7 +164,7 @@ class HistoryTable:
     ) -> tuple[int, int]:
         """Add the history of a new process; return its epoch, and the newest used offset.
 
-        In a log that is marked as restored, a loss of unknown size is recorded first.
+        In a restored log, a loss of unknown size is recorded first.
         """
         epoch = next_epoch(previous, now_ms)
         self.add_history(txn, previous, epoch, offset)
@@ -194,7 +177,7 @@ class HistoryTable:
         return epoch, loss.next_offset - 1
 
     def add_history(self, txn: lmdb.Transaction, parent: int, epoch: int, offset: int) -> None:
-        """Add a history after the newest own place of its parent."""
+        """Add a history that begins after its parent's newest own place."""
         # 63 bits, and not 0.
         id = int.from_bytes(os.urandom(8), "big") >> 1 | 1
         record = _RECORD.pack(id, parent, parent, offset)
@@ -204,12 +187,10 @@ class HistoryTable:
     def put_foreign(
         self, txn: lmdb.Transaction, origin: str, histories: Iterable[NamedHistory]
     ) -> None:
-        """Store the newest histories of another origin."""
         value = b"".join([_NAMED.pack(epoch, id, *branch) for epoch, id, branch in histories])
         self.table.put(txn, _NAMED_KEY + origin.encode(), value)
 
     def foreign_histories(self, txn: lmdb.Transaction) -> dict[str, tuple[NamedHistory, ...]]:
-        """Return the newest histories of other origins."""
         return {
             key[1:].decode(): tuple(
                 [(epoch, id, (at, offset)) for epoch, id, at, offset in _NAMED.iter_unpack(value)]
@@ -230,8 +211,8 @@ class HistoryTable:
         self._drop_oldest(txn, _LOSS_KEY, MAX_LOSSES)
 
     def disown(self, txn: lmdb.Transaction, began: Mark) -> None:
-        """Record that another process continues this log: the next start gives this one another
-        name. `began` is the newest place when this process began."""
+        """Record that another process continues this log: the next start renames it. `began` is the
+        newest place when this process began."""
         self.table.put(txn, _DISOWNED_KEY, _MARK.pack(*began))
 
     def mark_restored(self, txn: lmdb.Transaction) -> None:
@@ -239,8 +220,8 @@ class HistoryTable:
         self.table.put(txn, _RESTORED_KEY, b"1")
 
     def end_disowned(self, txn: lmdb.Transaction, origin: str) -> bool:
-        """End the histories of a disowned log; False if it is not disowned. The last process may
-        have logged events that no other node has: they are recorded for `pending_adoption`."""
+        """End the histories of a disowned log; False if it is not disowned. Other nodes may not
+        know its last events: see `pending_adoption`."""
         after = self.table.get_or_none(txn, _DISOWNED_KEY)
         if after is None:
             return False
@@ -251,8 +232,7 @@ class HistoryTable:
         return True
 
     def pending_adoption(self, txn: lmdb.Transaction) -> tuple[str, Mark] | None:
-        """Return the previous name of this log, and the mark after which its events must be logged
-        again."""
+        """Return the previous name, and the mark after which events must be logged again."""
         value = self.table.get_or_none(txn, _ADOPTION_KEY)
         if value is None:
             return None
@@ -260,11 +240,9 @@ class HistoryTable:
         return value[_MARK.size :].decode(), (epoch, offset)
 
     def finish_adoption(self, txn: lmdb.Transaction) -> None:
-        """Record that they have been logged again."""
         self.table.delete(txn, _ADOPTION_KEY)
 
     def read_chain(self, txn: lmdb.Transaction) -> HistoryChain:
-        """Return all histories and losses."""
         histories = [
             _decode_history(_EPOCH.unpack(key[1:])[0], value)
             for key, value in self._rows(txn, _HISTORY_KEY)
@@ -283,7 +261,7 @@ class HistoryTable:
 
 
 def next_epoch(previous: int, now_ms: int) -> int:
-    """Return an epoch above `previous`, and above those of copies started before now."""
+    """Return an epoch above `previous`, and above copies started before now."""
     return max(previous + 1, (now_ms - EPOCHS_SINCE_MS) // EPOCH_MS) & 0xFFFFFFFF
 
 

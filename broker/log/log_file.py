@@ -3,10 +3,9 @@
 Tables: `events` (serial -> chunk of events), `origins` (positions of each origin's chunks), `kept`
 (replicas), `marks` (publisher -> de-duplication window), `durables` (client and name -> durable
 subscription), `clients` (newest incarnations), `histories`, `meta`, and `copies` of all small
-values. One commit is one transaction, so an event is never stored without its mark.
+values.
 
-Readers copy and end their transaction at once, since an open reader keeps freed pages from being
-used again. So another process may read the file while its size stays bounded.
+An open reader keeps freed pages from being used again, so readers end their transaction at once.
 """
 
 from __future__ import annotations
@@ -47,13 +46,12 @@ from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
 from broker.transport.clock import wall_clock_ms
 
-#: Most chunks that one commit deletes, so that retention never delays it for long.
+#: Most chunks that one commit deletes, so that it is never delayed for long.
 MAX_TRIMMED = 2_000
 
 
 class LogFile(FileReader):
-    """An open log. One thread writes (`commit`, `drop_old`, `reopen`, `close`); any thread may
-    read."""
+    """An open log: one thread writes, any thread may read."""
 
     def __init__(
         self,
@@ -71,8 +69,7 @@ class LogFile(FileReader):
         self._wall_clock = wall_clock
         self._map_size = max_events_bytes or retention.map_bytes
         self.archive_hold = ArchiveHold(retention.unarchived_bytes)
-        # Held by readers, and by the writer only while it closes and opens again: a reader never
-        # waits for a commit to reach the disk.
+        # The writer holds it only while it opens again: no reader waits for the disk.
         self._guard = threading.RLock()
         self._arrival = 0
         self._oldest = (0, 0)
@@ -110,8 +107,6 @@ class LogFile(FileReader):
             os.close(self._lock)
             raise
 
-    # ------------------------------------------------------------------ opening
-
     def _open(self) -> None:
         try:
             self._env = lmdb.open(
@@ -131,7 +126,7 @@ class LogFile(FileReader):
             raise open_error(self._folder, error) from None
 
     def _recover(self, txn: lmdb.Transaction) -> None:
-        """Read the state of the log, and begin a history: this folder may be an older copy."""
+        """Begins a history: this folder may be an older copy."""
         tables, meta, histories = self._tables, self._tables.meta, self._tables.histories
         if check_format(txn, tables, self._folder):
             meta.put(txn, b"origin", new_origin(self._wall_clock()).encode())
@@ -164,7 +159,6 @@ class LogFile(FileReader):
         self._bounds = Bounds(epoch, first, last, self._event_bytes(txn), offset)
 
     def change_history(self, change: Callable[[HistoryTable, lmdb.Transaction], object]) -> None:
-        """Write a change to the stored histories."""
         with self._writing() as txn:
             change(self._tables.histories, txn)
             self.pending_adoption = self._tables.histories.pending_adoption(txn)
@@ -179,8 +173,8 @@ class LogFile(FileReader):
     def close(self, epoch: int = 0) -> None:
         """Record a clean end, then close.
 
-        `epoch` is the present one. It may be later than that of the last commit: failed commits
-        have given places, which must not be given again.
+        `epoch` is the present one: failed commits may have given places in it, which must not be
+        given again.
         """
         with self._guard:
             try:
@@ -193,7 +187,7 @@ class LogFile(FileReader):
                 os.close(self._lock)
 
     def crash(self) -> None:
-        """Release the files without a clean end, as a crash would."""
+        """Release the files without a clean end, to simulate a crash."""
         with self._guard:
             self._env.close()
             os.close(self._lock)
@@ -210,23 +204,18 @@ class LogFile(FileReader):
             if isinstance(error, lmdb.MapFullError):
                 raise LogUnavailable("the event log has reached its size limit") from None
             if isinstance(error, (OSError, lmdb.Error)):
-                # LMDB reports a write without space as an input/output error.
+                # LMDB reports a full disk as an input/output error.
                 reason = "its disk is full" if is_disk_full(self._folder) else str(error)
                 raise LogUnavailable(f"the event log can not be written: {reason}") from None
             raise
 
-    # ------------------------------------------------------------------ writing
-
     def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
-        """Write all of `commit` durably, or nothing; then delete old chunks within the retention.
-
-        The events have their places already. Raises `LogUnavailable`.
-        """
+        """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
         with self._writing() as txn:
             tables = self._tables
             if epoch != self._bounds.epoch:
                 tables.meta.put(txn, b"epoch", b"%d" % epoch)
-                # Events with places from before the epoch belong to the previous history.
+                # Events with earlier epochs belong to the previous history.
                 own = [each for each in commit.events if each.origin == self.origin]
                 earlier = [each.offset for each in own if each.epoch < epoch]
                 offset = max([self._bounds.offset, *earlier])
@@ -274,8 +263,8 @@ class LogFile(FileReader):
         return bounds
 
     def _trim(self, txn: lmdb.Transaction, now_ms: int) -> tuple[dict[str, Mark], int]:
-        """Delete chunks that are too old or too many. Return the marks after which the affected
-        origins begin then, and the bytes of the table of events."""
+        """Apply retention. Return the marks after which origins begin then, and the bytes of the
+        table of events."""
         oldest_arrival = now_ms - self._retention.max_age_ms
         used = self._event_bytes(txn)
         over = used - self._retention.max_bytes
@@ -307,12 +296,11 @@ class LogFile(FileReader):
                 ):
                     return since
                 since.update(self._tables.origins.remove_chunk(txn, chunk))
-                # Pages hold whole values, so the true saving is a little larger: the next commit
-                # measures again.
+                # Pages hold whole values: the next commit measures again.
                 over -= len(cursor.value())
                 self._oldest = (0, 0)
                 if not cursor.delete() or not cursor.key():
-                    # The last serial must outlive its event; otherwise it would be given twice.
+                    # Otherwise the last serial would be given twice.
                     self._tables.meta.put(txn, b"last", encode_key(last))
                     return since
         return since
@@ -322,8 +310,7 @@ class LogFile(FileReader):
             return decode_key(cursor.key()) if cursor.first() else last + 1
 
     def drop_old(self, now_ms: int) -> int:
-        """Drop windows beyond their maximum age, and replicas beyond the maximum age of events.
-        Return the number of dropped windows."""
+        """Drop windows and replicas beyond their maximum age. Return the number of windows."""
         dropped = 0
         limit = now_ms - self._retention.marks_age_ms
         oldest = now_ms - self._retention.max_age_ms
@@ -341,8 +328,7 @@ class LogFile(FileReader):
         return dropped
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
-        """Replace damaged events by those of other sources, in one transaction. Return the
-        remaining damage, or None."""
+        """Replace damaged events in one transaction; return the remaining damage, or None."""
         with self._writing() as txn:
             left = repair_chunk(txn, self._tables, damage, events)
         self._oldest = (0, 0)
@@ -351,10 +337,9 @@ class LogFile(FileReader):
 
     @property
     def bounds(self) -> Bounds:
-        """Extent after the last commit."""
         return self._bounds
 
     @property
     def last_arrival(self) -> int:
-        """Arrival time of the newest event when the log was opened; 0 if there was none."""
+        """Arrival time of the newest event at the opening; 0 without one."""
         return self._arrival

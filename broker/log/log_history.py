@@ -1,5 +1,3 @@
-"""The part of `EventLog` that handles its histories (`broker.log.history`)."""
-
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -39,26 +37,24 @@ class LogHistory(LogReader):
 
     @property
     def newest_own(self) -> Mark:
-        """The newest own place, durable or not, in the present epoch."""
+        """Newest own place, durable or not."""
         return (self._epoch, self._next_offset - 1)
 
     @property
     def current_history(self) -> NamedHistory:
-        """The history of the present commits."""
         newest = self.history_chain.histories[-1]
         return newest.epoch, newest.id, newest.branch
 
     @property
     def start_mark(self) -> Mark:
-        """The newest own place when this process began."""
         return self._file.start_mark
 
     def find_fork(self, mark: Mark, path: Sequence[NamedHistory] = ()) -> Mark | None:
         """Return the place where the branch of an own place leaves this log; None for one of this
-        log. `path` are the histories that led to the place, as far as they are known.
+        log.
 
-        A place beyond this log was given by another process, on a copy that is not newer than the
-        one from which this process started.
+        `path` are the known histories that led to the place. A place beyond this log was given by
+        another process, on a copy that is not newer than this process's.
         """
         fork = self.history_chain.find_fork(mark, self.newest_own, path)
         if fork is None or path or mark <= self.newest_own:
@@ -66,17 +62,16 @@ class LogHistory(LogReader):
         return min(fork, self.start_mark)
 
     def histories_of(self, origin: str) -> tuple[NamedHistory, ...]:
-        """Return the newest stored histories of another origin."""
         return self._file.foreign_histories.get(origin, ())
 
     def put_histories(self, origin: str, histories: tuple[NamedHistory, ...]) -> None:
-        """Store the newest histories of another origin with the next commit."""
+        """Store histories with the next commit."""
         self._file.foreign_histories = {**self._file.foreign_histories, origin: histories}
         self._pending.commit.histories[origin] = histories
         self._commit_soon()
 
     def begin_epoch(self, epoch: int) -> None:
-        """Continue in this epoch, if it is later, as soon as it is stored."""
+        """Continue in a later epoch as soon as it is stored."""
         if epoch > self._epoch:
             self._epoch = epoch
             self._commit_now()
@@ -88,11 +83,11 @@ class LogHistory(LogReader):
         runs: tuple[tuple[int, int], ...],
         done: Callable[[BrokerError | None], None],
     ) -> None:
-        """Record that own events up to `upto` of another branch, with the offsets in `runs`, are
+        """Record that own events of another branch up to `upto`, with the offsets in `runs`, are
         lost.
 
-        The next places, one for each, are empty. Offsets continue above those of the other branch,
-        so the offset alone orders two marks.
+        As many next places are empty. Offsets continue above those of the other branch, so the
+        offset alone orders two marks.
         """
         self.check_available()
         after, count = self.newest_own, sum(last - first + 1 for first, last in runs)
@@ -106,11 +101,8 @@ class LogHistory(LogReader):
         )
         self._commit_now()
 
-    # ------------------------------------------------------------------ clones
-
     def disown(self, error: Cloned) -> None:
-        """Give no more places: another process does, on a copy of this log. The next start gives
-        the log another name."""
+        """Give no more places: another process does. The next start gives the log another name."""
         self._disowned_by = error
 
         def disown(histories: HistoryTable, txn: lmdb.Transaction) -> None:
@@ -120,9 +112,7 @@ class LogHistory(LogReader):
 
     @property
     def pending_adoption(self) -> tuple[str, Mark] | None:
-        """See `LogFile.pending_adoption`."""
         return self._file.pending_adoption
 
     def finish_adoption(self) -> Deferred[None]:
-        """Record that the events of `pending_adoption` have places of this log."""
         return self._write(self._file.change_history, HistoryTable.finish_adoption)

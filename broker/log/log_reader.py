@@ -29,9 +29,9 @@ SCRUB_BYTES = 512 << 10
 class LogReader:
     """The reading half of `EventLog`.
 
-    A page ends before damage. If it would begin with damage, the log is repaired first, and the
-    page follows; given-up damage fails with `DamageFound`. A caller without `wait` gets
-    `DamageFound` at once, while the repair continues.
+    A page ends before damage. If it would begin with damage, the log is repaired first; given-up
+    damage fails with `DamageFound`. Without `wait`, `DamageFound` comes at once, while the repair
+    continues.
     """
 
     log = Logger()
@@ -45,7 +45,6 @@ class LogReader:
 
     @property
     def startup_repairs(self) -> StartupRepairs:
-        """Damage found when the log was opened."""
         return self._file.startup_repairs
 
     def _log_startup_repairs(self) -> None:
@@ -61,52 +60,47 @@ class LogReader:
 
     @property
     def origin(self) -> str:
-        """Name of this log as an origin."""
         return self._file.origin
 
     @property
     def archive_hold(self) -> ArchiveHold:
-        """Protection of unarchived events from retention."""
         return self._file.archive_hold
 
     @property
     def bounds(self) -> Bounds:
-        """Durable extent, as far as the callbacks of commits have been called.
+        """Durable extent, up to the last announced commit.
 
-        The file may be ahead for a moment. Readers must not see that: they would get events twice,
-        from the log, and with the commit's announcement.
+        The file may be ahead: readers would get events twice, from the log and with the
+        announcement.
         """
         return self._bounds
 
     @property
     def begins_after(self) -> Mapping[str, Mark]:
-        """By origin with missing older events: the mark after which the log begins."""
         return self._file.begins_after
 
     @property
     def history_chain(self) -> HistoryChain:
-        """Histories and losses of this log."""
         return self._file.history_chain
 
     def read(
         self, start: int, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events from the serial `start` on, within `bounds`: see `LogFile.read`."""
+        """Return durable events within `bounds`."""
         page = self._read_page(wait, self._file.read, start, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events of one origin after `after`, within `bounds`: see
-        `LogFile.read_origin`."""
+        """Return durable events within `bounds`."""
         page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
     async def read_past_damage(
         self, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Return the same as `read_origin`, but skip events that were given up."""
+        """Skip events that were given up."""
         while True:
             try:
                 return await self.read_origin(origin, after, max_events, max_bytes)
@@ -118,7 +112,6 @@ class LogReader:
     def read_replica(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return events of the replica of an origin (see `replica_table`)."""
         return self._read_page(wait, self._file.read_replica, origin, after, max_events, max_bytes)
 
     def _read_page(self, wait: bool, read: Callable[..., Any], *args: Any) -> Deferred[Any]:
@@ -139,38 +132,31 @@ class LogReader:
 
     @property
     def replica_spans(self) -> Mapping[str, ReplicaSpan]:
-        """Stored ranges of the replicas, by origin."""
         return self._file.replica_spans
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """Return the serial of the first durable event of an origin after `mark`, or the next
-        serial."""
+        """Return the first durable serial after `mark`, or the next serial."""
         return self._file.first_after(origin, mark)
 
     def arrival_at(self, serial: int) -> int:
-        """Return the time (ms since 1970) when the event at `serial`, or the next one, was logged;
-        else 0."""
+        """Return the time of logging (ms since 1970) at `serial` or next; else 0."""
         return self._file.arrival_at(serial)
 
     def position_before(self, serial: int) -> dict[str, Mark]:
-        """Return for each origin the place of its last durable event before `serial`."""
         return self._file.position_before(serial)
 
     def durables(self) -> list[tuple[bytes, bytes]]:
-        """Return all durable subscriptions, as stored when the log was opened."""
+        """Return the durable subscriptions as of the opening."""
         return self._file.durables()
 
     def damaged_durables(self) -> list[bytes]:
-        """Return the keys of damaged ones."""
         return self._file.damaged_durables()
 
     def newest_incarnation(self, client_id: str) -> bytes | None:
-        """Return the value stored for a client with `put_client`."""
         return self._file.newest_incarnation(client_id)
 
     async def scrub(self) -> None:
-        """Read everything once, so that damage is repaired while other nodes still have the
-        events."""
+        """Find damage while other nodes have the events."""
         serial = self._bounds.first
         while serial <= self._bounds.last:
             try:

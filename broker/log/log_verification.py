@@ -1,6 +1,6 @@
-"""Verification of all checksums and pages of a log's file, without LMDB; see `page_file`.
+"""Verification of a log's file without LMDB.
 
-While a node runs, a read transaction keeps the pages of one commit from being used again.
+While a node runs, a read transaction preserves the pages of one commit.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from broker.log.replica_table import REPLICA_TABLE
 from broker.log.stored_chunk import HeadDamaged, StoredChunk, span_of
 from broker.log.tables import FORMAT, format_number
 
-#: Called with the number of verified bytes, and the total.
+#: Called with the verified and the total bytes.
 Progress = Callable[[int, int], None]
-#: By table: its letter among the copies, and the prefixes of the keys of checked values.
+#: A table's letter among the copies, and the prefixes of checked keys.
 _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"origins": (b"o", (b"c", b"s")),
     b"marks": (b"d", (b"",)),
@@ -32,14 +32,11 @@ _VALUES: Mapping[bytes, tuple[bytes, tuple[bytes, ...]]] = {
     b"histories": (b"h", (b"",)),
     b"meta": (b"m", (b"clean", b"epoch", b"last", b"made", b"origin")),
 }
-#: Tables whose values may have no checksum.
 _UNCHECKED_ALLOWED = (b"marks", b"histories")
 
 
 @attrs.frozen
 class Finding:
-    """One damage."""
-
     kind: str
     """`page`, `event`, `head`, `missing`, `places`, `value` (no copy is intact) or `copy` (one is
     intact)."""
@@ -98,7 +95,6 @@ class Verification:
         return [best, *others]
 
     def verify(self, meta: Meta, progress: Progress) -> VerificationResult:
-        """Verify the tables of a meta page."""
         self._progress = progress
         done = self.result
         for each in self.file.metas:
@@ -142,8 +138,6 @@ class Verification:
                 last="{}:{}".format(*span.upto),
                 serials=(damage.first, damage.last),
             )
-
-    # ------------------------------------------------------------------ tables
 
     def _verify_values(
         self, name: bytes, values: Mapping[bytes, bytes], copies: Mapping[bytes, bytes]

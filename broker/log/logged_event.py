@@ -1,7 +1,7 @@
-"""An event with its place, and the record of its header.
+"""An event with its place.
 
-The record is the header as a msgpack array, made once when the event is published. The log and
-frames contain these bytes, so no link encodes them again.
+Its record is the header as a msgpack array, made once at publication: the log and frames contain
+these bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
 
-#: Approximate bytes of an event beside its record and document.
+#: Approximate bytes of an event beside record and document.
 EVENT_OVERHEAD = 64
 
 _LEVELS = {level.value: level for level in SecurityLevel}
@@ -25,9 +25,9 @@ _pack = msgpack.Packer().pack
 
 @attrs.define(slots=True, eq=False)
 class LoggedEvent:
-    """An event with its place, and its serial in this node's log. Immutable once it is committed.
+    """An event with its place and its serial in this node's log, immutable once committed.
 
-    Not frozen: one is made for each event on the hot path, and a frozen class takes twice as long.
+    A frozen class takes twice as long on the hot path.
     """
 
     epoch: int
@@ -47,7 +47,6 @@ class LoggedEvent:
 
     @property
     def mark(self) -> Mark:
-        """(epoch, offset)."""
         return (self.epoch, self.offset)
 
     @property
@@ -64,7 +63,7 @@ def encode_header(header: Header) -> bytes:
     """Return the record of a header."""
     event_id, stream, type_name, version, level, liveness = header
     client_id, timestamp, number, incarnation = event_id
-    # `_value_` is the plain attribute behind `value`, which takes as long as all the rest.
+    # `value` takes as long as all the rest.
     record: bytes = _pack(
         (
             client_id,
@@ -82,13 +81,13 @@ def encode_header(header: Header) -> bytes:
 
 
 def encode_fields(fields: tuple[Any, ...]) -> bytes:
-    """Return the record of header values in the record's order."""
+    """Return the record of header values in its order."""
     record: bytes = _pack(fields)
     return record
 
 
 def header_from_fields(fields: Any) -> Header:
-    """Return the header of an unpacked record. Raises ValueError, TypeError or KeyError."""
+    """Raises ValueError, TypeError or KeyError."""
     client_id, timestamp, number, incarnation, stream, name, version, level, liveness = fields
     return Header(
         EventId(client_id, timestamp, number, incarnation),

@@ -1,14 +1,12 @@
-"""The table of origins: the chunks of each origin, and the mark up to which the log covers an
-origin.
+"""The chunks of each origin, and the marks up to which the log covers it.
 
-It has three kinds of entry, with big-endian integers:
+Three kinds of entry, with big-endian integers:
 
-- `c` origin -> `epoch u32, offset u64`: the log is complete for this origin up to this mark;
-- `s` origin -> `epoch u32, offset u64`: from after this mark on; older events were not needed, or
-  were removed;
+- `c` origin -> `epoch u32, offset u64`: the log is complete up to this mark;
+- `s` origin -> `epoch u32, offset u64`: from after this mark on;
 - `p` origin NUL `epoch u32, offset u64`: the places of a chunk that begins so (see `chunk_places`).
 
-Entries of the first two kinds are checked and have a second copy (see `checked_table`).
+The first two are checked and have a second copy (see `checked_table`).
 """
 
 from __future__ import annotations
@@ -43,24 +41,18 @@ _SINCE = b"s"
 
 
 class OriginTable:
-    """The table, as transactions of the log use it; `table` and `copies` are LMDB's handles."""
-
     def __init__(self, table: Any, copies: Any, chunks: ChunkTable) -> None:
         self._table = table
         self._chunks = chunks
         self._checked_entries = CheckedTable(b"o", table, copies, is_rising=True)
 
-    # ------------------------------------------------------------------ writing
-
     def add_chunk(self, txn: lmdb.Transaction, chunk: Sequence[LoggedEvent]) -> None:
-        """Add the entry of a new chunk."""
         first = chunk[0]
         key = places_key(first.origin, (first.epoch, first.offset))
         txn.put(key, encode_places(key, chunk), db=self._table)
 
     def remove_chunk(self, txn: lmdb.Transaction, chunk: AnyChunk) -> dict[str, Mark]:
-        """Remove the entry of a chunk; return the mark after which its origin begins then. For a
-        chunk with an unknown origin these are the marks of all candidates."""
+        """Return the mark after which its origin, or each candidate for it, begins then."""
         if chunk.origin:
             txn.delete(places_key(chunk.origin, chunk.mark_at(chunk.first)), db=self._table)
             begins = {chunk.origin: chunk.mark_at(chunk.last)}
@@ -72,27 +64,23 @@ class OriginTable:
         return begins
 
     def set_beginning(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
-        """Record that the log of an origin begins after `mark`, unless it begins later."""
         key = _SINCE + origin.encode()
         known = self._checked_entries.get_or_none(txn, key)
         if known is None or _unpack(known) < mark:
             self._checked_entries.put(txn, key, _MARK.pack(*mark))
 
     def set_covered(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> None:
-        """Record that the log is complete for an origin up to `mark`."""
         self._checked_entries.put(txn, _COVERED + origin.encode(), _MARK.pack(*mark))
 
-    # ------------------------------------------------------------------ reading
-
     def covered(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Return the covered mark of each origin: at least its last event, also if the entry is
-        damaged, or was left by a lost write."""
+        """Return the covered marks: at least the last event, if an entry is damaged or was left by
+        a lost write."""
         marks = self._marks(txn, _COVERED, self.last_place)
         return {origin: max(mark, self.last_place(txn, origin)) for origin, mark in marks.items()}
 
     def begins_after(self, txn: lmdb.Transaction) -> dict[str, Mark]:
-        """Return the mark after which the log begins, by origin with missing older events. If the
-        entry is damaged, it is the place before the first event."""
+        """Return the marks after which origins begin; without an intact entry the place before the
+        first event."""
         return self._marks(txn, _SINCE, self._before_first)
 
     def _marks(self, txn: lmdb.Transaction, kind: bytes, otherwise: Any) -> dict[str, Mark]:
@@ -106,7 +94,6 @@ class OriginTable:
         return found
 
     def last_place(self, txn: lmdb.Transaction, origin: str) -> Mark:
-        """Return the last place of an origin in the log."""
         with txn.cursor(db=self._table) as cursor:
             prefix = places_prefix(origin)
             more = cursor.set_range(prefix + b"\xff" * 13)
@@ -125,13 +112,12 @@ class OriginTable:
         return self.covered(txn).get(origin, (0, 0))
 
     def first_serial_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> int | None:
-        """Return the serial of the origin's first event after `mark`; None if there is none."""
+        """Return None without such an event."""
         for chunk in self.chunks_after(txn, origin, mark):
             return chunk.first_after(mark)
         return None
 
     def chunks_after(self, txn: lmdb.Transaction, origin: str, mark: Mark) -> Iterator[AnyChunk]:
-        """Yield the chunks of an origin with events after `mark`, in order."""
         prefix = places_prefix(origin)
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
             if not cursor.set_range(places_key(origin, (mark[0], mark[1] + 1))):
@@ -155,7 +141,6 @@ class OriginTable:
                     return
 
     def _chunk(self, txn: lmdb.Transaction, events: lmdb.Cursor, cursor: lmdb.Cursor) -> AnyChunk:
-        """Return the chunk of the entry at a cursor."""
         key = bytes(cursor.key())
         try:
             serial = decode_places(key, cursor.value()).serial
@@ -164,7 +149,7 @@ class OriginTable:
         return self._chunks.chunk_from(txn, events, serial)
 
     def _serial_of(self, txn: lmdb.Transaction, key: bytes) -> int:
-        """Return the serial of the chunk of a damaged entry: the one chunk without an entry."""
+        """Return the serial of the one chunk without an entry."""
         with self._chunks.cursor(txn) as events:
             more = events.first()
             while more:
@@ -175,7 +160,6 @@ class OriginTable:
         raise LogDamaged("an entry of the table of origins is damaged, and so is its chunk")
 
     def position_before(self, txn: lmdb.Transaction, serial: int) -> dict[str, Mark]:
-        """Return for each origin the place of its last event before `serial`."""
         found: dict[str, Mark] = {}
         with txn.cursor(db=self._table) as cursor, self._chunks.cursor(txn) as events:
             # Entries of other kinds may follow.
@@ -188,12 +172,9 @@ class OriginTable:
                 more = cursor.prev()
         return found
 
-    # ------------------------------------------------------------------ care
-
     def repair(self, txn: lmdb.Transaction) -> tuple[int, list[ChunkPlaces]]:
-        """Write damaged or missing entries again from the heads of their chunks, and drop chunks
-        under wrong keys, and keys of wrong length. Return the number of damaged entries and chunks,
-        and the places of missing chunks."""
+        """Restore entries from the heads of chunks, and drop chunks under wrong keys. Return the
+        number of damaged entries and chunks, and the places of missing chunks."""
         damaged: list[bytes] = []
         known: dict[int, ChunkPlaces] = {}
         for key, places in all_places(txn, self._table):
@@ -218,8 +199,7 @@ class OriginTable:
         return max(len(damaged), len(missing_serials)), missing
 
     def _drop_damaged(self, txn: lmdb.Transaction) -> None:
-        """Remove entries that are still damaged. A search does not find a damaged key, since it is
-        out of order."""
+        """Damaged keys are out of order: a search misses them."""
         with txn.cursor(db=self._table) as cursor:
             more = cursor.first()
             while more:
@@ -233,7 +213,7 @@ class OriginTable:
 
     def _add_missing(self, txn: lmdb.Transaction, missing_serials: set[int]) -> None:
         follows = None
-        # By iteration, since keys out of order mislead a search.
+        # Keys out of order mislead a search.
         with self._chunks.cursor(txn) as cursor:
             more = cursor.first()
             while more:
@@ -251,13 +231,12 @@ class OriginTable:
                 more = cursor.next()
 
     def upgrade(self, txn: lmdb.Transaction) -> None:
-        """Add checksums and copies to the entries of format 3, except the places of chunks."""
+        """Upgrade format 3; the places of chunks stay unchecked."""
         self._checked_entries.upgrade(txn, _COVERED)
         self._checked_entries.upgrade(txn, _SINCE)
 
     @property
     def checked_entries(self) -> CheckedTable:
-        """The checked entries."""
         return self._checked_entries
 
 

@@ -1,8 +1,8 @@
-"""The pages of an LMDB file, read without LMDB, which trusts every page and crashes on a bad one.
+"""The pages of an LMDB file, read without LMDB, which crashes on a bad page.
 
-The format is that of LMDB 0.9: two meta pages, then B-trees of branch, leaf and overflow pages.
-Page numbers, bounds, the order of keys and the records of tables are all checked. A bad page hides
-only the pages below it. The file is read, not mapped, so a truncation is a problem like any other.
+LMDB 0.9 has two meta pages, then B-trees of branch, leaf and overflow pages. Page numbers, bounds,
+the order of keys and the records of tables are checked. A bad page hides only the pages below it.
+The file is not mapped, so a truncation is a problem like any other.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ FILE = "data.mdb"
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
 _BRANCH, _LEAF, _OVERFLOW, _META = 0x01, 0x02, 0x04, 0x08
 _BIG_DATA, _TABLE = 0x01, 0x02
-#: Flags of the table of free pages, whose keys are numbers in native order. The log's tables have
-#: none.
+#: Keys of free pages are numbers in native order.
 FREE_FLAGS = 0x08
 _PAGE = struct.Struct("<QHHHH")
 _OVERFLOW_PAGE = struct.Struct("<QHHI")
@@ -39,8 +38,6 @@ _MAX_PROBLEMS = 1_000
 
 @attrs.frozen
 class Tree:
-    """The root of a table, and the contents of its record."""
-
     root: int = _NO_PAGE
     flags: int = 0
     depth: int = 0
@@ -53,7 +50,6 @@ class Tree:
 
     @classmethod
     def decode(cls, record: bytes, at: int = 0) -> Tree:
-        """Decode the record of a table."""
         pad, flags, depth, branches, leaves, overflow, entries, root = _RECORD.unpack_from(
             record, at
         )
@@ -65,8 +61,6 @@ NO_TREE = Tree()
 
 @attrs.frozen
 class Meta:
-    """A meta page."""
-
     index: int
     page_size: int
     free: Tree
@@ -82,8 +76,6 @@ class PageProblem(Exception):
 
 
 class PageFile:
-    """A file of pages. `problems` are those found while reading."""
-
     def __init__(self, path: Path) -> None:
         """Raises `LogCorrupt` if no meta page can be read."""
         self.path = path
@@ -91,7 +83,7 @@ class PageFile:
         self.size = os.fstat(self._file.fileno()).st_size
         self._problems: dict[str, None] = {}
         first = self._meta(0, 0)
-        # If the first page does not have the page size, that of this machine is likely.
+        # Without a valid first page this machine's page size is likely.
         sizes = [first.page_size] if first and first.is_valid else [4096, 16_384, 65_536]
         seconds = (self._meta(1, size) for size in sizes)
         second = next((each for each in seconds if each is not None), None)
@@ -113,7 +105,6 @@ class PageFile:
 
     @property
     def problems(self) -> list[str]:
-        """The damage found, each once."""
         return list(self._problems)
 
     def clear_problems(self) -> None:
@@ -121,7 +112,6 @@ class PageFile:
 
     @property
     def pages(self) -> int:
-        """Number of whole pages of the file."""
         return self.size // self.page_size
 
     def _read(self, at: int, size: int) -> bytes:
@@ -147,13 +137,10 @@ class PageFile:
 
     @property
     def newest(self) -> Meta:
-        """The meta page that LMDB would use."""
+        """Meta page that LMDB would use."""
         return max(self.metas, key=lambda meta: (meta.is_valid, meta.transaction))
 
-    # ------------------------------------------------------------------ trees
-
     def tables(self, meta: Meta) -> dict[bytes, Tree]:
-        """Return all named tables."""
         found: dict[bytes, Tree] = {}
         for key, value, flags in list(self.nodes(meta.main, "main")):
             if flags & _TABLE and len(value) == _RECORD.size:
@@ -161,12 +148,12 @@ class PageFile:
         return found
 
     def items(self, name: bytes, tree: Tree) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of a table, as far as its pages can be read."""
+        """Yield entries as far as pages can be read."""
         for key, value, _ in self.nodes(tree, name.decode(errors="replace")):
             yield key, value
 
     def leaves(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of all leaf pages of the file, of any table and transaction."""
+        """Yield the entries of all leaf pages, of any table and transaction."""
         known = dict(self._problems)
         self.seen = None
         for number in range(2, self.pages):
@@ -235,7 +222,7 @@ class PageFile:
                 yield key, value, node_flags
 
     def _page(self, number: int) -> tuple[bytes, int, int]:
-        """Return a branch or leaf page, its flags, and the number of its nodes."""
+        """Return page, flags, and number of nodes."""
         page = self._read(number * self.page_size, self.page_size)
         self._mark_seen(number, 1)
         own, _, flags, lower, upper = _PAGE.unpack_from(page)
@@ -246,7 +233,7 @@ class PageFile:
         return page, flags, (lower - 16) // 2
 
     def _node_bytes(self, page: bytes, flags: int, count: int) -> int:
-        """Return the bytes of the nodes of a page; there are no gaps between them."""
+        """Nodes have no gaps between them."""
         room = 0
         for offset in struct.unpack_from(f"<{count}H", page, 16):
             low, high, node_flags, key_size = _NODE.unpack_from(page, offset)
@@ -315,5 +302,5 @@ class PageFile:
 
 
 def _is_before(one: bytes, other: bytes, order: str) -> bool:
-    """Return True if a key sorts before another: as bytes, or as a number in native order."""
+    """Compare keys as bytes, or as numbers in native order."""
     return one < other if order == "big" else one[::-1] < other[::-1]

@@ -1,5 +1,3 @@
-"""The contents of the next commit, and the callbacks for its result."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from broker.event.place import Mark
 from broker.log.commit import Commit
 from broker.log.logged_event import LoggedEvent
 
-#: Called with the events once they are durable, or with the error.
+#: Called with the durable events, or the error.
 OnCommitted: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
 
 
@@ -20,8 +18,8 @@ OnCommitted: TypeAlias = Callable[[list[LoggedEvent] | BrokerError], None]
 class RelayedEvents:
     """Events with places of another node, in their order.
 
-    They are all events of `origin` after `after` and up to `covered_upto` that this node needs. The
-    log's coverage of this origin ends at `after` or later, or it has none.
+    They are all events of `origin` in (after, covered_upto] that this node needs. The log's
+    coverage of it ends at `after` or later, or it has none.
     """
 
     origin: str
@@ -35,8 +33,6 @@ class RelayedEvents:
 
 @attrs.define
 class PendingCommit:
-    """Events and state of one commit."""
-
     commit: Commit = attrs.field(factory=Commit)
     callbacks: list[tuple[OnCommitted, list[LoggedEvent]]] = attrs.field(factory=list)
     state_callbacks: list[Callable[[], object]] = attrs.field(factory=list)
@@ -45,13 +41,12 @@ class PendingCommit:
 
     @property
     def is_empty(self) -> bool:
-        """True if there is nothing to write."""
         commit = self.commit
         state = commit.durables or commit.clients or commit.losses or commit.histories
         return not (commit.events or state or commit.covered or commit.replicas)
 
     def take_state(self, failed: PendingCommit) -> None:
-        """Take over everything but the events of a failed commit."""
+        """Keep everything but the events of a failed commit."""
         self.commit.durables += failed.commit.durables
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories
@@ -60,7 +55,7 @@ class PendingCommit:
     def add_events(
         self, events: list[LoggedEvent], covers: tuple[str, Mark] | None, done: OnCommitted
     ) -> None:
-        """Append events of one origin, which they cover up to a mark."""
+        """Append events, which cover their origin up to a mark."""
         self.commit.events += events
         for event in events:
             self.document_bytes += len(event.document)

@@ -1,8 +1,7 @@
-"""Repairs of the log: damage found by readers, events of other sources, and given-up damage.
+"""Repairs of the log with events of other sources.
 
-A reader that finds damage begins a repair, or joins the running one. `find_events` asks other
-sources; their events are written in place. The rest is given up for `RETRY_AFTER` seconds: readers
-skip it and report a gap. The next reader after that tries again.
+A reader that finds damage begins a repair, or joins the running one. Damage that remains is given
+up for `RETRY_AFTER` seconds: readers skip it and report a gap.
 """
 
 from __future__ import annotations
@@ -23,28 +22,21 @@ from broker.transport.clock import IClock
 
 #: Seconds until given-up damage is repaired again.
 RETRY_AFTER = 600.0
-#: Outcomes of found damage.
 OUTCOMES = ("found", "repaired", "given_up", "failed")
 
-#: Asks other sources for events within the damage. Fails with a `BrokerError` if a source that may
-#: have them could not be asked.
+#: Fails with a `BrokerError` if a source that may have the events could not be asked.
 FindEvents: TypeAlias = Callable[[Damage], "Deferred[Sequence[LoggedEvent]]"]
 
 
 class RepairableFile(Protocol):
-    """The file of a log, as repairs write it."""
-
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None: ...
 
 
 def find_no_events(_: Damage) -> Deferred[Sequence[LoggedEvent]]:
-    """Return no events: the default without other sources."""
     return succeed([])
 
 
 class Repairs:
-    """All repairs of one log."""
-
     log = Logger()
 
     def __init__(self, file: RepairableFile, write: Worker, clock: IClock) -> None:
@@ -60,7 +52,6 @@ class Repairs:
 
     @property
     def given_up(self) -> list[Damage]:
-        """Damage that no source could repair."""
         return [damage for damages in self._given_up.values() for damage, _ in damages]
 
     def is_given_up(self, damage: Damage) -> bool:
@@ -70,8 +61,7 @@ class Repairs:
         return any(each.covers(damage) and now < until for each, until in damages)
 
     def end_of_loss(self, table: str, origin: str, mark: Mark) -> Mark | None:
-        """Return the end of given-up damage that begins at or before a place and ends after it;
-        None if there is none."""
+        """Return the end of given-up damage around a place, or None."""
         ends = [
             span.upto
             for damage in self.given_up
@@ -82,8 +72,7 @@ class Repairs:
         return max(ends, default=None)
 
     def begin_repair(self, damage: Damage) -> Deferred[None]:
-        """Repair damage. Fires when it is repaired or given up; fails if a source that may have the
-        events could not be asked."""
+        """Fires when the damage is repaired or given up; fails as `FindEvents`."""
         waiter: Deferred[None] = Deferred()
         key = (damage.table, damage.key)
         if key in self._waiting:

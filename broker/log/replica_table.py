@@ -1,11 +1,9 @@
 """Replicas of other nodes' events, in case their disks are lost (`acknowledge = "neighbour"`).
 
-They are in a table of their own, since no subscription of this node matches these events. Its keys
-are the origin, a NUL and the place of the first event of a chunk (`epoch u32, offset u64`); its
-values are chunks as in the log. The replica of an origin is one range without gaps. Its span is
-stored under the origin and a NUL alone: `epoch u32, offset u64` twice, the mark after which it
-begins and the mark up to which it extends, and the address of its node in UTF-8. Spans are checked
-and have a second copy (see `checked_table`).
+They match no subscription of this node. Keys are the origin, a NUL and the first place of a chunk
+(`epoch u32, offset u64`); values are chunks. A replica is one range without gaps. Its span is under
+the origin and a NUL alone: `epoch u32, offset u64` twice, for the begin and end marks, and its
+node's address in UTF-8. Spans are checked and have a second copy.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _MAX_MARKS = 10_000
 
 
 class ReplicaSpan(NamedTuple):
-    """The replica has all events of an origin in (after, upto]."""
+    """Range of a replica: it has all events in (after, upto]."""
 
     after: Mark
     upto: Mark
@@ -54,16 +52,12 @@ class ReplicaSpan(NamedTuple):
 
 
 class _OldestChunk(NamedTuple):
-    """The oldest chunk of an origin."""
-
     arrival: int
     """Time when its last event was logged, in ms since 1970."""
     last: Mark
 
 
 class ReplicaTable:
-    """The table, as transactions of the log use it."""
-
     def __init__(self, table: Any, copies: Any) -> None:
         self.table = table
         self.spans_table = CheckedTable(b"k", table, copies)
@@ -76,8 +70,8 @@ class ReplicaTable:
         max_bytes: int,
         hold: ArchiveHold,
     ) -> dict[str, ReplicaSpan]:
-        """Add batches to the replicas with these spans. If there is no room, drop the oldest chunks
-        of any origin, except those that `hold` protects. Return the spans then."""
+        """Return the new spans. Without room, the oldest chunks of any origin go, except those that
+        `hold` protects."""
         kept = dict(spans)
         for each in batches:
             span = kept.get(each.origin)
@@ -108,11 +102,9 @@ class ReplicaTable:
         self.spans_table.put(txn, _prefix(origin), span.encode())
 
     def remove_origin(self, txn: lmdb.Transaction, origin: str) -> None:
-        """Delete the replica of an origin that is not continued."""
         self.delete_prefix(txn, _prefix(origin))
 
     def delete_prefix(self, txn: lmdb.Transaction, prefix: bytes) -> None:
-        """Delete all entries with a prefix, and the span."""
         self.spans_table.delete(txn, prefix)
         with txn.cursor(db=self.table) as cursor:
             more = cursor.set_range(prefix)
@@ -122,7 +114,7 @@ class ReplicaTable:
     def drop_oldest_chunk(
         self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan
     ) -> ReplicaSpan:
-        """Delete the oldest chunk of an origin; return the remaining span."""
+        """Return the remaining span."""
         prefix = _prefix(origin)
         with txn.cursor(db=self.table) as cursor:
             if cursor.set_range(prefix + b"\0") and bytes(cursor.key()).startswith(prefix):
@@ -139,7 +131,7 @@ class ReplicaTable:
     def drop_older_chunks(
         self, txn: lmdb.Transaction, origin: str, span: ReplicaSpan, before: int
     ) -> ReplicaSpan | None:
-        """Delete chunks logged before `before` (ms since 1970); return None if nothing is left."""
+        """`before` is ms since 1970. Return None if nothing is left."""
         while True:
             oldest = self._oldest_chunk(txn, origin, span)
             if oldest is None:
@@ -156,7 +148,7 @@ class ReplicaTable:
         hold: ArchiveHold,
         used_bytes: int,
     ) -> str | None:
-        """Return the origin with the oldest chunk, by its owner's time, that may be deleted."""
+        """Return the origin with the oldest chunk, by its owner's time."""
         found = [
             (oldest.arrival, origin)
             for origin, span in spans.items()
@@ -181,7 +173,6 @@ class ReplicaTable:
             return _OldestChunk(chunk.arrival_at(chunk.last), chunk.mark_at(chunk.last))
 
     def spans(self, txn: lmdb.Transaction) -> dict[str, ReplicaSpan]:
-        """Return the span of each origin."""
         found: dict[str, ReplicaSpan] = {}
         for prefix in self.prefixes(txn):
             try:
@@ -194,7 +185,6 @@ class ReplicaTable:
         return found
 
     def prefixes(self, txn: lmdb.Transaction) -> Iterator[bytes]:
-        """Yield the keys of all spans."""
         with txn.cursor(db=self.table) as cursor:
             more = cursor.first()
             while more:
@@ -205,7 +195,6 @@ class ReplicaTable:
     def read(
         self, txn: lmdb.Transaction, origin: str, after: Mark, max_events: int, max_bytes: int
     ) -> list[LoggedEvent]:
-        """Return events after `after`, up to the limits."""
         prefix = _prefix(origin)
         found: list[LoggedEvent] = []
         with txn.cursor(db=self.table) as cursor:
@@ -238,15 +227,14 @@ class ReplicaTable:
             yield from chunk.events_from(start)
 
     def _chunk(self, cursor: lmdb.Cursor) -> StoredChunk | None:
-        """Return the chunk at a cursor; None if its head is damaged."""
+        """Return None for a damaged head."""
         try:
             return StoredChunk(REPLICA_TABLE, bytes(cursor.key()), 0, cursor.value())
         except HeadDamaged:
             return None
 
     def damage_at(self, txn: lmdb.Transaction, cursor: lmdb.Cursor) -> Damage:
-        """Return the damage of a chunk with an unreadable head. A replica has no gaps, so the chunk
-        ends where the next one begins."""
+        """Return the damage of an unreadable chunk: it ends where the next one begins."""
         key = bytes(cursor.key())
         origin = key.partition(b"\0")[0].decode(errors="replace")
         first = mark_from_key(key)
@@ -268,7 +256,7 @@ class ReplicaTable:
     def _last_place(
         self, txn: lmdb.Transaction, cursor: lmdb.Cursor, span: ReplicaSpan | None
     ) -> Mark:
-        """Return the last place of the chunk at a cursor, from the next chunk or the span."""
+        """Return the chunk's last place, from the next chunk or the span."""
         key = bytes(cursor.key())
         prefix = key[: key.index(b"\0") + 1]
         with txn.cursor(db=self.table) as other:
@@ -283,11 +271,9 @@ def _prefix(origin: str) -> bytes:
 
 
 def replica_key(origin: str, mark: Mark) -> bytes:
-    """Return the key of a chunk that begins with a place."""
     return _prefix(origin) + _MARK.pack(*mark)
 
 
 def mark_from_key(key: bytes) -> Mark:
-    """Return the place in the key of a chunk."""
     epoch, offset = _MARK.unpack(key[-_MARK.size :])
     return (epoch, offset)

@@ -1,8 +1,7 @@
 """Checks and repairs at the start: formats, the upgrade from format 3, and damaged values.
 
-The upgrade is one transaction, so a crash leaves the old format or the new one. It adds checksums
-and copies to small values. Chunks, their places, and de-duplication marks stay unchecked; each gets
-its checksum when it is written next.
+The upgrade is one transaction. It adds checksums and copies to small values. Other data gets
+checksums when it is written next.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from broker.log.checksum import Buffer, ValueDamaged
 from broker.log.chunk_repair import append_placeholders, write_placeholder
 from broker.log.tables import FORMAT, Tables, format_name, format_number
 
-#: Added to the newest known epoch when the stored epoch is lost: failed commits may have used
-#: epochs without an event.
+#: Added to a lost epoch: failed commits may have used epochs without an event.
 EPOCHS_AHEAD = 1_000
-#: With more lost events at the end the covered mark is considered wrong.
+#: Beyond this the covered mark is considered wrong.
 MAX_LOST_TAIL = 1_000_000
 #: Most damaged bits in the name of a format.
 MAX_DAMAGED_BITS = 2
@@ -34,8 +32,6 @@ class LogTooNew(LogCorrupt):
 
 @attrs.frozen
 class StartupRepairs:
-    """Damage found when the log was opened."""
-
     healed: int = 0
     """Values restored from their copies, and places written again."""
     lost: tuple[str, ...] = ()
@@ -46,10 +42,10 @@ class StartupRepairs:
 
 
 def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
-    """Store the format of a new log, or upgrade one of format 3. Return True if the log is new.
-    Raises `LogCorrupt`, `LogTooNew`."""
+    """Store the format of a new log (True), or upgrade format 3. Raises `LogCorrupt`,
+    `LogTooNew`."""
     stored = txn.get(b"format", db=tables.meta_table)
-    # The second entry distinguishes a damaged or lost number from another one.
+    # The second entry distinguishes a damaged number from another one.
     made = tables.meta.get_or_none(txn, b"made")
     used = any(txn.stat(each)["entries"] for each in (tables.meta_table, tables.events))
     if stored is None and made is None and not used:
@@ -81,7 +77,6 @@ def check_format(txn: lmdb.Transaction, tables: Tables, folder: Path) -> bool:
 
 
 def _is_nearly(stored: Buffer, name: bytes) -> bool:
-    """Return True if two names differ only by a few damaged bits."""
     differ = [(one ^ other).bit_count() for one, other in zip(bytes(stored), name, strict=False)]
     return len(stored) == len(name) and sum(differ) <= MAX_DAMAGED_BITS
 
@@ -103,7 +98,7 @@ def _upgrade(txn: lmdb.Transaction, tables: Tables) -> None:
 
 
 def read_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
-    """Return the newest epoch of the log; if it is lost, one after all possible ones."""
+    """Return the newest epoch; if it is lost, one after all possible ones."""
     try:
         return int(tables.meta.get(txn, b"epoch") or b"0")
     except (ValueDamaged, ValueError):
@@ -116,7 +111,7 @@ def read_epoch(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
 
 
 def read_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
-    """Return the name of the log. Raises `LogCorrupt` if it is lost."""
+    """Raises `LogCorrupt`."""
     try:
         return (tables.meta.get(txn, b"origin") or b"").decode()
     except (ValueDamaged, ValueError):
@@ -128,7 +123,6 @@ def read_origin(txn: lmdb.Transaction, tables: Tables, folder: Path) -> str:
 
 
 def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
-    """Restore damaged values from intact copies, and places from their chunks."""
     healed, missing = tables.origins.repair(txn)
     for places in missing:
         write_placeholder(txn, tables, places)
@@ -143,7 +137,7 @@ def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
             # The format has no checksum.
             prefixes = [b"origin", b"made"]
         elif name == "marks":
-            # There may be many; they are verified when they are read.
+            # There may be many: readers verify them.
             continue
         before = values.damaged["healed"]
         for prefix in prefixes:
@@ -156,10 +150,9 @@ def repair_tables(txn: lmdb.Transaction, tables: Tables) -> StartupRepairs:
 
 
 def append_lost_tail(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
-    """Append placeholders for lost own events at the end; return their number.
+    """Append placeholders for lost own events at the end.
 
-    A log has all its own events up to its own covered mark, except recorded losses. Events in
-    between have been lost with their pages.
+    A log has all own events up to its own covered mark, except recorded losses.
     """
     covered = tables.origins.covered(txn).get(origin, (0, 0))
     known = [
@@ -175,7 +168,7 @@ def append_lost_tail(txn: lmdb.Transaction, tables: Tables, origin: str) -> int:
 
 
 def _heal_span(txn: lmdb.Transaction, tables: Tables, prefix: bytes) -> list[str]:
-    """Restore the span of a replica, or delete a replica without one: its owner sends it again."""
+    """Restore a span, or delete the replica: its owner sends it again."""
     values = tables.replicas.spans_table
     try:
         value = values.get(txn, prefix)

@@ -1,10 +1,9 @@
-"""Chunks as the log stores them: with a checksum for the head, and one for each event.
+"""Chunks as the log stores them: with checksums for the head and each event.
 
 A value is four bytes `MAGIC`, the checksum of the head u64, the count u32, the checksum u64 of each
-event's record and document, and the chunk (see `chunk`). The checksum of the head covers the key
-and everything between itself and the records. So damage in a record or document is confined to its
-event, and damage elsewhere to its chunk. Format 3 stored the chunk alone; such chunks stay readable
-and are unchecked.
+event's record and document, and the chunk. The head's checksum covers the key and everything
+between itself and the records, so damage in a document is confined to its event. Format 3 stored
+the chunk alone, unchecked.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from broker.log.chunk import Chunk, column_length, encode_chunk
 from broker.log.damage import Damage, DamageFound, DamageKind, Span
 from broker.log.logged_event import LoggedEvent
 
-#: No chunk of format 3 begins like this: it would have four billion events.
+#: No chunk of format 3 begins so: it would have four billion events.
 MAGIC = b"\xf5xC4"
 _HEAD = struct.Struct(">4sQI")
 _COVERED_FROM = 12
@@ -32,8 +31,7 @@ class HeadDamaged(Exception):
 def encode_stored_chunk(
     key: bytes, events: Sequence[LoggedEvent], failing: Mapping[int, int] | None = None
 ) -> bytes:
-    """Return the value to store under `key`. `failing` are the checksums, by index, of events that
-    stay damaged."""
+    """`failing` are the checksums, by index, of events that stay damaged."""
     checksums = []
     for event in events:
         checksums.append(checksum_of(event.document, checksum_of(event.record)))
@@ -51,7 +49,7 @@ def encode_stored_chunk(
 
 
 class StoredChunk(Chunk):
-    """A chunk whose head has a right checksum. Raises `HeadDamaged` otherwise."""
+    """Raises `HeadDamaged`."""
 
     def __init__(self, table: str, key: bytes, first: int, value: Buffer) -> None:
         self.table = table
@@ -83,19 +81,17 @@ class StoredChunk(Chunk):
         self._checksums = struct.unpack_from(f">{count}Q", value, _HEAD.size)
 
     def checksum_at(self, serial: int) -> int | None:
-        """Return the checksum of the event at `serial`; None in a chunk of format 3."""
+        """Return None in a chunk of format 3."""
         return self._checksums[serial - self.first] if self._checksums else None
 
     def is_intact(self, event: LoggedEvent) -> bool:
-        """Return True if an event of this chunk passes its checksum."""
         checksums = self._checksums
         return not checksums or checksums[event.serial - self.first] == event_checksum(
             event.record, event.document
         )
 
     def events_from(self, start: int) -> Iterator[LoggedEvent]:
-        """Yield the events from the serial `start` on, as copies. Raises `DamageFound` at the first
-        damaged one."""
+        """Raises `DamageFound` at the first damaged event."""
         checksums, first = self._checksums, self.first
         for event in super().events_from(start):
             if checksums and checksums[event.serial - first] != checksum_of(
@@ -105,18 +101,17 @@ class StoredChunk(Chunk):
             yield event
 
     def all_events(self) -> list[LoggedEvent]:
-        """Return all events as they are stored, damaged ones too."""
+        """Return damaged events too."""
         return list(super().events_from(self.first))
 
     def first_damage(self, start: int) -> Damage | None:
-        """Return the first damage in the events from the serial `start` on."""
         expected = list(self._checksums[start - self.first :])
         if not expected:
             return None
         value, at, count = self.value, start - self.first, len(self._checksums)
         bounds = self.content_bounds()
         records, documents = bounds[at : count + 1], bounds[count + at :]
-        # No copies and no event objects: the archiver checks all that it reads.
+        # No event objects: the archiver checks all that it reads.
         found = [
             checksum_of(value[begin:end], checksum_of(value[record:record_end]))
             for record, record_end, begin, end in zip(
@@ -128,7 +123,6 @@ class StoredChunk(Chunk):
         return self._damage_at(start + list(map(eq, found, expected)).index(False))
 
     def damages(self) -> Iterator[Damage]:
-        """Yield all damage in the events."""
         at = self.first
         while at <= self.last and (found := self.first_damage(at)):
             yield found
@@ -149,6 +143,5 @@ class StoredChunk(Chunk):
 
 
 def span_of(origin: str, marks: Sequence[Mark]) -> Span:
-    """Return the range of neighbouring places."""
     epoch, offset = marks[0]
     return Span(origin, (epoch, offset - 1), marks[-1])

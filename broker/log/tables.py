@@ -1,5 +1,3 @@
-"""The tables of a log's LMDB environment, for its writer and its readers."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -14,13 +12,13 @@ from broker.log.replica_table import ReplicaTable
 
 FORMAT = 4
 FORMAT_NAME = b"xmlbroker-log-4"
-#: Limit of the environment, with room for tables of later versions.
+#: Has room for tables of later versions.
 MAX_TABLES = 16
 _FORMAT = b"xmlbroker-log-"
 
 
 class Tables:
-    """Handles of all tables, valid for the life of the environment."""
+    """Handles of a log's tables, valid for the life of the environment."""
 
     def __init__(self, env: lmdb.Environment, *, create: bool = True) -> None:
         """Without `create`, raises `lmdb.NotFoundError` if a table is missing."""
@@ -45,7 +43,6 @@ class Tables:
 
     @property
     def checked_tables(self) -> dict[str, CheckedTable]:
-        """The tables of checked values, by name."""
         return {
             "origins": self.origins.checked_entries,
             "kept": self.replicas.spans_table,
@@ -58,11 +55,9 @@ class Tables:
 
 
 def format_name(number: int) -> bytes:
-    """Return the entry `format` of the table `meta`."""
     return _FORMAT + b"%d" % number
 
 
 def format_number(name: bytes) -> int | None:
-    """Return the number in an entry `format`; None if it is not one of this program."""
     number = name.removeprefix(_FORMAT)
     return int(number) if name.startswith(_FORMAT) and number.isdigit() else None

@@ -1,5 +1,3 @@
-"""The interface of a thread for the log's file."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -9,6 +7,6 @@ from twisted.internet.defer import Deferred
 
 
 class Worker(Protocol):
-    """Runs calls on another thread, one at a time and in order; the result is a Deferred."""
+    """Runs calls on another thread, one at a time and in order."""
 
     def __call__(self, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]: ...

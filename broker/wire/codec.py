@@ -1,9 +1,8 @@
-"""A typed codec: msgpack values of annotated types.
+"""Typed codec: msgpack values of annotated types.
 
-The annotations are the schema: types, lengths and bounds are checked when bytes are decoded, but
-not when a value is constructed. Rules between fields are in `__post_init__`. A message is one byte
-of kind, then a msgpack array of the fields of a class in their order. Trailing fields with defaults
-may be absent, so a later version of a protocol can add fields at the end.
+Types, lengths and bounds are checked when bytes are decoded, but not when a value is constructed. A
+message is one byte of kind, then a msgpack array of its fields. Trailing fields with defaults may
+be absent: later versions can add some.
 """
 
 from __future__ import annotations
@@ -15,36 +14,35 @@ import msgspec
 
 from broker.errors import ProtocolError
 
-#: An unsigned integer of 64 bits.
+#: Unsigned integer of 64 bits.
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Offset: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: Rank of a security level: low, med, high.
 Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2)]
-#: A place of a known origin: (epoch, offset).
+#: (epoch, offset) of a known origin.
 WireMark: TypeAlias = tuple[Epoch, Offset]
-#: A history of an origin: (epoch, id, branch place).
+#: (epoch, id, branch place) of an origin.
 WireHistory: TypeAlias = tuple[Epoch, Offset, WireMark]
-#: A position: (origin, epoch, offset) of each origin.
+#: (origin, epoch, offset) of each origin.
 WirePosition: TypeAlias = tuple[tuple[str, Epoch, Offset], ...]
 #: Stream times: (origin, ms since 1970).
 WireTimes: TypeAlias = tuple[tuple[str, Count], ...]
-#: Code, message, line and column of an error.
+#: Code, message, line and column.
 WireErrorFields: TypeAlias = tuple[str, str, Count, Count]
 #: A path of 8 units and a name, of 64 characters each, are far from this bound.
 MAX_ADDRESS: Final = 1024
 Address: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS)]
-#: A finite number, 0 or more.
+#: Finite number, 0 or more.
 Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=sys.float_info.max)]
 
-#: Return the msgpack bytes of a value.
 pack: Final = msgspec.msgpack.Encoder().encode
 
 T = TypeVar("T")
 
 
 class Schema(Generic[T]):
-    """An annotated type of msgpack values, and of table entries and JSON."""
+    """Annotated type of msgpack values and JSON."""
 
     def __init__(self, type: Any, name: str) -> None:
         """`name` is for errors."""
@@ -53,7 +51,7 @@ class Schema(Generic[T]):
         self._decode = msgspec.msgpack.Decoder(type).decode
 
     def decode(self, data: bytes | memoryview) -> T:
-        """Return the value in msgpack bytes. Raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         try:
             value: T = self._decode(data)
         except (ValueError, RecursionError) as error:
@@ -61,7 +59,7 @@ class Schema(Generic[T]):
         return value
 
     def convert(self, plain: object) -> T:
-        """Return the value of plain tuples or lists. Raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         try:
             value: T = msgspec.convert(plain, self._type)
         except (ValueError, RecursionError) as error:
@@ -81,7 +79,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     """A longer message is refused."""
 
     def __repr__(self) -> str:
-        """Omit bytes: they are secrets or long."""
+        """Omit bytes, which are secrets or long."""
         fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
         texts = (f"{name}={value!r}" for name, value in fields if type(value) is not bytes)
         return f"{type(self).__name__}({', '.join(texts)})"
@@ -101,23 +99,21 @@ class Codec(Generic[M]):
             self.register(message)
 
     def register(self, message: type[N]) -> type[N]:
-        """Add a message; a class decorator."""
+        """A class decorator."""
         assert message.kind not in self.by_kind, "two messages have the same kind"
         self.by_kind[message.kind] = message  # type: ignore[assignment]
         self._schemas[message.kind] = Schema(message, f"{message.__name__} message")
         return message
 
     def encode(self, message: M) -> bytes:
-        """Return the bytes of a message."""
         return message.kind.to_bytes() + pack(message)
 
     def encode_first(self, message: M, count: int) -> bytes:
-        """Return the bytes of a message with its first `count` fields only."""
         names = message.__struct_fields__[:count]
         return message.kind.to_bytes() + pack([getattr(message, name) for name in names])
 
     def decode(self, data: bytes) -> M:
-        """Return the message in `data`. Raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         message = self.by_kind.get(data[0]) if data else None
         if message is None:
             kind = data[:1].hex() or "of an empty message"

@@ -1,16 +1,8 @@
 """The two messages that carry events: a publisher's batch, and a node's delivery.
 
-Both have the events' unchanged bytes at the end, after a header with their lengths: routing reads
-no document (M18).
-
-PUBLISH: `0x10 | header length u32 | msgpack [batch, encoding, [length, ...]] | documents`.
-
-DELIVER: `0x28 | header length u32 | records length u32 | msgpack [encoding, liveness, previous,
-subscriptions, places, lengths] | records | documents`. `previous` is the place of the event sent
-before on this link, or nil. With it the client distinguishes filtered events from lost ones (D30).
-For all but the first event, the event before in the batch is meant. `subscriptions` are runs
-`[count, [number, ...]]`. `places` are runs `[origin, epoch, first offset, count]` of neighbouring
-offsets. A record is the event's header, a msgpack array. `encoding` is 0: the body is unchanged.
+`docs/protocols/session.md` has the bytes. The events' unchanged bytes are behind a header with
+their lengths: routing reads no document (M18). With `previous` the client distinguishes filtered
+events from lost ones (D30).
 """
 
 from __future__ import annotations
@@ -37,7 +29,7 @@ _PUBLISH = struct.Struct(">BI")
 _DELIVER = struct.Struct(">BII")
 _origin = attrgetter("origin")
 PLAIN = 0
-#: Most events of a message, so that a small message can not announce a huge list.
+#: Most events of a message: a small one can not announce a huge list.
 MAX_EVENTS = 65_536
 
 _Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -59,7 +51,7 @@ _deliver_header = msgspec.msgpack.Decoder(_Header).decode
 
 @attrs.frozen(slots=True)
 class Batch:
-    """A publisher's batch; `number` rises by one from batch to batch of a session."""
+    """A publisher's batch; `number` rises by one."""
 
     number: int
     documents: list[bytes]
@@ -79,8 +71,6 @@ class Delivered:
 
 @attrs.frozen
 class Delivery:
-    """A decoded DELIVER message."""
-
     previous: Place | None
     events: list[Delivered]
 
@@ -92,7 +82,7 @@ def encode_batch(number: int, documents: Sequence[bytes]) -> bytes:
 
 
 def decode_batch(data: bytes) -> Batch:
-    """Decode a PUBLISH message. Raises `ProtocolError` if its lengths are not exact."""
+    """Raises `ProtocolError`."""
     try:
         _, length = _PUBLISH.unpack_from(data)
         start = _PUBLISH.size + length
@@ -101,7 +91,7 @@ def decode_batch(data: bytes) -> Batch:
             raise _unknown_encoding(encoding)
         if len(lengths) == 1 and start + lengths[0] == len(data):
             return Batch(number, [data[start:]])
-        # An empty document is accepted here and refused later, without its neighbours.
+        # An empty document is refused later, without its neighbours.
         return Batch(number, _split_documents(data, start, lengths))
     except (ValueError, msgspec.MsgspecError, struct.error, RecursionError):
         raise ProtocolError("malformed PUBLISH message") from None
@@ -109,7 +99,7 @@ def decode_batch(data: bytes) -> Batch:
 
 @attrs.define(eq=False)
 class EncodedEvents:
-    """The part of a delivery that is equal for every link with these events."""
+    """Part of a delivery that is equal for every link."""
 
     places: list[tuple[str, int, int, int]]
     lengths: list[int]
@@ -120,7 +110,7 @@ class EncodedEvents:
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
-    """Join the parts that several links share; called once for each distinct set of events."""
+    """Encode the parts of a delivery that several links share."""
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]
@@ -143,7 +133,7 @@ def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
         and first.epoch == last.epoch
         and len(set(map(_origin, events))) == 1
     ):
-        # Offsets of one origin rise from event to event, so none is missing.
+        # Offsets rise, so none is missing.
         return [(first.origin, first.epoch, first.offset, len(events))]
     runs: list[tuple[str, int, int, int]] = []
     origin, epoch, start, count = "", 0, 0, 0
@@ -164,9 +154,9 @@ def encode_delivery(
     liveness: Liveness,
     previous: tuple[str, int, int] | None,
 ) -> bytes:
-    """Encode a DELIVER message; `subscriptions` are runs (count of events, numbers).
+    """`subscriptions` are runs (count of events, numbers).
 
-    Links with the same events and numbers get the same message object.
+    Links with equal deliveries get the same message object.
     """
     context = (subscriptions, liveness, previous)
     if events.last is not None and events.last[0] == context:
@@ -185,7 +175,7 @@ def encode_delivery(
 
 
 def decode_delivery(data: bytes) -> Delivery:
-    """Decode a DELIVER message. Raises `ProtocolError` if its lengths are not exact."""
+    """Raises `ProtocolError`."""
     try:
         _, header_length, records_length = _DELIVER.unpack_from(data)
         records_start = _DELIVER.size + header_length

@@ -1,8 +1,4 @@
-"""The messages of a session.
-
-`broker.wire.codec` defines their layout; batches of events are in `broker.wire.event_batch`.
-`docs/protocols/session.md` has the bytes, and the states in which each message is allowed.
-"""
+"""The messages of a session: see `docs/protocols/session.md`."""
 
 from __future__ import annotations
 
@@ -22,19 +18,17 @@ from broker.wire.codec import (
     WireTimes,
 )
 
-#: Version 2 adds stream times: a field of `Subscribe` and one of `Progress`.
+#: Version 2 adds stream times.
 PROTOCOL_VERSIONS = (1, 2)
-#: Bytes of DELIVER messages that a node may send before the client's first `Credit`.
+#: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
-#: Longest control message in bytes; a query alone may have `query.max_length`.
+#: In bytes; a query alone may have `query.max_length`.
 MAX_CONTROL = 256 * 1024
-
-# ----------------------------------------------------------------------------- handshake
 
 
 class Hello(Message, frozen=True):
-    """Client: the first packet of every connection, before the stack is attached."""
+    """Client: the first packet, before the stack is attached."""
 
     kind = 0x01
 
@@ -52,7 +46,7 @@ class Hello(Message, frozen=True):
 
 
 class Welcome(Message, frozen=True):
-    """Node: the connection is accepted; the session's stack begins with the next packet."""
+    """Node: accepts the connection; the stack begins."""
 
     kind = 0x02
 
@@ -66,8 +60,7 @@ class Welcome(Message, frozen=True):
 
 
 class Refuse(Message, frozen=True):
-    """Node: the connection is refused, or the session ended, with the reason. The node then
-    closes."""
+    """Node: refuses the connection, or ends the session."""
 
     kind = 0x03
 
@@ -75,21 +68,16 @@ class Refuse(Message, frozen=True):
 
 
 class Goodbye(Message, frozen=True):
-    """Client: the session is over; the node need not keep it."""
+    """Client: ends the session."""
 
     kind = 0x04
 
 
-# ----------------------------------------------------------------------------- publishing
-
-
 class Published(Message, frozen=True):
-    """Node: the outcome of a batch. Every event that is not refused is durable.
+    """Node: outcome of a batch. Every event that is not refused is durable.
 
-    `first` is the place of the first new event. The others follow it without a gap, except where
-    other events came in between: (index, mark) in `later` is the place of a new event that does not
-    follow the one before it, and from which later ones continue. `duplicates` are the indices of
-    events accepted before.
+    `first` is the place of the first new event; the others follow it, except those of `later`:
+    (index, mark). `duplicates` are the indices of events accepted before.
     """
 
     kind = 0x11
@@ -103,10 +91,9 @@ class Published(Message, frozen=True):
 
 
 class NotPublished(Message, frozen=True):
-    """Node: this batch was not stored completely, and no later one. Send all again from this batch.
+    """Node: this batch was not stored completely, and no later one: send all again.
 
-    Events of it that were stored are then duplicates. Until `batch` comes again the node answers
-    every later batch with this message too, so that no event overtakes one of the same publisher.
+    Until then later batches get this message too, so that no event overtakes one of its publisher.
     """
 
     kind = 0x12
@@ -116,12 +103,8 @@ class NotPublished(Message, frozen=True):
     error: WireErrorFields
 
 
-# ----------------------------------------------------------------------------- subscribing
-
-
 class Subscribe(Message, frozen=True):
-    """Client: deliver matching events. `number` is chosen by the client, and unused in this
-    session."""
+    """Client: requests events. `number` is new in this session."""
 
     kind = 0x20
 
@@ -157,7 +140,7 @@ class Subscribe(Message, frozen=True):
 
 
 class Subscribed(Message, frozen=True):
-    """Node: the subscription is accepted. `warnings` are for the author of the query."""
+    """Node: accepts the subscription. `warnings` are for people."""
 
     kind = 0x21
 
@@ -177,7 +160,7 @@ class Flowing(Message, frozen=True):
 
 
 class Unsubscribe(Message, frozen=True):
-    """Client: deliver no more; `forget` also deletes the stored state of a durable one."""
+    """Client: ends a subscription; `forget` deletes a durable one."""
 
     kind = 0x23
 
@@ -186,10 +169,7 @@ class Unsubscribe(Message, frozen=True):
 
 
 class Ended(Message, frozen=True):
-    """Node: the subscription is over: refused, cancelled by the node, or as the client asked.
-
-    The error's code is empty if the client asked.
-    """
+    """Node: ends the subscription. The error is empty if the client asked."""
 
     kind = 0x24
 
@@ -198,7 +178,7 @@ class Ended(Message, frozen=True):
 
 
 class Acknowledge(Message, frozen=True):
-    """Client: these durable subscriptions are processed up to these positions."""
+    """Client: durable subscriptions are processed up to these positions."""
 
     kind = 0x25
 
@@ -206,7 +186,7 @@ class Acknowledge(Message, frozen=True):
 
 
 class Progress(Message, frozen=True):
-    """Node: up to these positions everything that matches has been delivered."""
+    """Node: everything that matches has been delivered up to here."""
 
     kind = 0x26
 
@@ -217,12 +197,11 @@ class Progress(Message, frozen=True):
 
 
 class Gap(Message, frozen=True):
-    """Node: events that may have matched are lost for this subscription.
+    """Node: events that may have matched are lost.
 
-    `reason` is `retention` (no log has them any more; `count` offsets of `origin` are lost,
-    matching or not), `lost` (events missed elsewhere could not be found), `damaged` (the log is
-    damaged there, and no other source has the events) or `slow` (the queue of a transient
-    subscriber was full; exactly `count` matching events were dropped). Bounds are inclusive marks.
+    `reason`: `retention` (no log has them; `count` places are lost), `lost` (not found elsewhere),
+    `damaged` (no other source has them) or `slow` (a queue was full; exactly `count` matching
+    events were dropped). Bounds are inclusive.
     """
 
     kind = 0x27
@@ -236,10 +215,9 @@ class Gap(Message, frozen=True):
 
 
 class Credit(Message, frozen=True):
-    """Client: total bytes of DELIVER messages that may be sent in this session.
+    """Client: total bytes of DELIVER messages in this session.
 
-    It is separate from p2p's credit, which returns when a message has arrived. So unread deliveries
-    do not hold back receipts and answers.
+    Separate from p2p's credit: unread deliveries do not hold back receipts.
     """
 
     kind = 0x29
@@ -248,10 +226,9 @@ class Credit(Message, frozen=True):
 
 
 class TypeChanged(Message, frozen=True):
-    """Node: a newer version of an event type affects this subscription's query.
+    """Node: a newer version of a type affects this subscription's query.
 
-    Paths are label paths such as `/flight/leg/@status`. Each list is shortened for people, with the
-    paths that the query reads first.
+    Paths are label paths such as `/flight/leg/@status`. Each list is shortened.
     """
 
     kind = 0x2A
@@ -275,11 +252,8 @@ class TypeChanged(Message, frozen=True):
     """Number of entries omitted from the four lists."""
 
 
-# ----------------------------------------------------------------------------- asking
-
-
 class Ask(Message, frozen=True):
-    """Client: a question to the node (`status`, `dtd-list`, `dtd-show`, `explain`)."""
+    """Client: a question, such as `status` or `explain`."""
 
     kind = 0x30
 
@@ -291,7 +265,7 @@ class Ask(Message, frozen=True):
 
 
 class Answer(Message, frozen=True):
-    """Node: the answer; an error if the code of `error` is not empty."""
+    """Node: an answer, or an error with a code."""
 
     kind = 0x31
 
@@ -300,10 +274,8 @@ class Answer(Message, frozen=True):
     content: Any
 
 
-#: The value of error fields without an error.
 NO_ERROR: WireError = ("", "", 0, 0)
 
-#: Kinds of the messages in `broker.wire.event_batch`.
 PUBLISH = 0x10
 DELIVER = 0x28
 
@@ -313,19 +285,18 @@ CODEC: Final = Codec[Message](
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
 )
 _encode = CODEC.encode
-#: Messages with one more field since version 2.
+#: One more field since version 2.
 _LONGER_IN_VERSION_2: Final = (Subscribe, Progress)
 
 
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
-    """Return the bytes of a control message, with the fields that `version` has."""
+    """Omit fields that `version` does not have."""
     if version == 1 and isinstance(message, _LONGER_IN_VERSION_2):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     return _encode(message)
 
 
 _OTHER_NODES = "other nodes connect there: clients take one of the node's listen.endpoints"
-#: First bytes of handshakes between nodes, which use another protocol.
 _NODE_PROTOCOL_HINTS: Final = {
     b"\x40": "a node greets where clients connect: it needs the port of this node's network.listen",
     b"\x42": _OTHER_NODES,
@@ -337,7 +308,7 @@ _LARGE: Final = frozenset((Answer.kind, Published.kind, Ask.kind))
 
 
 def decode(data: bytes) -> Message:
-    """Return the control message in `data`. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if (meant := _NODE_PROTOCOL_HINTS.get(data[:1])) is not None:
         raise ProtocolError(meant)
     if len(data) > MAX_CONTROL and data[0] not in _LARGE:

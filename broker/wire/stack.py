@@ -1,27 +1,24 @@
-"""The stack of every client session: socket (tcp) - p2p (DESIGN 7)."""
-
 from __future__ import annotations
 
 from broker.transport.layer import ILayer
 from broker.transport.p2p.layer import P2PLayer
 
-#: Room for a message's bytes beside its events: a header, and a record for each.
+#: Room for a message's header and records.
 ENVELOPE_BYTES = 64 * 1024
 
 
 def session_layers(incarnation: int, window_bytes: int, largest_bytes: int = 0) -> list[ILayer]:
-    """Return the layers above the socket, bottom up, for one end of one session.
+    """Return the layers of a client session: socket (tcp) - p2p (DESIGN 7).
 
-    `largest_bytes` is the length of the largest event that this end sends, if it may exceed its own
-    window. `incarnation` identifies this end's state of the session: a client uses its own
-    incarnation, a node a random number for each session.
+    `largest_bytes` is the largest event that this end sends, if it may exceed its window.
+    `incarnation` is the client's own, or a node's random number for each session.
     """
     return [
         P2PLayer(
             incarnation=incarnation,
             window_bytes=window_bytes,
             # A sender that stops when the stack is not writable (at half of this) has room for one
-            # message as large as the window, or the largest event, with its header.
+            # more message.
             send_buffer_bytes=2 * max(window_bytes, largest_bytes) + ENVELOPE_BYTES,
         )
     ]

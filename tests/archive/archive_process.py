@@ -1,8 +1,7 @@
 """Processes on one archive: `python -m tests.archive.archive_process FOLDER PART`.
 
-PART is an origin: its events are written from the end of its coverage until there are `EVENTS`. Or
-it is `care`: files are merged and deleted until stdin ends. The process prints a line after each
-flush or round.
+For an origin as PART its events are written from the end of its coverage up to `EVENTS`. For `care`
+files are merged and deleted until stdin ends. Each flush or round prints a line.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ def events_of(origin: str) -> list[LoggedEvent]:
 
 
 def write(folder: str, origin: str) -> None:
-    """Write all events that are not covered yet."""
     archive = Archive.open(folder)
     writer = ArchiveWriter(archive, origin, wall_clock_ms)
     made = events_of(origin)

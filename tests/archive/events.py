@@ -1,5 +1,3 @@
-"""Small, distinct events for tests of the archive."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +9,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent, encode_header
 
-#: 2026-11-20T07:00 UTC, in ms since 1970.
+#: 2026-11-20T07:00 UTC.
 MORNING = 1_795_158_000_000
 HOUR = 3_600_000
 LEVELS = tuple(sorted(SecurityLevel))
@@ -47,20 +45,20 @@ def event(
 
 
 def events(numbers: Iterable[int], *, origin: str = "aa", epoch: int = 1) -> list[LoggedEvent]:
-    """Make events at these offsets, alternating between three streams."""
+    """Make events that alternate between three streams."""
     return [
         event(number, origin=origin, epoch=epoch, stream=f"s{number % 3}") for number in numbers
     ]
 
 
 def covering(made: Sequence[LoggedEvent]) -> list[tuple[str, Mark, Mark]]:
-    """Return the covered range of events without missing places."""
+    """The events have no missing places."""
     first, last = made[0], made[-1]
     return [(first.origin, (first.epoch, first.offset - 1), last.mark)]
 
 
 def everything_in(archive: Archive) -> list[LoggedEvent]:
-    """Read all events of all files, sorted by place, with repeated places."""
+    """Repeated places are repeated."""
     files = archive.state().files.values()
     found = [
         each
@@ -72,7 +70,7 @@ def everything_in(archive: Archive) -> list[LoggedEvent]:
 
 
 def same(some: Sequence[LoggedEvent], others: Sequence[LoggedEvent]) -> bool:
-    """Compare events byte for byte, without serials."""
+    """Compare events without serials."""
     return list(map(_content, some)) == list(map(_content, others))
 
 
@@ -90,8 +88,6 @@ def _content(each: LoggedEvent) -> tuple[object, ...]:
 
 
 class Wall:
-    """A settable wall clock."""
-
     def __init__(self, now: int = MORNING) -> None:
         self.now = now
 

@@ -1,5 +1,3 @@
-"""Opening an archive, leases, and other file systems."""
-
 from __future__ import annotations
 
 import json
@@ -148,7 +146,7 @@ def test_an_archive_works_on_any_file_system(tmp_path: Path, kind: str) -> None:
     system = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
     objects = RemoteObjectStore(system, "archive", "test://archive/?region=here")
     if kind == "store":
-        # As on an object store: no folders are created, and objects are not renamed.
+        # Object stores create no folders and rename no objects.
         objects._puts_atomically = True
         for folder in ("events/s/2026-11-20T07", "durables/aa", "readers"):
             system.create_dir(f"archive/{folder}")
@@ -167,7 +165,7 @@ def test_an_archive_works_on_any_file_system(tmp_path: Path, kind: str) -> None:
     assert same(everything_in(archive), made)
     assert archive.uri == "test://archive"
     assert len(archive.state().files) == 1
-    # The store uses the clock of this machine.
+    # The store uses this machine's clock.
     wall.now = max(each.modified for each in objects.list_objects("")) + 2 * HOUR
     expiry = Expiry(archive, ManifestWriter(archive.manifests, "cc", wall), ExpiryRules())
     assert len(expiry.run().deleted) == 2

@@ -1,5 +1,3 @@
-"""Backups are valid at every moment, and incremental."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,7 +17,7 @@ from tests.archive.events import HOUR, Wall, covering, events, everything_in, sa
 
 
 class Place:
-    """An archive in memory with some files, and a second disk for its copy."""
+    """With some files, and a second disk for its copy."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -71,7 +69,7 @@ def test_the_next_copy_transfers_only_new_objects(place: Place) -> None:
     place.write()
     place.compact()
     done = Backup(place.opened(), place.copy()).run()
-    # Files of the last flush were merged with the others: one file for each stream.
+    # Files of the last flush were merged: one for each stream.
     assert (done.files, done.there) == (3, 0)
     place.has(place.copy(), 63)
     assert len(place.copy().state().files) == 3

@@ -37,7 +37,7 @@ def logged(
     ]
 
 
-# The first example includes the import of Arrow.
+# The first example imports Arrow.
 @settings(deadline=None)
 @given(CHUNKS, st.data())
 def test_chunks_give_the_same_rows_as_their_events(

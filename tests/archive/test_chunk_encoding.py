@@ -1,5 +1,3 @@
-"""Encoding rows as chunks equals encoding their events."""
-
 from __future__ import annotations
 
 from itertools import groupby

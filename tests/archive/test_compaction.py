@@ -1,5 +1,3 @@
-"""Compaction reduces files and keeps all events."""
-
 from __future__ import annotations
 
 import gc
@@ -120,7 +118,7 @@ def test_many_files_of_an_open_hour_are_merged(place: Place) -> None:
 
 
 def test_each_byte_is_merged_seldom(place: Place) -> None:
-    """Merged files wait until new files have as many bytes."""
+    """Merged files wait until new ones have as many bytes."""
     merged = 0
     for number in range(1, 101):
         document = b"%d" % number * 400

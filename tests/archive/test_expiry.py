@@ -25,7 +25,7 @@ DEFAULT = ExpiryRules()
 
 
 class Place:
-    """An archive in memory with two files of one hour."""
+    """Two files of one hour."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -133,7 +133,7 @@ def test_unlisted_files_stay_while_a_manifest_is_damaged(place: Place) -> None:
 def test_a_writer_makes_no_snapshot_while_a_page_is_damaged(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A snapshot would hide the page, and the files that only it lists would be deleted."""
+    """The files that only the hidden page lists would be deleted."""
     monkeypatch.setattr(journal_writer, "SNAPSHOT_EVERY", 2)
     place.disk.damage_file(ROOT / "manifests/aa/000000000001.json", lambda data: data[:50])
     writer = ArchiveWriter(place.opened(), "aa", place.wall)
@@ -178,7 +178,7 @@ def test_damaged_files_stay_for_a_week(place: Place) -> None:
     place.wall.now += 2 * DAY
     place.expire()
     assert path not in place.stored()
-    # Places stay lost until they are written again.
+    # Until they are written again.
     assert len(place.archive.state().lost_ranges["aa"]) == 1
 
 

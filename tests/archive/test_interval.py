@@ -1,4 +1,4 @@
-"""Interval operations compared with sets of numbers."""
+"""The oracle is sets of numbers."""
 
 from __future__ import annotations
 

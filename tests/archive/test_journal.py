@@ -1,5 +1,3 @@
-"""Journal pages are read once; damage is reported; snapshots replace pages."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -157,9 +155,6 @@ def test_other_objects_in_the_folder_are_ignored() -> None:
     JournalWriter(store, "manifests", "aa").put_page({"n": 1}, dict)
     store.put([("manifests/aa/note.txt", b"x"), ("manifests/000000000001.json", b"x")])
     assert numbers(store) == {"aa": [1]}
-
-
-# ------------------------------------------------------------------ durable subscriptions
 
 
 class Nodes:

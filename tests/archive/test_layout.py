@@ -1,5 +1,3 @@
-"""Names of folders and files."""
-
 from __future__ import annotations
 
 import pytest

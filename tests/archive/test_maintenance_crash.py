@@ -1,4 +1,4 @@
-"""Compaction and expiry can end at any step, and the next run completes their work."""
+"""Compaction and expiry can end at any step; the next run completes their work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = ExpiryRules(Retention(age_ms=100 * DAY))
 
 
 class Site:
-    """An archive with small files of two hours, the older of which has expired."""
+    """Small files of two hours, the older of which has expired."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -61,7 +61,7 @@ class Site:
         assert archive.objects.list_objects("readers") == []
 
     def check_meanwhile(self) -> None:
-        """Immediately after a crash, all unexpired events are readable."""
+        """After a crash, all unexpired events are readable."""
         archive = self.opened()
         found = once(everything_in(archive))
         assert same(found, [*OLD, *NEW]) or same(found, NEW)
@@ -97,7 +97,7 @@ def test_maintenance_can_end_at_any_step(monkeypatch: pytest.MonkeyPatch) -> Non
                 dead.disk_after_kill() if seed is None else dead.disk_after_power_loss(Random(seed))
             )
             site.check_meanwhile()
-            # The lease of a reader that died must end first.
+            # A dead reader's lease must end first.
             site.care()
             site.care()
             site.check()

@@ -1,4 +1,4 @@
-"""Real processes on a real disk, killed at any moment or running together."""
+"""Real processes on a real disk, killed or running together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ def test_a_writer_that_is_killed_repeatedly_loses_nothing(tmp_path: Path, seed: 
                 line = line_of(writer)
                 if not line:
                     break
-                # Coverage never shrinks.
                 assert int(line) >= reported
                 reported = int(line)
             writer.kill()
@@ -63,7 +62,7 @@ def test_a_writer_that_is_killed_repeatedly_loses_nothing(tmp_path: Path, seed: 
 
 
 def read_what_is_covered(archive: Archive) -> dict[str, int]:
-    """Return the coverage of each origin; AssertionError unless all of it is readable."""
+    """AssertionError unless all of the coverage is readable."""
     with archive.open_reader_lease():
         state = archive.state()
         places = {

@@ -1,5 +1,3 @@
-"""Expired hours, and hours that durable subscriptions need."""
-
 from __future__ import annotations
 
 import pytest
@@ -15,7 +13,7 @@ from tests.archive.events import HOUR, MORNING
 
 
 def file(hour: int, *, stream: str = "s", streams: bool = True) -> ArchivedFile:
-    """Make a file of 100 bytes; hour 1 has the places 10 to 19, hour 2 has 20 to 29, and so on."""
+    """Hour 1 has the places 10 to 19, hour 2 has 20 to 29, and so on."""
     arrival = MORNING + hour * HOUR
     return ArchivedFile(
         *(f"{stream}/{hour}", stream, hour_of(arrival), 10, 100, ""),

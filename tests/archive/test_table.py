@@ -1,5 +1,3 @@
-"""Conversion of events to columns and back."""
-
 from __future__ import annotations
 
 import pyarrow as pa

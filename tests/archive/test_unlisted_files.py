@@ -24,7 +24,7 @@ EVENTS = [event(n) for n in range(1, 13)]
 
 
 class Site:
-    """An archive whose small files were merged by maintenance and deleted."""
+    """Its small files were merged and deleted."""
 
     def __init__(self) -> None:
         self.wall = Wall()
@@ -38,7 +38,7 @@ class Site:
         self.writer.write(covering(made), made, {})
 
     def care(self) -> None:
-        """One run of maintenance in a new process."""
+        """One run in a new process."""
         archive = self.opened()
         ledger = ManifestWriter(archive.manifests, "carer-aa", self.wall)
         Compaction(archive, ledger, CompactionRules(min_files_in_open_hour=2)).run()
@@ -95,7 +95,7 @@ def test_a_merged_file_whose_manifest_is_lost_is_listed_again(site: Site, keep: 
     assert archive.state().covers("aa", (1, 0), (1, 12))
     assert len(read(archive, archive.state())) == 2
     assert same(read(archive, archive.state_with_unlisted())[:12], EVENTS)
-    # The files are listed now, so other readers need not read them.
+    # Other readers need not read them: the files are listed now.
     assert same(read(site.opened(), site.opened().state())[:12], EVENTS)
 
 
@@ -121,7 +121,7 @@ def test_maintenance_lists_unlisted_files_and_gives_their_manifests_up(site: Sit
     state = site.opened().state()
     assert same(read(site.opened(), state)[:12], EVENTS)
     assert not state.problems
-    # Snapshots are made again. They do not count given-up manifests.
+    # Snapshots, made again, do not count given-up manifests.
     for _ in range(3):
         site.wall.now += 2 * HOUR
         site.write([event(15 + site.wall.now % 1000, arrival=site.wall.now)])
@@ -160,7 +160,7 @@ def test_the_end_of_an_origin_is_known_from_other_writers(site: Site) -> None:
     assert state.lost_ends == {"aa": (1, 12)}
     ((after, upto),) = state.missing_ranges["aa"]
     assert upto == (1, 12) and after < (1, 12)
-    # The files still exist, so nothing is lost.
+    # The files still exist.
     state = archive.state_with_unlisted()
     assert state.lost_ends == {}
     assert state.covers("aa", (1, 0), (1, 12))

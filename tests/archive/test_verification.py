@@ -1,5 +1,3 @@
-"""Damage is found, set aside and reported; other files stay readable."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -26,7 +24,7 @@ def clock() -> int:
 
 
 class Place:
-    """An archive with five files of four events."""
+    """Five files of four events."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -122,7 +120,7 @@ def test_a_bit_anywhere_in_a_file_is_found(place: Place) -> None:
 
 
 def test_unchecked_reading_of_damage_raises_only_archive_corrupt(place: Place) -> None:
-    """Without the hash, a flipped bit may change a value."""
+    """A flipped bit may change a value without the hash."""
     file, archive = place.file(1), place.opened()
     path = place.folder / file.path
     whole = path.read_bytes()

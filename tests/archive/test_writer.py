@@ -1,5 +1,3 @@
-"""A flush is atomic, even on a full disk."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -163,7 +161,7 @@ def test_two_writers_of_one_name_do_not_overwrite_each_other(tmp_path: Path) -> 
     made = events(range(1, 7))
     first.write(covering(made[:2]), made[:2], {})
     second.write(covering(made[2:4]), made[2:4], {})
-    # The first writer uses a number that the second has used.
+    # The second writer has used the number.
     with pytest.raises(ArchiveUnavailable):
         first.write(covering(made[4:]), made[4:], {})
     assert same(everything_in(archive), made[:4])

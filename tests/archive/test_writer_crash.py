@@ -1,6 +1,6 @@
 """A writer can be killed or lose power at any step without losing or repeating events.
 
-The next process continues after the covered places, as an archiver does.
+The next process continues after the covered places.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def opened(disk: FragileDisk) -> Archive:
 
 
 def archive_all(disk: FragileDisk) -> None:
-    """Write all events that are not covered yet, and a position with each flush."""
+    """Write uncovered events, and a position with each flush."""
     archive = opened(disk)
     writer = ArchiveWriter(archive, "aa", clock)
     while True:
@@ -68,7 +68,7 @@ def snapshots_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def survivors(dead: FragileDisk) -> list[FragileDisk]:
-    """Return possible disks: all writes done, or any part of those not synced."""
+    """All writes are done, or any part of those not synced."""
     return [
         dead.disk_after_kill(),
         *(dead.disk_after_power_loss(Random(seed)) for seed in range(2)),

@@ -1,4 +1,4 @@
-"""A fake node for the commands: its client needs no network and records requests."""
+"""A fake node for the commands: no network is needed, and requests are recorded."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from broker.event.writer import write_event
 
 @attrs.frozen
 class Published:
-    """Arguments of one call of `publish`."""
-
     stream: str
     payload: bytes | None
     event_type: EventType
@@ -34,14 +32,14 @@ class FakeNode:
     """Scripted answers and recorded requests of a node. `run` connects to it."""
 
     refuse: Callable[[Published], BrokerError | None] = lambda _: None
-    """Returns the error of a publication; None accepts it."""
+    """None accepts the publication."""
     unreachable: BrokerError | None = None
-    """Error of every connection."""
+    """Of every connection."""
     silent: bool = False
     """True if receipts never come."""
     answers: dict[str, Any] = attrs.field(factory=dict)
     stored: list[ReceivedEvent | Gap | TypeChanged] = attrs.field(factory=list)
-    """Items that a subscription delivers; then it blocks."""
+    """Delivered by a subscription; then it blocks."""
     ends: bool = True
     """True if a replay ends after the last item."""
     bad_query: BrokerError | None = None
@@ -49,16 +47,14 @@ class FakeNode:
     on_publish: Callable[[FakeClient], None] = lambda _: None
 
     on_wait: Callable[[], None] = lambda: None
-    """Called when a subscription has delivered everything."""
+    """A subscription has delivered everything."""
 
     published: list[Published] = attrs.field(factory=list)
     connections: list[dict[str, Any]] = attrs.field(factory=list)
     subscriptions: list[dict[str, Any]] = attrs.field(factory=list)
     asked: list[tuple[str, dict[str, str]]] = attrs.field(factory=list)
     asked_about: list[bytes] = attrs.field(factory=list)
-    """The documents of the requests."""
     processed: list[Any] = attrs.field(factory=list)
-    """The reported positions."""
     closed: int = 0
 
     def __call__(
@@ -77,8 +73,6 @@ class FakeNode:
 
 
 class FakeClient:
-    """The part of `broker.client.client.Client` that the commands use."""
-
     def __init__(self, node: FakeNode) -> None:
         self._node = node
         self._receipts: list[asyncio.Future[Receipt]] = []
@@ -96,7 +90,7 @@ class FakeClient:
     ) -> Awaitable[Receipt]:
         published = Published(stream, payload, event_type, rest)
         number = len(self._node.published) + 1
-        # Like the real client: an invalid event is refused at once.
+        # The real client refuses an invalid event at once.
         write_event(EventId("fake", 0, number, 1), stream, event_type, payload)
         self._node.published.append(published)
         receipt: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
@@ -137,7 +131,7 @@ class FakeClient:
 
 
 class FakeSubscription:
-    """Delivers the node's stored items, then blocks."""
+    """Delivers the stored items, then blocks."""
 
     def __init__(
         self,
@@ -186,7 +180,6 @@ class FakeSubscription:
 def received(
     number: int, payload: bytes | None = b"<flight><id>x</id></flight>", stream: str = "flights"
 ) -> ReceivedEvent:
-    """Return the event at offset `number`."""
     event_id = EventId("zbw", 1_795_000_000_000 + number, number, 7)
     kind = EventType("flight", "1.0")
     return ReceivedEvent(
@@ -198,12 +191,11 @@ def received(
 
 
 def gap(first: int, last: int, reason: str = "retention") -> Gap:
-    """Return a gap between two offsets."""
     return Gap(Place("origin", 1, first), Place("origin", 1, last), last - first + 1, reason)
 
 
 def change() -> TypeChanged:
-    """Return a notice: flights lost their altitude."""
+    """Flights lost their altitude."""
     return TypeChanged(
         type="flight",
         old="1.0",
@@ -219,7 +211,7 @@ def change() -> TypeChanged:
 
 
 def run(node: FakeNode, *arguments: str, stdin: bytes | str | None = None, **env: str) -> Result:
-    """Run `xmlbroker ARGUMENTS` with that node."""
+    """Run `xmlbroker ARGUMENTS`."""
     clean = {"XMLBROKER_NODE": None, "XMLBROKER_ACCOUNT": None, "XMLBROKER_SECRET": None}
     return CliRunner(env={**clean, **env}).invoke(main, list(arguments), input=stdin, obj=node)
 

@@ -1,5 +1,3 @@
-"""Status answers of nodes, as far as the commands read them."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""`xmlbroker archive` on folders with an archive."""
-
 from __future__ import annotations
 
 import json
@@ -21,7 +19,7 @@ MADE = [event(n) for n in range(1, 9)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An archive of one stream: four files of one old hour."""
+    """Four files of one old hour."""
     where = tmp_path / "archive"
     writer = ArchiveWriter(Archive.open(str(where)), "aa", lambda: MORNING)
     for start in range(0, 8, 2):
@@ -149,7 +147,7 @@ def test_a_node_s_configuration_names_its_archive(folder: Path, tmp_path: Path) 
     file = tmp_path / "node.toml"
     file.write_text(f'[archive]\nlocation = "{folder}"\n')
     assert lines(run("list", file))[0]["events"] == 8
-    # The default is the folder `archive` beside the node's log.
+    # The default is `archive` beside the node's log.
     file.write_text(f'[node]\ndata = "{tmp_path}"\n')
     assert lines(run("list", file))[0]["events"] == 8
     for text in ("[archive]\nenabled = false", "archive = 3", "[archive"):

@@ -18,7 +18,7 @@ OWN = """<!ENTITY % Mspaces.content ", alert">
 <!ELEMENT what (#PCDATA)>
 <!ELEMENT where (#PCDATA)>
 """
-#: A node's report, with the subscriptions that the account may see.
+#: For subscriptions that the account may see.
 REPORT = {
     "type": "alert",
     "version": "1.2",
@@ -172,7 +172,7 @@ def test_a_dtd_is_registered_with_a_report(own: Path) -> None:
     ]
     assert "alert 1.2 is registered (content " in result.stderr
     assert node.asked == [("dtd-add", {"type": "alert", "version": "1.2", "against": "1.1"})]
-    # The node receives a self-contained text.
+    # The text is self-contained.
     (sent,) = node.asked_about
     assert b"<!ELEMENT alert" in sent and b"<!ENTITY" not in sent
 
@@ -237,7 +237,7 @@ def test_a_check_against_a_version_reports_changes_and_registers_nothing(
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:2] == ["alert 1.2 against 1.1:", "  - /alert/who"]
     assert [what for what, _ in node.asked] == ["dtd-check"]
-    # An invalid event is a failure, but the report is still printed.
+    # The report is still printed.
     (tmp_path / "bad.xml").write_text("<alert/>")
     result = run(node, "dtd", "check", str(own), str(tmp_path / "bad.xml"), "--against", "1.1")
     assert result.exit_code == 1 and "1,200 subscriptions" in result.stdout

@@ -1,5 +1,3 @@
-"""Requests and output of `xmlbroker durable`."""
-
 from __future__ import annotations
 
 import json

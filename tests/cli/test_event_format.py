@@ -55,7 +55,7 @@ def test_an_event_without_a_payload_is_its_line() -> None:
 
 
 def test_a_payload_can_not_command_the_terminal() -> None:
-    # C1 controls are legal in XML, and some terminals obey them.
+    # C1 controls are legal in XML; some terminals obey them.
     assert b"<a>\\x9b2J</a>" in as_text(received(1, "<a>\x9b2J</a>".encode()))
 
 

@@ -40,9 +40,6 @@ def shown(content: Any) -> str:
     return capture.get()
 
 
-# ----------------------------------------------------------------------------- without a node
-
-
 def test_an_event_that_matches_is_status_0_and_one_that_does_not_1(tmp_path: Path) -> None:
     status, content = offline(HIGH, file_with(tmp_path, 310))
     assert status == 0
@@ -143,9 +140,6 @@ def test_a_users_own_type_is_found_in_a_folder(tmp_path: Path) -> None:
     assert offline(*wanted, "--dtd", str(tmp_path))[0] == 2
 
 
-# ----------------------------------------------------------------------------- from a node
-
-
 ANSWER: dict[str, Any] = offline(HIGH)[1]
 
 
@@ -196,9 +190,6 @@ def test_wrong_usage_is_reported() -> None:
     assert run(FakeNode(), "explain").exit_code == 2
     result = run(FakeNode(), "explain", "x", "--client", "c", "--offline")
     assert "--client needs a node" in result.stderr
-
-
-# ----------------------------------------------------------------------------- for people
 
 
 def test_tables_show_evaluation_and_match(tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-"""Output of `xmlbroker explain` for all nodes."""
-
 from __future__ import annotations
 
 from io import StringIO

@@ -1,5 +1,3 @@
-"""`xmlbroker log verify` on damaged logs, with and without a node, and its repair."""
-
 from __future__ import annotations
 
 import json
@@ -31,7 +29,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The data folder of a node: 200 events in twenty chunks, and a durable subscription."""
+    """200 events in twenty chunks, and a durable subscription."""
     log = LogFile(tmp_path / "log", Retention(), sync=False)
     for first in range(1, 200, 10):
         events = made(log.origin, first, 10, first)
@@ -120,7 +118,7 @@ def test_flipped_bits_are_found_or_harmless(folder: Path, seed: int) -> None:
     data = bytearray(path.read_bytes())
     at = random.randrange(len(data))
     if seed % 2:
-        # Bytes at the start of pages and chunks.
+        # At the start of pages and chunks.
         at = at // 4096 * 4096 + random.randrange(120)
     data[at] ^= 1 << random.randrange(8)
     path.write_bytes(data)

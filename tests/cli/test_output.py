@@ -25,7 +25,7 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
             assert output.last_event.place.offset == 1
             output.print_event(received(3))
             assert output.events == 1
-        # Closing flushes the unwritten rest without an error.
+        # Closing flushes the rest without an error.
 
     asyncio.run(print_into_a_broken_pipe())
 

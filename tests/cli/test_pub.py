@@ -134,7 +134,7 @@ def test_a_pace_waits_by_the_events_times(tmp_path: Path) -> None:
     )
     result = run(FakeNode(), "pub", "--pace", "1000", str(file))
     assert summary(result.stdout)["durable"] == 3
-    # A thousand times as fast as 30 seconds.
+    # A thousandth of 30 seconds.
     assert summary(result.stdout)["seconds"] >= 0.03
 
 

@@ -70,7 +70,6 @@ def test_a_replay_is_printed_and_ends_by_itself() -> None:
     assert (asked["query"], asked["streams"]) == ("/flight", "asdi.>")
     assert asked["namespaces"] == {"v": "urn:v"}
     assert node.closed == 1
-    # A pipe has no bar.
     assert node.asked == []
 
 

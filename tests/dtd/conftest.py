@@ -1,5 +1,3 @@
-"""Shared fixtures of the DTD tests: the shipped catalogue, and handwritten events."""
-
 from __future__ import annotations
 
 import re
@@ -32,8 +30,8 @@ def write_event(
     event_type: bytes = b"",
     rest: bytes = b"",
 ) -> bytes:
-    """Build an event. `linkage` goes first in EventLinkage, `event_type` into the tag of EventType,
-    `rest` behind EventLinkage."""
+    """`linkage` goes first in EventLinkage, `event_type` into the tag of EventType, `rest` behind
+    EventLinkage."""
     reference = DtdReference(type_name, version)
     return b"".join(
         (
@@ -83,25 +81,23 @@ def shipped(catalogue: Catalogue) -> Callable[[str, str], Dtd]:
 
 @pytest.fixture
 def event() -> Callable[..., bytes]:
-    """Return `write_event`."""
     return write_event
 
 
 @pytest.fixture
 def parse() -> Callable[[bytes], etree._Element]:
-    """Return `read_event`."""
     return read_event
 
 
 @pytest.fixture
 def flight() -> bytes:
-    """Return the papers' flight record (D88), corrected by K10."""
+    """The papers' flight record (D88), with K10."""
     return FLIGHT
 
 
 @pytest.fixture(scope="session")
 def voevents(shared_data: Path) -> list[bytes]:
-    """Return all real VOEvent packets, in order of arrival."""
+    """All real packets, in order of arrival."""
     packets = []
     for archive in sorted((shared_data / "voevent").glob("*.tar.bz2")):
         with tarfile.open(archive) as tar:

@@ -1,5 +1,3 @@
-"""Assembly of self-contained DTDs, and rejected texts."""
-
 from __future__ import annotations
 
 from io import BytesIO
@@ -29,9 +27,6 @@ def refused(text: str | bytes, limits: AssemblyLimits | None = None, **modules: 
     with pytest.raises(BadDtd) as caught:
         assemble(raw, lambda public, system: files.get(system), limits)
     return caught.value
-
-
-# ------------------------------------------------------------------------- what is expanded
 
 
 def test_a_driver_overrides_the_entity_of_its_module() -> None:
@@ -101,7 +96,7 @@ def test_libxml2_parses_original_and_result_alike(catalogue: Catalogue) -> None:
                 for element in dtd.iterelements()
             )
 
-        # The first declaration of an attribute binds; lxml prints content models without addresses.
+        # The first declaration of an attribute binds; lxml prints addresses of content models.
         strip = [str(entry).split(" at 0x")[0] for entry in declarations(by_us)]
         assert strip == [str(entry).split(" at 0x")[0] for entry in declarations(by_libxml2)]
 
@@ -119,9 +114,6 @@ def test_each_element_has_its_line_and_module() -> None:
     module = b'<?xml version="1.0"\n encoding="UTF-8"?>\n<!ELEMENT a EMPTY>'
     assembled = assemble(driver, lambda public, system: module)
     assert assembled.element_locations == {"a": (3, "m.mod"), "b": (3, "")}
-
-
-# ------------------------------------------------------------------------- attacks
 
 
 def test_an_external_entity_outside_the_catalogue_is_refused() -> None:
@@ -167,7 +159,7 @@ def test_a_billion_laughs_of_parameter_entities_are_refused() -> None:
     assert "expand to more than" in early.text
     assert early.line > 1
     late = refused(laughs(10, late=True))
-    # The innermost declaration repeats long before the limits.
+    # It repeats long before the limits.
     assert "declared twice" in late.text
 
 

@@ -1,5 +1,3 @@
-"""The DTD cache: single fetches, several versions, bounds."""
-
 from __future__ import annotations
 
 from typing import cast
@@ -26,7 +24,7 @@ HINT = FetchHint("https://dtd.example/x.dtd")
 
 
 def text(root: str = "a", padding: int = 0) -> bytes:
-    """Return a driver for a payload of that name, with different content for each."""
+    """Return a driver with its own content for each payload."""
     attributes = "".join(f" attribute{n} CDATA #IMPLIED" for n in range(padding))
     attlist = f"<!ATTLIST {root}{attributes}>" if padding else ""
     return (
@@ -42,7 +40,7 @@ def reference(number: int, type_name: str = "a") -> DtdReference:
 
 @implementer(IDtdSource)
 class ScriptedSource:
-    """A source whose answers the test controls."""
+    """The test controls the answers."""
 
     def __init__(self, name: str = "a neighbour") -> None:
         self.name = name
@@ -57,7 +55,7 @@ class ScriptedSource:
 
 @implementer(IDtdSource)
 class PointerRules:
-    """Fails at once for a bad pointer, and answers at once for a good one."""
+    """Answers at once: a failure for a bad pointer."""
 
     name = "the event's pointer"
 
@@ -73,8 +71,6 @@ class PointerRules:
 
 @implementer(IDtdSource)
 class BrokenSource:
-    """A source with a bug."""
-
     name = "a broken source"
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
@@ -93,8 +89,6 @@ class CacheTests(SynchronousTestCase):
 
     def test_it_keeps_its_interface(self) -> None:
         self.assertTrue(verifyObject(IDtdCache, self.cache()))
-
-    # ------------------------------------------------------------- the catalogue
 
     def test_a_catalogue_type_is_available_at_once_without_other_sources(self) -> None:
         cache = self.cache()
@@ -122,8 +116,6 @@ class CacheTests(SynchronousTestCase):
         )
         self.assertEqual(cache.versions("nothing"), ())
         self.assertEqual(len(cache.references()), len(CATALOGUE.references()) + 2)
-
-    # ------------------------------------------------------------- fetching
 
     def test_a_hundred_lookups_are_one_fetch(self) -> None:
         cache = self.cache()
@@ -193,8 +185,6 @@ class CacheTests(SynchronousTestCase):
         self.successResultOf(found)
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
-    # ------------------------------------------------------------- failures
-
     def test_a_failure_is_remembered_for_a_while(self) -> None:
         cache = self.cache()
         found = cache.lookup(reference(1), HINT)
@@ -240,7 +230,7 @@ class CacheTests(SynchronousTestCase):
             self.failureResultOf(
                 cache.lookup(reference(number), FetchHint("bad")), ForbiddenPointer
             )
-        # The third evicted the first, which was fetched again; the others were not.
+        # The third evicted the first, which was fetched again.
         self.assertEqual(rules.asked, 4)
 
     def test_the_number_of_waiting_logins_is_bounded(self) -> None:
@@ -250,8 +240,6 @@ class CacheTests(SynchronousTestCase):
         self.source.pending[0].callback(text())
         for each in waiting:
             self.successResultOf(each)
-
-    # ------------------------------------------------------------- adding
 
     def test_adding_ends_a_remembered_failure(self) -> None:
         cache = self.cache(PointerRules())
@@ -291,8 +279,6 @@ class CacheTests(SynchronousTestCase):
         with self.assertRaises(BadDtd):
             cache.add(reference(1), b"<!ELEMENT flight EMPTY>")
         self.assertIsNone(cache.get(reference(1)))
-
-    # ------------------------------------------------------------- bounds
 
     def test_the_dtd_used_longest_ago_goes_first(self) -> None:
         cache = self.cache(limits=CacheLimits(max_fetched=2))
@@ -350,8 +336,6 @@ class CacheTests(SynchronousTestCase):
             cache.add(reference(1), text("b"))
         cache.add(reference(1), text())
 
-    # ------------------------------------------------------------- forgetting
-
     def test_a_removed_dtd_is_fetched_again_and_may_differ(self) -> None:
         cache = self.cache()
         cache.add(reference(1), text())
@@ -372,8 +356,6 @@ class CacheTests(SynchronousTestCase):
         self.successResultOf(cache.lookup(FLIGHT_1_0, HINT))
         self.assertTrue(cache.remove(FLIGHT_1_0))
         self.successResultOf(cache.lookup(FLIGHT_1_0, HINT))
-
-    # ------------------------------------------------------------- new versions
 
     def test_a_new_latest_version_is_reported_in_its_own_reactor_turn(self) -> None:
         cache = self.cache()

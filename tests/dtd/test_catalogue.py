@@ -1,5 +1,3 @@
-"""The OASIS catalogue."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The catalogue as a source of DTDs."""
-
 from __future__ import annotations
 
 import tempfile

@@ -1,5 +1,3 @@
-"""Possible contents of elements by their content models."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-"""Content models: deterministic and cheap."""
-
 from __future__ import annotations
 
 import time
@@ -41,7 +39,7 @@ def test_libxml2_accepts_all_models_found_deterministic(model: str) -> None:
     try:
         count_pairs(model)
     except UnusableModel as problem:
-        # libxml2 accepts (a|a), since both places are equivalent; XML does not.
+        # libxml2 accepts (a|a); XML does not.
         assert "not deterministic" in str(problem)
     else:
         assert libxml2_calls_it_deterministic(model)
@@ -86,7 +84,7 @@ def test_a_model_that_would_keep_libxml2_busy_is_refused_at_once(model: str) -> 
     start = time.perf_counter()
     with pytest.raises(UnusableModel):
         count_pairs(model)
-    # libxml2 would take a minute and a half for the first one.
+    # libxml2 would take a minute and a half.
     assert time.perf_counter() - start < 2
 
 

@@ -1,5 +1,3 @@
-"""Attributes supplied by the DTD (T21)."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -97,7 +95,7 @@ def test_a_default_whose_prefix_has_no_namespace_is_refused(catalogue: Catalogue
 
 
 def test_a_dtd_gives_what_a_validating_parser_gives(catalogue: Catalogue, tmp_path: Path) -> None:
-    """The oracle is libxml2 with the DTD loaded and attribute defaults on."""
+    """The oracle is libxml2 with attribute defaults on."""
     attlist = (
         '<!ATTLIST a plain CDATA "x" empty CDATA "" amp CDATA "1&amp;2&#60;3&lt;4&quot;5\'6" '
         'spaced CDATA " a  b " broken CDATA "a\n\tb" characters CDATA "a&#10;b&#9;c" '

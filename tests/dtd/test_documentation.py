@@ -26,7 +26,7 @@ WORDS = {(1, 1): "1", (0, 1): "0 or 1", (0, MANY): "0 or more"}
 
 
 def counts(model: Any) -> dict[str, tuple[int, int]]:
-    """Return the least and greatest number of each child in a content model."""
+    """Return the least and greatest number of each child."""
     if model is None or model.type == "pcdata":
         return {}
     if model.type == "element":

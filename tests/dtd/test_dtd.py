@@ -1,5 +1,3 @@
-"""Loading DTDs, and checking events with them."""
-
 from __future__ import annotations
 
 import gc
@@ -66,9 +64,6 @@ def test_comments_and_spacing_do_not_change_the_hash(catalogue: Catalogue) -> No
     other = f'<!ENTITY % Mspaces.content ", a">{INCLUDE}<!ELEMENT a (b | c)+>'
     assert load(spaced, catalogue).content_hash == plain.content_hash
     assert load(other, catalogue).content_hash != plain.content_hash
-
-
-# ------------------------------------------------------------------------- checking
 
 
 def test_a_valid_event_has_no_error(
@@ -157,9 +152,6 @@ def test_the_errors_of_refused_events_do_not_pile_up(
     finally:
         tracemalloc.stop()
     assert last - first < 100_000
-
-
-# ------------------------------------------------------------------------- loading
 
 
 def test_a_dtd_without_the_envelope_is_refused(catalogue: Catalogue) -> None:

@@ -1,5 +1,3 @@
-"""Pointers in events: allowed addresses, and answers of servers."""
-
 from __future__ import annotations
 
 import pytest
@@ -26,7 +24,7 @@ PLACE = "https://dtd.example:8443/types/"
 
 @implementer(IAgentEndpointFactory)
 class MemoryServers:
-    """Replaces the network: returns transports whose other end the test controls."""
+    """Returns transports whose other end the test controls."""
 
     def __init__(self) -> None:
         self.uris: list[bytes] = []
@@ -45,7 +43,7 @@ class MemoryServers:
         assert protocol is not None
         transport = StringTransportWithDisconnection()
         transport.protocol = protocol
-        # A real transport aborts at once; here that equals a lost connection.
+        # A real transport aborts at once, like a lost connection.
         transport.abortConnection = transport.loseConnection  # type: ignore[method-assign]
         protocol.makeConnection(transport)
         self.transports.append(transport)
@@ -177,7 +175,7 @@ class PointerTests(SynchronousTestCase):
 
 
 FORBIDDEN = [
-    # another scheme, host, port or path than the allowed ones
+    # other schemes, hosts, ports and paths
     "http://dtd.example:8443/types/a.dtd",
     "ftp://dtd.example:8443/types/a.dtd",
     "file:///etc/passwd",
@@ -188,7 +186,7 @@ FORBIDDEN = [
     "https://dtd.example:8443/types",
     "https://dtd.example:8443/",
     "http://plain.example:8080/a",
-    # imitations of allowed ones
+    # imitations
     "https://dtd.example:8443/types/../secret",
     "https://dtd.example:8443/types/./../secret",
     "https://dtd.example:8443/types/..",

@@ -1,5 +1,3 @@
-"""Names of event types."""
-
 from __future__ import annotations
 
 import pytest

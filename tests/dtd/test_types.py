@@ -1,4 +1,4 @@
-"""The shipped DTDs: the envelope in two versions, the flight record, the air-traffic feed."""
+"""The shipped DTDs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_timestamp_is_valid_only_in_flight_1_1(
 def test_a_recovery_event_of_an_old_version_validates_against_its_own(
     shipped: Shipped, event: Event, parse: Parse, flight: bytes
 ) -> None:
-    """M17: against the newest DTD, an old form would be rejected, or a new one accepted."""
+    """The newest DTD would reject an old form, or accept a new one (M17)."""
     old = parse(event(flight, event_type=b' Liveness="recovery"'))
     assert shipped("flight", "1.0").check(old) is None
     two_bundles = parse(event(flight, event_type=b' Liveness="recovery"', linkage=BUNDLE * 2))
@@ -123,15 +123,13 @@ def test_a_bundle_order_names_streams_and_bundles_in_any_order(
     assert verdicts(shipped, "event", parse(written)) == [True, True]
 
 
-# ------------------------------------------------------------------------- air traffic
-
 _LINE = re.compile(
     r"(?P<sequence>[0-9A-F]{4})(?P<time>\d{8})(?P<facility>[A-Z]{4})(?P<type>TZ|FZ) (?P<rest>.*)"
 )
 
 
 def asdi(line: str) -> bytes:
-    """Return a raw line as an event's payload, as in the DTD's comment."""
+    """As in the DTD's comment."""
     match = _LINE.fullmatch(line.rstrip())
     assert match is not None
     words = match["rest"].split()
@@ -196,9 +194,6 @@ def test_each_family_of_messages_has_its_element(
     assert dtd.check(parse(event(payload.encode(), "asdi"))) is None
     wrong = payload.replace("<aircraftId>A</aircraftId>", "").encode()
     assert dtd.check(parse(event(wrong, "asdi"))) is not None
-
-
-# ------------------------------------------------------------------------- other tools
 
 
 @needs("xmllint")

@@ -1,5 +1,3 @@
-"""VOEvent: real packets, and documents generated from the schema."""
-
 from __future__ import annotations
 
 import random
@@ -34,9 +32,6 @@ def refusals(
         if problem is not None:
             found.append((str(problem), packet[:300]))
     return found
-
-
-# ------------------------------------------------------------------------- real packets
 
 
 def test_a_sample_of_real_packets_and_all_of_version_1_1_are_valid(
@@ -148,14 +143,10 @@ def test_coordinates_of_1_1_may_have_the_prefix_stc(
     assert shipped("VOEvent", "1.1").check(parse(event(payload, "VOEvent", "1.1"))) is None
 
 
-# ------------------------------------------------------------------------- after the schema
-
-
 class SchemaWriter:
     """Writes random documents by an XML Schema.
 
-    It supports the constructs of VOEvent's schema: all, choice, sequence, enumerations and simple
-    types.
+    Supports all, choice, sequence, enumerations and simple types.
     """
 
     VALUES = {
@@ -183,7 +174,7 @@ class SchemaWriter:
         self._fill(root, self._root.find(f"{XS}complexType"), 0)
         if self._random.random() < 0.5:
             return etree.tostring(root)
-        # The other spelling: a default namespace, reset by each child of the root.
+        # A default namespace, reset by each child of the root.
         for child in root.iterchildren(etree.Element):
             child.set("reset", "")
         written = etree.tostring(root).replace(b' reset=""', b' xmlns=""')
@@ -245,5 +236,5 @@ def test_the_dtd_accepts_all_documents_of_the_schema(
             accepted += 1
             problem = dtd.check(parse(event(payload, "VOEvent", "2.0")))
             assert problem is None, f"seed {seed}: {problem}\n{payload.decode()}"
-    # Not all: the schema rejects white space in an element without content.
+    # The schema rejects white space in an element without content.
     assert accepted > 1_200

@@ -1,8 +1,7 @@
 """Valid events with delimiters of events wherever XML allows them.
 
-A document has places, and each place takes fillings: comments, processing instructions, CDATA
-sections, references, raw text, attribute values. `single_fillings` is exhaustive: each filling of
-each delimiter at each place.
+Places take fillings: comments, processing instructions, CDATA sections, references, raw text,
+attribute values. `single_fillings` is exhaustive.
 """
 
 from __future__ import annotations
@@ -29,33 +28,33 @@ DELIMITERS = (
         _LINKAGE + "<forged/></Mspaces:Event>",
     ),
 )
-#: Places for comments and processing instructions, but not for text.
+#: Not for text.
 MARKUP_PLACES = (
     *("before-doctype", "before-root", "in-event", "in-id", "in-type", "in-linkage"),
     *("in-bundle-linkage", "in-order", "after-linkage", "before-payload", "in-payload"),
     *("after-reason", "after-payload", "after-root"),
 )
-#: Places for text too.
+#: Also for text.
 TEXT_PLACES = ("constraint", "scheme", "order", "application", "summary", "reason")
-#: Attribute values in double and single quotes, and the DOCTYPE's system identifier.
+#: In double and single quotes, and the DOCTYPE's system identifier.
 VALUE_PLACES = ("double-quoted", "single-quoted", "pointer")
 
 
 def comments(delimiter: str) -> Iterator[str]:
-    """Yield comments with the delimiter, if they may contain it."""
+    """If they may contain the delimiter."""
     if "--" not in delimiter:
         yield f"<!--{delimiter} -->"
         yield f"<!--{delimiter}--><!-- {delimiter} -->"
 
 
 def instructions(delimiter: str) -> Iterator[str]:
-    """Yield processing instructions with the delimiter, if they may contain it."""
+    """If they may contain the delimiter."""
     if "?>" not in delimiter:
         yield f"<?x {delimiter}?>"
 
 
 def texts(delimiter: str) -> Iterator[str]:
-    """Yield the delimiter as text: raw as far as possible, as references, in CDATA sections."""
+    """Yield the delimiter raw as far as possible, as references, in CDATA sections."""
     yield escape(delimiter)
     yield delimiter.replace("&", "&amp;").replace("<", "&lt;").replace("]]>", "]]&gt;")
     yield "".join(f"&#{ord(sign)};&#x{ord(sign):x};" for sign in delimiter)
@@ -89,7 +88,7 @@ _EVENT_ID = EventId("feed", 1, 1, 1)
 
 
 def event_with(filled: Mapping[str, str], event_id: EventId = _EVENT_ID) -> tuple[bytes, bytes]:
-    """Return a valid event with these fillings, and its payload."""
+    """Return the event, and its payload."""
 
     def at(place: str) -> str:
         return filled.get(place, "")

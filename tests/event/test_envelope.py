@@ -1,5 +1,3 @@
-"""Writing events and reading them back."""
-
 from __future__ import annotations
 
 import pytest

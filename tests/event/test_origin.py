@@ -1,5 +1,3 @@
-"""Names of origins."""
-
 from __future__ import annotations
 
 import pytest

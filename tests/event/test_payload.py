@@ -1,4 +1,4 @@
-"""The payload is lxml's element in the parsed tree, for any bytes around it."""
+"""The payload is lxml's element, for any bytes around it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def string_of(root: etree._Element, name: str) -> str:
 
 
 def check_is_what_lxml_says(document: bytes, payload: bytes) -> None:
-    """Check the payload's bytes, the tree of these bytes, and the envelope's texts."""
+    """Check the payload's bytes and tree, and the envelope's texts."""
     root = etree.fromstring(document, PARSER)
     event = read_event(document)
     assert event.payload == payload
@@ -126,7 +126,7 @@ def envelope_around(payload: str, more: str = "") -> bytes:
         '<Event xmlns="urn:xmlbroker:mspaces"/>',
         "<a-- b='-->'/>",
         "<a--></a-->",
-        # Letters that XML 1.0 has since its fifth edition; expat knows the fourth.
+        # Letters since the fifth edition of XML 1.0; expat knows the fourth.
         "<\u0221 \U00020000='1' \U00020001='\u0221'>\u00e9</\u0221>",
         "<x:a/>",
     ],
@@ -213,7 +213,7 @@ LONG: dict[str, Callable[[int], dict[str, str]]] = {
 
 
 def processor_time(document: bytes) -> float:
-    """Return the least of some readings, in seconds."""
+    """The least of some readings."""
     taken = []
     gc.disable()
     try:
@@ -232,5 +232,5 @@ def test_reading_takes_time_in_proportion_to_the_size(
     made: Callable[[int], dict[str, str]],
 ) -> None:
     small, large = (event_with(made(count))[0] for count in (1_000, 8_000))
-    # Quadratic would be 64 times as long; a delay of the small one only lowers the ratio.
+    # Quadratic would be 64 times as long; a delayed small one lowers the ratio.
     assert processor_time(large) < 24 * processor_time(small)

@@ -1,5 +1,3 @@
-"""Places and positions."""
-
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Stream names and patterns."""
-
 from __future__ import annotations
 
 import itertools
@@ -58,7 +56,7 @@ def test_a_malformed_pattern_is_refused(text: str) -> None:
 @given(PATTERNS, PATTERNS)
 def test_covering_agrees_with_matching_on_every_name(wide: str, narrow: str) -> None:
     first, second = StreamPattern.parse(wide), StreamPattern.parse(narrow)
-    # "z" stands for any token in neither pattern.
+    # "z" stands for other tokens.
     names = [
         ".".join(tokens)
         for length in range(1, 6)

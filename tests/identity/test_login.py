@@ -39,7 +39,7 @@ SETTINGS = load_text(
 
 
 class FakeThreads:
-    """Collects calls for other threads, and runs them on demand."""
+    """Runs calls for other threads on demand."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], bool], Deferred[bool]]] = []
@@ -58,8 +58,6 @@ class FakeThreads:
 
 
 class AccountsTests(SynchronousTestCase):
-    """A node with accounts."""
-
     def setUp(self) -> None:
         self.threads = FakeThreads()
         self.authenticator = authenticator_for(SETTINGS.accounts, self.threads.defer)
@@ -178,8 +176,6 @@ class AccountsTests(SynchronousTestCase):
 
 
 class AnonymousAuthenticatorTests(SynchronousTestCase):
-    """A node without accounts."""
-
     def test_everyone_is_let_in(self) -> None:
         authenticator = authenticator_for((), maybeDeferred)
         verifyObject(IAuthenticator, authenticator)

@@ -44,7 +44,7 @@ def test_an_endless_secret_is_refused_without_hashing_it(
 
 
 def test_a_secret_of_another_cost_is_recognised_too() -> None:
-    # From this cost on, OpenSSL needs a higher memory limit.
+    # OpenSSL needs a higher memory limit from here on.
     dear = StoredSecret(2**15, 8, 1, b"s" * 16, b"d" * 32)
     assert not matches_secret(b"guess", dear)
 

@@ -12,12 +12,11 @@ from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.log.tables import MAX_TABLES
 
-#: Returns a replacement for a stored value; None deletes it.
+#: None deletes the value.
 Change = Callable[[bytes], bytes | None]
 
 
 def flipped(value: bytes, bit: int) -> bytes:
-    """Return the value with one bit flipped."""
     damaged = bytearray(value)
     damaged[bit // 8] ^= 1 << (bit % 8)
     return bytes(damaged)
@@ -30,7 +29,7 @@ def damage_folder(folder: Path, table: str, change: Change, nth: int = 0) -> byt
 
 
 def damage_log(log: LogFile, table: str, change: Change, nth: int = 0) -> bytes:
-    """Do the same in an open log."""
+    """As `damage_folder`, in an open log."""
     return _damage(log._env, table, change, nth)
 
 
@@ -50,7 +49,6 @@ def _damage(env: lmdb.Environment, table: str, change: Change, nth: int) -> byte
 
 
 def read_past_damage(log: LogFile) -> tuple[list[LoggedEvent], list[Damage]]:
-    """Return all readable events, and all damage between them."""
     events: list[LoggedEvent] = []
     damages: list[Damage] = []
     at = log.bounds.first

@@ -1,4 +1,4 @@
-"""Writes a log with the code that is on the path: run with that of an older version."""
+"""Writes a log with the code on the path: run with that of an older version."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ try:
     from broker.log.log_file import LogFile
     from broker.log.logged_event import LoggedEvent
 except ModuleNotFoundError:
-    # The package's name in older trees.
+    # The name in older trees.
     from broker.store.commit import Commit, Keeping, Retention
     from broker.store.log_file import LogFile
     from broker.store.records import LoggedEvent
 
 
 def made(origin: str, first: int, count: int, serial: int) -> list[LoggedEvent]:
-    """Events of 1 kB."""
     return [
         LoggedEvent(
             1,
@@ -36,7 +35,6 @@ def made(origin: str, first: int, count: int, serial: int) -> list[LoggedEvent]:
 
 
 def write(folder: Path) -> None:
-    """A log with events of two origins, a replica, and one of each value."""
     log = LogFile(folder, Retention(), sync=False)
     own = log.origin
     log.commit(Commit(made(own, 1, 70, 1), covered={own: (1, 70)}), 1, 0)

@@ -1,4 +1,4 @@
-"""Own events stay in the log until the archive has them, while there is room."""
+"""Own events stay until the archive has them, while there is room."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_beyond_the_limit_the_oldest_go_and_are_counted(site: Site) -> None:
 
 
 def test_nothing_is_dropped_before_it_is_announced(site: Site) -> None:
-    """The archiver of a node that has just started may not have reported yet."""
+    """The archiver of a new node may not have reported yet."""
     hold, report = site.log.archive_hold, HoldReport()
     hold.is_announced = False
     fill(site, 16)

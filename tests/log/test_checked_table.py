@@ -1,5 +1,3 @@
-"""Small values and their copies: healed, lost, and of an older format."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -19,8 +17,6 @@ KEY, VALUE = b"key", b"value"
 
 @attrs.define
 class Table:
-    """A transaction on a table of values and on the table of copies."""
-
     txn: lmdb.Transaction
     table: Any
     copies: Any
@@ -92,7 +88,7 @@ def test_a_value_of_the_older_format_needs_no_copy(opened: Table) -> None:
     assert values.heal(opened.txn) == [] and opened.copy() is None
     with pytest.raises(ValueDamaged):
         opened.values().get(opened.txn, KEY)
-    # Its next change writes a copy, which is required from then on.
+    # Its next change writes a copy, which is required then.
     values.put(opened.txn, KEY, VALUE)
     copy = opened.copy()
     opened.txn.delete(b"n" + KEY, db=opened.copies)

@@ -1,5 +1,3 @@
-"""Chunks of events, alone and at a cursor."""
-
 from __future__ import annotations
 
 import attrs

@@ -1,5 +1,3 @@
-"""Chunks that are written again, or have been removed."""
-
 from __future__ import annotations
 
 from pathlib import Path

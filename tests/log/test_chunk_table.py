@@ -1,5 +1,3 @@
-"""The table of chunks: pages, and the chunk of a serial."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -45,7 +45,6 @@ def fields(events: list[LoggedEvent]) -> list[tuple[object, ...]]:
 
 
 def filled(folder: Path, commits: int = 4, count: int = 5) -> tuple[LogFile, list[LoggedEvent]]:
-    """Chunks of the log's own origin and of another one, alternating."""
     log = LogFile(folder, Retention(), sync=False)
     everything: list[LoggedEvent] = []
     offsets = {log.origin: 1, "far": 1}
@@ -109,7 +108,7 @@ def test_a_flipped_bit_is_named_exactly_and_written_again(tmp_path: Path, seed: 
         assert damage.origin == lost[0].origin
         assert [mark[1] for mark in damage.marks] == [each.offset for each in lost]
         assert damage.upto == lost[-1].mark
-        # Another node has the same events under its own serials.
+        # Another node's serials differ.
         found = [attrs.evolve(each, serial=0, arrival=99) for each in everything]
         assert log.repair(damage, found) is None
         intact, damages = read_past_damage(log)
@@ -127,7 +126,7 @@ def test_a_chunk_that_is_missing_is_noticed_and_written_again(tmp_path: Path, nt
     log, everything = filled(tmp_path)
     damage_log(log, "events", lambda value: None, nth)
     if nth == 0:
-        # The log begins later, as after retention; its places show that it does not.
+        # As after retention; the places show that it is none.
         with pytest.raises(DamageFound):
             log.read_origin(log.origin, (0, 0), 99, 1 << 30)
         return
@@ -195,7 +194,7 @@ def test_places_of_chunks_are_written_again_when_the_log_is_opened(tmp_path: Pat
 def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
     nth: int, tmp_path: Path
 ) -> None:
-    """Such a key is usually out of order: then it misleads LMDB, and the file is rebuilt."""
+    """Such a key misleads LMDB, and the file is rebuilt."""
     log = LogFile(tmp_path, Retention(), sync=False)
     everything = [event(n, n, log.origin) for n in range(1, 41)]
     for each in everything:
@@ -221,7 +220,7 @@ def test_an_entry_whose_key_is_damaged_is_dropped_and_written_again(
 
 def test_a_damaged_place_is_found_by_its_chunk_while_the_log_is_open(tmp_path: Path) -> None:
     log, everything = filled(tmp_path)
-    # After `c` the chunks of both origins.
+    # After `c`.
     for nth in range(2, 6):
         damage_log(log, "origins", lambda value: flipped(value, 90), nth)
         for origin in (log.origin, "far"):
@@ -279,8 +278,6 @@ def test_another_process_reads_no_damaged_event_either(tmp_path: Path) -> None:
     along.close()
 
 
-# --------------------------------------------------------------------------- values
-
 VALUES = {
     "marks": lambda log: log.stored_window(("a", 3)),
     "durables": lambda log: log.durables(),
@@ -326,7 +323,6 @@ def test_a_damaged_value_is_had_of_its_copy(tmp_path: Path, table: str) -> None:
             assert VALUES[table](again) == before, f"{table} {nth} {bit}"
             again.close()
             if table == "marks":
-                # It is written again with its next change.
                 damage_folder(tmp_path, table, lambda v, bit=bit: flipped(v, bit), nth)
     again = LogFile(tmp_path, Retention(), sync=False)
     assert VALUES[table](again) == before and not again.startup_repairs.healed

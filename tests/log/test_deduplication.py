@@ -1,5 +1,3 @@
-"""De-duplication marks (T19)."""
-
 from __future__ import annotations
 
 from hypothesis import given
@@ -9,7 +7,7 @@ from broker.log.deduplication import Deduplication, Freshness, Publisher, Sequen
 
 
 class AllNumbers:
-    """A window that stores each number, and drops them by the same rule."""
+    """The oracle: a window that stores each number."""
 
     def __init__(self, width: int) -> None:
         self._width, self._seen, self._floor = width, set[int](), 1
@@ -27,7 +25,7 @@ class AllNumbers:
         return Freshness.NEW
 
 
-# Few numbers, so that neighbours of each precede and follow it.
+# Few numbers have neighbours.
 @given(st.lists(st.integers(1, 12), max_size=40), st.integers(1, 4))
 def test_a_window_answers_as_a_set_of_all_numbers_would(numbers: list[int], width: int) -> None:
     window, model = SequenceWindow(width), AllNumbers(width)
@@ -146,7 +144,7 @@ def test_the_cache_keeps_those_that_changed_last_up_to_its_bound() -> None:
     for number, client in enumerate("abacab", 1):
         marks.record((client, 1), number, 0)
         stored.update(marks.take_changed())
-    # `c` has evicted `b`, which has been silent for longer than `a`.
+    # `c` has evicted `b`, which was silent for longer than `a`.
     assert loaded == ["a", "b", "c", "b"]
 
 

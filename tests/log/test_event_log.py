@@ -1,5 +1,3 @@
-"""The event log in the node: order, grouping, failure."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -27,7 +25,7 @@ HEADER_RECORD = encode_header(
 
 
 class Thread:
-    """A worker thread that makes its next call on request."""
+    """Runs its next call on request."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Deferred[Any], Callable[..., Any], tuple[Any, ...]]] = []
@@ -51,7 +49,6 @@ class Thread:
 
 
 def log_at(folder: Path, clock: Clock, **retention: int) -> tuple[EventLog, Thread]:
-    """Return a log and its writing thread."""
     thread = Thread()
     file = LogFile(folder, Retention(**retention), sync=False)
     log = EventLog(file, clock=clock, wall_clock=lambda: 1000, write=thread, read=thread)
@@ -196,7 +193,7 @@ class EventLogTests(SynchronousTestCase):
         self.writer.step()
 
     def test_readers_see_no_event_before_its_announcement(self) -> None:
-        # The thread has committed, but the reactor has not processed the result.
+        # The reactor has not processed the commit.
         self.append(2)
         self.writer.step()
         self.append(3)
@@ -313,7 +310,7 @@ class EventLogTests(SynchronousTestCase):
 
 
 def test_coverage_never_falls(tmp_path: Path) -> None:
-    """Events appended before the report of a failure are logged after events appended later."""
+    """Events appended before a failure's report are logged after later ones."""
     clock = Clock()
     log, disk = log_at(tmp_path, clock)
     log.append_relayed(RelayedEvents("o", (1, 0), (1, 20), []), lambda _: None)

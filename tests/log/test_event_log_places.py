@@ -1,4 +1,4 @@
-"""Places of events that are not durable yet: the cut of a new subscription, and the next places."""
+"""Places of events that are not durable yet."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_the_position_is_a_cut_of_all_origins_durable_or_not(
     log, disk = begun
     assert log.end_position() == {log.origin: log.own_end} and not log.has_origin(OTHER)
     own(log, 2)
-    # The first commit runs; this waits for the next one.
+    # The first commit runs.
     relayed(log, 3, covers=5)
     wanted = {log.origin: (log.own_end[0], 2), OTHER: (1, 5)}
     assert log.end_position() == wanted and log.has_origin(OTHER)
     disk.step()
     assert log.end_position() == wanted and log.has_origin(OTHER)
-    # Events of both origins are pending and being committed.
+    # Of both origins, pending and being committed.
     own(log, 1)
     relayed(log, 9)
     wanted = {log.origin: (log.own_end[0], 3), OTHER: (1, 9)}

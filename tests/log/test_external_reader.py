@@ -26,7 +26,7 @@ def append(log: LogFile, count: int, size: int) -> None:
 
 
 class Reader:
-    """Another process with the log open, since LMDB allows one environment for each process."""
+    """Another process: LMDB allows one environment each."""
 
     PROGRAM = """
 import sys
@@ -52,7 +52,6 @@ print(log.own_extent(), offsets((1, 18)), len(offsets((0, 0))))
         assert self._process.stdout.readline() == "open\n"
 
     def reads(self) -> str:
-        """Return its findings now."""
         answer, _ = self._process.communicate("\n", timeout=30)
         return answer.strip()
 

@@ -1,6 +1,3 @@
-"""Logs of the previous version are upgraded when they are opened; those of a later one are
-refused."""
-
 from __future__ import annotations
 
 import os
@@ -82,7 +79,7 @@ def test_a_log_of_the_previous_version_is_upgraded(
     written(old_code, tmp_path, end)
     check(tmp_path, epoch)
     check(tmp_path, epoch)
-    # Upgraded values are checked from now on.
+    # Upgraded values are checked.
     damage_folder(tmp_path, "durables", lambda value: flipped(value, 90))
     log = LogFile(tmp_path, Retention(), sync=False)
     assert (log.durables(), log.startup_repairs.healed) == ([(b"a\0d", b"\x90stored")], 1)
@@ -112,7 +109,7 @@ def test_a_kill_during_the_upgrade_leaves_the_old_format(old_code: Path, tmp_pat
 def test_damage_in_unchecked_chunks_is_no_event(old_code: Path, tmp_path: Path) -> None:
     written(old_code, tmp_path)
     LogFile(tmp_path, Retention(), sync=False).close()
-    # The count, and the length of a document: all that format 3 shows.
+    # All that format 3 shows: the count, and the length of a document.
     for bit in (3, (5 + 24 + 22 * 60 + 3) * 8):
         damage_folder(tmp_path, "events", lambda value, bit=bit: flipped(value, bit), 0)
         log = LogFile(tmp_path, Retention(), sync=False)

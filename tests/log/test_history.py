@@ -1,4 +1,4 @@
-"""Histories: marks on a log's branch, over restarts and copies."""
+"""Histories over restarts and copies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from broker.log.history import (
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 
-#: A time, in ms since 1970.
+#: Ms since 1970.
 BEGAN = 1_700_000_000_000
 
 
@@ -39,7 +39,6 @@ def own_events(log: LogFile, count: int) -> Commit:
 
 
 def started(folder: Path, count: int, now_ms: int) -> LogFile:
-    """Return a log started at that time with this many own events."""
     log = LogFile(folder, Retention(), wall_clock=lambda: now_ms)
     log.commit(own_events(log, count), log.bounds.epoch, now_ms)
     return log
@@ -66,7 +65,7 @@ def test_a_place_of_another_branch_is_recognised(tmp_path: Path) -> None:
 
 
 def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
-    """It has small epochs and no histories: places up to the upgrade are its own."""
+    """It has small epochs and no histories."""
     log = LogFile(tmp_path, Retention(), wall_clock=lambda: BEGAN)
     with log._writing() as txn:
         log._tables.meta.put(txn, b"epoch", b"7")
@@ -83,7 +82,7 @@ def test_a_log_of_the_previous_version_goes_on(tmp_path: Path) -> None:
 def test_a_place_of_another_process_in_the_same_epoch_is_recognised_by_its_id(
     tmp_path: Path,
 ) -> None:
-    """Two copies that are started at the same moment give the same places."""
+    """Two copies started at the same moment give the same places."""
     first = started(tmp_path / "log", 5, BEGAN)
     first.close()
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
@@ -111,13 +110,12 @@ def named(history: History) -> NamedHistory:
 
 
 def test_the_path_to_a_place_gives_the_beginning_of_its_branch() -> None:
-    """This log was restarted after the other branch: its places seem to follow it."""
+    """The log was restarted after the other branch: its places seem to follow it."""
     chain = HistoryChain([History(2, 1, 1, (1, 0)), History(9, 3, 2, (2, 30))])
     far = (7, 15)
     assert chain.find_fork(far, (9, 40)) == (2, 30)
     path = [(2, 1, (1, 0)), (5, 6, (2, 10)), (7, 8, (5, 12))]
     assert chain.find_fork(far, (9, 40), path) == (2, 10)
-    # As far as known.
     assert chain.find_fork(far, (9, 40), path[2:]) == (2, 30)
     assert chain.find_fork((2, 20), (9, 40), path[:1]) is None
 

@@ -1,5 +1,3 @@
-"""The event log on disk."""
-
 from __future__ import annotations
 
 import os
@@ -114,7 +112,7 @@ def test_the_oldest_events_go_when_their_age_is_reached(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention(max_age_ms=50))
     for first in range(1, 101, 10):
         log.commit(events(first, 10), 1, 0)
-    # A part of the seventh commit is as old; its newer events keep all of it.
+    # Newer events of the seventh commit keep all of it.
     log.commit(events(101, 1), 1, 115)
     assert log.bounds.first == 61
 
@@ -158,7 +156,7 @@ def test_the_file_stays_bounded_while_another_process_reads_it(tmp_path: Path) -
                 assert int(reader.stdout.readline()) > 0
         reader.stdin.close()
         assert reader.wait() == 0
-    # 18 MB were written to it.
+    # 18 MB were written.
     assert (tmp_path / "data.mdb").stat().st_size < 6 << 20
 
 
@@ -169,7 +167,7 @@ def test_a_place_after_a_mark_is_found_across_epochs(tmp_path: Path) -> None:
     assert log.first_after("n", (0, 0)) == 1
     assert log.first_after("n", (1, 4)) == 5
     assert log.first_after("n", (1, 10)) == 11
-    # The end of epoch 1 was lost and its offsets given again: places beyond offset 10 are missing.
+    # The end of epoch 1 was lost and its offsets given again: places beyond 10 are missing.
     assert log.first_after("n", (1, 15)) == 11
     assert log.first_after("n", (2, 20)) == 21
 
@@ -239,7 +237,7 @@ def test_a_log_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> N
             raise LogUnavailable("no space left on device")
             yield
 
-    # The caught exception keeps the object alive, with its open files.
+    # The exception keeps the object's files open.
     with pytest.raises(LogUnavailable) as caught:
         OnFullDisk(tmp_path, Retention())
     LogFile(tmp_path, Retention()).close()
@@ -248,7 +246,7 @@ def test_a_log_that_could_not_be_opened_leaves_nothing_open(tmp_path: Path) -> N
 
 def test_offsets_times_and_marks_are_found_within_chunks(tmp_path: Path) -> None:
     log = LogFile(tmp_path, Retention())
-    # About fifty of these make a chunk.
+    # Fifty make a chunk.
     log.commit(events(1, 120, size=1000), 1, 0)
     log.commit(events(121, 3, epoch=2, size=200_000), 2, 0)
     assert offsets(log, 57, 100) == list(range(57, 124))

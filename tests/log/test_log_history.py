@@ -1,5 +1,3 @@
-"""Forks and losses of a running log, before and after their commit."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,7 +12,7 @@ from tests.log.test_event_log_places import OTHER, own
 
 @pytest.fixture
 def begun(tmp_path: Path) -> tuple[EventLog, Thread, Clock]:
-    """Return a log whose process began after its third event and has logged two."""
+    """The process began after its third event and has logged two."""
     log, disk = log_at(tmp_path, Clock())
     own(log, 3)
     disk.step()
@@ -74,7 +72,7 @@ def test_the_places_of_a_loss_are_covered_and_events_go_on_behind_them(
     upto = (branch[0], 9)
     log.record_loss(branch, upto, ((4, 5), (8, 9)), told.append)
     epoch = log.newest_own[0]
-    # Four places are empty, and offsets continue above those of the other branch.
+    # Four places are empty; offsets continue above those of the other branch.
     assert log.newest_own == (epoch, 10)
     assert log.end_position() == {log.origin: (epoch, 10)}
     disk.step()

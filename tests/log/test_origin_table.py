@@ -1,5 +1,3 @@
-"""A log with events of several origins: their chunks, and their coverage."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -21,7 +19,6 @@ def logged(origin: str, epoch: int, offset: int, serial: int, size: int = 300) -
 
 
 def filled(log: LogFile, random: Random, commits: int) -> list[LoggedEvent]:
-    """Events of three origins, without those that were not needed."""
     offsets = dict.fromkeys(("a", "b", "c"), 0)
     everything: list[LoggedEvent] = []
     for _ in range(commits):
@@ -87,7 +84,7 @@ def test_a_loss_of_another_log_survives_retention(
     retention = Retention(max_age_ms=1000)
     log = LogFile(tmp_path, retention, sync=False)
     log.commit(Commit([logged("far", 1, n, n) for n in range(1, 4)], covered={"far": (1, 3)}), 1, 0)
-    # In one commit: events after missing ones arrive, and retention removes those before.
+    # Events after missing ones arrive, and retention removes those before, in one commit.
     late = [attrs.evolve(logged("far", 1, 9, 4), arrival=10_000)]
     log.commit(Commit(late, covered={"far": (1, 9)}, begins_after={"far": (1, 8)}), 1, 10_000)
     assert log.begins_after == {"far": (1, 8)}
@@ -133,7 +130,7 @@ def test_with_its_chunk_retention_takes_the_place_of_it(tmp_path: Path) -> None:
         assert serials[0] == log.bounds.first
         for origin, since in origins.begins_after(txn).items():
             first = next(event for event in left if event.origin == origin)
-            # Places that were not needed may lie between.
+            # Unneeded places may lie between.
             assert since <= origins._before_first(txn, origin) < first.mark
         assert origins._before_first(txn, "none") == (0, 0)
     log.close()

@@ -1,4 +1,4 @@
-"""A truncated log file, or one with damaged pages, is reported before LMDB crashes on it."""
+"""A truncated or damaged log file is reported before LMDB crashes on it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_file_truncated_while_open_is_reported_before_a_read(tmp_path: Path) -
     log = LogFile(tmp_path, Retention(), sync=False)
     last = log.bounds.last
     os.truncate(tmp_path / FILE, 200_000)
-    # A write would extend it again, with pages of zeros.
+    # A write would extend it with zeros.
     for use in (
         lambda: log.read(1, 9, 1 << 20),
         lambda: log.commit(Commit(made(log.origin, last + 1, 1, last + 1)), 1, 0),
@@ -160,7 +160,7 @@ def test_a_meta_page_that_names_another_transaction_is_damaged(tmp_path: Path) -
     written(tmp_path)
     path = tmp_path / FILE
     data = path.read_bytes()
-    # LMDB would silently use the older of two snapshots, without the last commit.
+    # LMDB would silently use the older snapshot.
     for page in (0, 1):
         for bit in range(12):
             damaged = bytearray(data)
@@ -178,7 +178,7 @@ def test_a_page_that_is_free_and_in_use_is_damage(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     used = file.tables(file.newest)[b"events"].root
     file.close()
-    # The last number of the newest list.
+    # Of the newest list.
     count = (int.from_bytes(data[root + 12 : root + 14], "little") - 16) // 2
     at = root + 16 + 2 * (count - 1)
     node = root + int.from_bytes(data[at : at + 2], "little")
@@ -233,7 +233,7 @@ def test_a_node_that_reaches_into_another_is_damage(tmp_path: Path) -> None:
     begins = file.tables(file.newest)[b"origins"].root * 4096
     file.close()
     data = bytearray(path.read_bytes())
-    # The size of the key of its second node.
+    # Of its second node.
     at = begins + int.from_bytes(data[begins + 18 : begins + 20], "little") + 6
     data[at] ^= 0x40
     path.write_bytes(data)

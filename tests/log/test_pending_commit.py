@@ -1,5 +1,3 @@
-"""Contents of a commit: each kind requires one, and none is dropped."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -60,5 +58,5 @@ def test_state_of_a_failed_commit_goes_with_the_next_one() -> None:
         [("client", b"1")],
     )
     assert later.state_callbacks == failed.state_callbacks
-    # Events are refused to their publisher, which sends them again.
+    # The publisher sends refused events again.
     assert later.commit.events == [] and later.callbacks == []

@@ -1,5 +1,3 @@
-"""Damage that could not be repaired: which readers skip it, and for how long."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -21,7 +19,7 @@ COPIES = attrs.evolve(DAMAGE, table="kept", spans=(Span("gone", (1, 10), (1, 15)
 
 
 class File:
-    """A log in which nothing can be repaired without events."""
+    """Repairs nothing without events."""
 
     def repair(self, damage: Damage, events: Sequence[LoggedEvent]) -> Damage | None:
         return None if events else damage
@@ -32,7 +30,6 @@ def write(call: Callable[..., Any], *args: Any) -> Deferred[Any]:
 
 
 def repairs(clock: Clock, *damages: Damage) -> Repairs:
-    """Repairs of a log that has given up this damage."""
     made = Repairs(File(), write, clock)
     for damage in damages:
         assert made.begin_repair(damage).called

@@ -22,8 +22,8 @@ def keep(log: LogFile, origin: str, after: tuple[int, int], events: list[LoggedE
 
 
 def test_copies_that_come_again_take_nothing_away(tmp_path: Path) -> None:
-    """A ReplicaRequest arrives during a commit of copies. ReplicaState reports the end before it,
-    and the owner continues there."""
+    """A ReplicaRequest arrives during a commit of copies: the owner continues at the end before
+    it."""
     log = LogFile(tmp_path, Retention(), sync=False)
     keep(log, "far", (0, 0), copies("far", 1, 10))
     keep(log, "far", (1, 10), copies("far", 11, 10))

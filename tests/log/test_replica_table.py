@@ -1,5 +1,3 @@
-"""Replicas of other nodes' events."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -61,7 +59,7 @@ def test_a_replica_that_is_not_continued_starts_anew(tmp_path: Path) -> None:
 
 
 def kept_span(log: LogFile) -> ReplicaSpan:
-    """The remaining span of 5,000 copies of 900 bytes."""
+    """Of 5,000 copies of 900 bytes."""
     after: Mark = (0, 0)
     for first in range(1, 5000, 100):
         new = copies(first, 100, 900)
@@ -86,7 +84,7 @@ def test_unarchived_replicas_stay_while_there_is_room(tmp_path: Path) -> None:
     assert span.after == (0, 0)
     log.archive_hold.archived_replicas = {"far": (5, 2000)}
     keep(log, span.upto, copies(5001, 1, 900))
-    # Archived copies make room, as before.
+    # Archived copies make room.
     assert log.replica_spans["far"].after >= (5, 2000)
     log = LogFile(small, Retention(max_bytes=1 << 20, unarchived_bytes=2 << 20), sync=False)
     span = kept_span(log)

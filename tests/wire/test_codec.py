@@ -1,5 +1,3 @@
-"""Schemas of values, and bounds of their types."""
-
 from __future__ import annotations
 
 from typing import Any

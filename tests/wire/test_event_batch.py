@@ -1,5 +1,3 @@
-"""The messages that carry events."""
-
 from __future__ import annotations
 
 import struct

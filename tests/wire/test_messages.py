@@ -1,5 +1,3 @@
-"""The control messages of a session."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The stack of a session."""
-
 from __future__ import annotations
 
 import pytest

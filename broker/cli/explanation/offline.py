@@ -1,5 +1,3 @@
-"""Explanation of a query without a node, with an engine in this process and local DTDs."""
-
 from __future__ import annotations
 
 import time
@@ -25,7 +23,7 @@ from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.matching.switch import Switch
 
-#: The engine recognises a shape after this many events of it.
+#: Events until the engine recognises their shape.
 _LEARNING_RUNS: Final = 3
 
 
@@ -36,9 +34,9 @@ def explain_offline(
     pattern: StreamPattern | None,
     folder: Path | None,
 ) -> dict[str, Any]:
-    """Return the answer of a node that has seen only events like this one.
+    """Return the answer of a node that has seen only such events.
 
-    `folder` is an additional catalogue of DTDs. Raises the errors of a node for a bad query.
+    `folder` is an additional catalogue. Raises a node's errors for a bad query.
     """
     folders = [] if folder is None else [_catalogue(folder)]
     shipped = Catalogue.load(shipped_folder())
@@ -72,7 +70,7 @@ def _explain(engine: Switch, dtds: DtdCache, query: Query, document: bytes | Non
 
 
 def _load(dtds: DtdCache, reference: DtdReference) -> BrokerError | None:
-    """Load a DTD into the cache; return the error if that fails."""
+    """Return the error if the DTD can not be loaded."""
     failed: list[Any] = []
     dtds.lookup(reference, FetchHint()).addErrback(lambda failure: failed.append(failure.value))
     if failed and not isinstance(failed[0], BrokerError):
@@ -88,7 +86,7 @@ def _catalogue(folder: Path) -> Catalogue:
 
 
 def _subscription_part(pattern: StreamPattern, explanation: Explanation) -> dict[str, Any]:
-    """Return the answer of a node without accounts: every reader is cleared."""
+    """Without accounts every reader is cleared."""
     fields: dict[str, Any] = {"pattern": pattern.text, "allowed": True}
     event = explanation.event
     if event is not None and event.refused is None:

@@ -1,5 +1,3 @@
-"""The one event to explain: a whole event, or a payload that gets an envelope."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -25,10 +23,9 @@ class SingleEventError(Exception):
 def read_single_event(
     argument: str, stdin: Callable[[], IO[bytes]], options: PublishOptions
 ) -> bytes:
-    """Return the document of the event in a file; `-` is stdin.
+    """Return the event in a file; `-` is stdin.
 
-    A whole event stays as it is. A bare payload gets an envelope with a meaningless EventId, and
-    the type and stream that `xmlbroker pub` would give it. Raises `SingleEventError`.
+    A bare payload gets an envelope, as from `xmlbroker pub`. Raises `SingleEventError`.
     """
     documents = _read_documents(argument, stdin, options)
     try:

@@ -1,4 +1,4 @@
-"""Tables and trees of an explanation. Unknown keys of a later version are skipped."""
+"""Tables of an explanation. Unknown keys of a later version are skipped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ _ACCESS_KINDS: Final = {
 
 
 def explanation_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
-    """Yield the tables of a node's answer, or of `explain_offline`."""
     explanation = content.get("explanation")
     if explanation is not None:
         yield _query_table(explanation, content.get("warnings", ()))
@@ -41,9 +40,6 @@ def explanation_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         yield from _client_tables(content["client"])
     if content.get("network") is not None:
         yield from _network_tables(content["network"])
-
-
-# --------------------------------------------------------------------------- evaluation
 
 
 def _query_table(content: Mapping[str, Any], warnings: Sequence[str]) -> Table:
@@ -122,9 +118,6 @@ def _format_access(words: str) -> str:
     return " and ".join(_ACCESS_KINDS.get(word, word) for word in words.split(" and "))
 
 
-# --------------------------------------------------------------------------- match
-
-
 def _event_tables(
     event: Mapping[str, Any], subscription: Mapping[str, Any] | None
 ) -> Iterator[RenderableType]:
@@ -193,9 +186,6 @@ def _yes_no(holds: bool | None) -> str:
     return "?" if holds is None else "yes" if holds else "no"
 
 
-# --------------------------------------------------------------------------- client
-
-
 def _client_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     table = _make_table(one_line(f"Client {content['client']}"))
     table.add_column("")
@@ -222,9 +212,6 @@ def _client_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
     for each in content["subscriptions"]:
         if each.get("verdict") == "query" and each.get("finding") is not None:
             yield _finding_tree(each["finding"])
-
-
-# --------------------------------------------------------------------------- network
 
 
 def _network_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -1,4 +1,4 @@
-"""Stream of publications from sources, with at most one in memory."""
+"""Publications from sources, with at most one in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ Item = Publication | Refusal
 def read_all(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]], preparation: Preparation
 ) -> Generator[Item, None, None]:
-    """Yield all documents of the sources in order, as publications or refusals."""
     for source in open_sources(arguments, stdin):
         if isinstance(source, Refusal):
             yield source
@@ -45,7 +44,6 @@ def _read_items(source: OpenedSource, preparation: Preparation) -> Iterator[Item
 
 
 def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocument]:
-    """Yield the XML documents in a stream of bytes."""
     splitter = DocumentSplitter(name)
     for portion in portions:
         yield from splitter.feed(portion)
@@ -55,7 +53,7 @@ def split_documents(portions: Iterable[bytes], name: str) -> Iterator[RawDocumen
 def json_lines(
     portions: Iterable[bytes], name: str, max_line: int = MAX_DOCUMENT
 ) -> Iterator[RawDocument]:
-    """Yield the non-blank lines; a line over `max_line` bytes is a problem."""
+    """Yield non-blank lines; one over `max_line` bytes is a problem."""
     number = 1
     rest: list[bytes] = []
     length = 0
@@ -80,7 +78,7 @@ def _check_line(
         yield RawDocument(location, line)
 
 
-#: Byte orders of UTF-16 by the first bytes, without a byte order mark.
+#: Byte orders of UTF-16 without a byte order mark.
 _BYTE_ORDERS: Final = {b"\x00<": "utf-16-be", b"<\x00": "utf-16-le"}
 
 

@@ -1,9 +1,8 @@
-"""Splitter of a byte stream into its concatenated XML documents.
+"""Splitter of a byte stream into concatenated XML documents.
 
-No separator is needed: a document ends with its root element. Comments after it are dropped or
-belong to the next document. Only markup is examined, so any encoding that includes ASCII works.
-Well-formedness is not checked. A malformed document does little harm to later ones, since an XML
-declaration always begins a new document.
+A document ends with its root element. Later comments are dropped or belong to the next document.
+Only markup is examined, so any encoding that includes ASCII works. An XML declaration always begins
+a new document, also after a malformed one.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Final
 
 from broker.cli.publishing.publication import RawDocument, SourceLocation
 
-#: A longer document is refused. The nodes' own limit is 1 MiB unless configured.
+#: A longer document is refused. The nodes' own limit is 1 MiB by default.
 MAX_DOCUMENT: Final = 16 << 20
 
 _BOM: Final = b"\xef\xbb\xbf"
 _BLANK = re.compile(rb"(?:[ \t\r\n]|\xef\xbb\xbf)*")
-#: Group 1 is `<` if this can not become a tag: neither it nor a value in it may hold one.
+#: Group 1 is `<` if this can not become a tag.
 _TAG = re.compile(
     rb"<[^<>\"']*+(?:(?:\"[^\"<]*+(?:\"|(?=<))|'[^'<]*+(?:'|(?=<)))[^<>\"']*+)*+([<>])"
 )
@@ -32,13 +31,13 @@ _DOCTYPE = re.compile(
 _NAME = re.compile(rb"[^ \t\r\n/>]*")
 _DECLARATION = re.compile(rb"<\?xml[ \t\r\n]")
 _SECTIONS: Final = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
-#: Bytes that determine the kind of markup; fewer suffice unless it is one of these.
+#: Bytes that show the kind of markup.
 _MAX_OPENING: Final = len(b"<![CDATA[")
 _PARTIAL_OPENING = re.compile(rb"<|<[!?].{0,6}", re.DOTALL)
 
 
 class DocumentSplitter:
-    """Takes bytes as they come, and returns each document when its last byte is there.
+    """Returns each document when its last byte is there.
 
     Holds at most one document and one portion of input.
     """
@@ -63,7 +62,6 @@ class DocumentSplitter:
         self._depth = 0
 
     def feed(self, data: bytes) -> list[RawDocument]:
-        """Return the documents that end in these bytes."""
         if self._is_closed:
             return []
         self._buffer = self._buffer[self._start :] + data
@@ -75,7 +73,6 @@ class DocumentSplitter:
         return documents
 
     def close(self) -> list[RawDocument]:
-        """Return the rest at the end of input: an incomplete document, or nothing."""
         if self._is_closed:
             return []
         documents = list(self._scan(final=True))
@@ -104,7 +101,6 @@ class DocumentSplitter:
                 yield from self._end_document()
 
     def _scan_between(self) -> Iterator[RawDocument]:
-        """Skip white space between two documents, and report other text."""
         blank = _BLANK.match(self._buffer, self._scanned)
         self._scanned = self._scanned if blank is None else blank.end()
         self._advance()
@@ -120,7 +116,7 @@ class DocumentSplitter:
         self._in_text = following < 0 and (self._in_text or bool(text))
 
     def _scan_token(self) -> bool:
-        """Skip the markup at `_scanned`; return False if its end is not there yet."""
+        """Return False if the markup's end is not there yet."""
         buffer, at = self._buffer, self._scanned
         for opening, closing in _SECTIONS:
             if buffer.startswith(opening, at):
@@ -144,7 +140,7 @@ class DocumentSplitter:
         self._scanned = tag.end()
         if tag[1] == b"<":
             self._scanned -= 1
-            # Nothing is open: a broken document of its own; else broken text.
+            # Nothing is open: a document of its own; else broken text.
             self._depth = max(self._depth, 1)
         elif buffer.startswith(b"</", at):
             self._depth -= 1
@@ -155,10 +151,9 @@ class DocumentSplitter:
         return True
 
     def _skip_to_end(self, root: int) -> None:
-        """Skip the whole document if its end can be found without scanning each tag.
+        """Skip the document ten times faster than tag by tag.
 
-        This is ten times faster. It is sound if nothing can hide a tag and the root's name is in no
-        other start tag.
+        Nothing may hide a tag, and the root's name is in no other start tag.
         """
         name = _NAME.match(self._buffer, root + 1)
         assert name is not None
@@ -171,7 +166,7 @@ class DocumentSplitter:
             self._scanned, self._depth = end, 0
 
     def _end_document(self) -> Iterator[RawDocument]:
-        """Yield the document that ends at `_scanned`, unless it is only comments."""
+        """Yield the document that ends here, unless it is only comments."""
         if self._oversized_line:
             location = SourceLocation(self._source, self._oversized_line)
             yield RawDocument(location, b"", f"the document is larger than {self._max} bytes")
@@ -187,7 +182,7 @@ class DocumentSplitter:
         self._reset()
 
     def _drop_oversized(self) -> Iterator[RawDocument]:
-        """Drop the content of a document that is too large; only its structure is tracked."""
+        """Drop the content of a document that is too large; track its structure."""
         self._oversized_line = self._oversized_line or self._line
         self._advance()
         if len(self._buffer) - self._start > self._max:

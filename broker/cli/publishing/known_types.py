@@ -1,4 +1,4 @@
-"""Properties of the shipped event types: detection, path of the time, default stream."""
+"""Properties of the shipped event types."""
 
 from __future__ import annotations
 
@@ -14,24 +14,21 @@ _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 
 @attrs.frozen
 class DetectedType:
-    """Type that a payload shows."""
-
     name: str
     version: str
     stream: str
     """Default stream."""
 
 
-#: Prefixes that a DTD uses for a namespace, by the root's local name: it sees them as written.
+#: By the root's local name: a DTD sees prefixes as written.
 PREFIXES: Final = {
     "VOEvent": {f"{_VOEVENT}1.1": "voe", f"{_VOEVENT}2.0": "voe", _XSI: "xsi"},
 }
-#: Path of a payload's time, as `--time-from` takes it.
+#: As `--time-from` takes it.
 TIMES: Final = {"VOEvent": "Who/Date", "flight": "timestamp", "asdi": "time"}
 
 
 def detect_type(root: etree._Element) -> DetectedType | None:
-    """Return the type that the root element shows; None if the user has to name it."""
     name = etree.QName(root)
     if name.localname == "VOEvent":
         version = _voevent_version(root, name.namespace)
@@ -52,7 +49,7 @@ def _voevent_version(root: etree._Element, namespace: str | None) -> str:
 
 
 def _asdi_stream(root: etree._Element) -> str:
-    """Return a stream such as `asdi.zbw.tz` for a track of the centre KZBW."""
+    """For a track of the centre KZBW return `asdi.zbw.tz`."""
     centre = (root.findtext("facility") or "").strip().lower()
     kind = root.get("type", "").lower()
     centre = centre[1:] if len(centre) == 4 and centre[0] in "kcp" else centre

@@ -1,6 +1,6 @@
-"""Delay of the next event: by a rate, or by the spacing of the events' own times (N5, Q3).
+"""Delay of the next event: by a rate, or by the events' own times (N5, Q3).
 
-Sans-I/O: `now` comes in as monotonic seconds, and delays come out.
+Sans-I/O, in seconds.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Final
 
 from lxml import etree
 
-#: A time that falls by more than this, in seconds, begins another recording.
+#: A time that falls by more seconds begins another recording.
 RECORDING_RESET: Final = 6 * 3600.0
 
-#: Lateness in seconds that a rate catches up.
+#: Seconds of lateness that a rate catches up.
 MAX_CATCH_UP: Final = 0.1
 
 _FEED_TIME = re.compile(r"([0-3][0-9])([0-2][0-9])([0-5][0-9])([0-5][0-9])", re.ASCII)
 
 
 def parse_time(text: str) -> float | None:
-    """Return a feed's time in seconds since 1970; None if it is not a time.
+    """Return seconds since 1970, or None.
 
-    ISO 8601, by default in UTC; ms since 1970; or DDhhmmss of the air-traffic feed. That has no
-    month, so it counts from the first day of any month.
+    ISO 8601, by default in UTC; ms since 1970; or DDhhmmss of the air-traffic feed, from the first
+    day of any month.
     """
     text = text.strip()
     if feed := _FEED_TIME.fullmatch(text):
@@ -42,7 +42,7 @@ def parse_time(text: str) -> float | None:
 class TimePath:
     """Path of a payload's time: `Who/Date`, `.//Time`, `/flight/timestamp`, `head/@at`.
 
-    Steps of ElementPath, with an optional attribute at the end. Raises ValueError.
+    Steps of ElementPath, with an optional attribute. Raises ValueError.
     """
 
     def __init__(self, text: str) -> None:
@@ -61,7 +61,6 @@ class TimePath:
             raise ValueError(str(error)) from None
 
     def find_time(self, root: etree._Element) -> float | None:
-        """Return the time in a payload, as `parse_time` reads it."""
         if self._root.rpartition(":")[2] not in ("", "*", etree.QName(root).localname):
             return None
         found = root if self._path == "." else root.find(self._path)
@@ -73,28 +72,26 @@ class TimePath:
 
 class AsFastAsPossible:
     def delay(self, time: float | None, now: float) -> float:
-        """Return the seconds to wait before an event of this time."""
         return 0.0
 
 
 class Rate:
-    """Evenly spaced events. Late timers are caught up; longer breaks are not."""
+    """Catches up late timers, but no longer breaks."""
 
     def __init__(self, events_per_second: float) -> None:
         self._step = 1 / events_per_second
         self._due: float | None = None
 
     def delay(self, time: float | None, now: float) -> float:
-        """Return the seconds to wait before the next event."""
         due = now if self._due is None else max(self._due, now - MAX_CATCH_UP)
         self._due = due + self._step
         return max(0.0, due - now)
 
 
 class OriginalPace:
-    """The spacing of the events' own times, `factor` times as fast.
+    """Spacing of the events' own times, `factor` times as fast.
 
-    An event without a time, or with an earlier time than the last, is due at once.
+    An event without a later time than the last is due at once.
     """
 
     def __init__(self, factor: float) -> None:
@@ -103,7 +100,6 @@ class OriginalPace:
         self._latest = 0.0
 
     def delay(self, time: float | None, now: float) -> float:
-        """Return the seconds to wait before an event of this time."""
         if time is None:
             return 0.0
         if self._reference is None or time < self._latest - RECORDING_RESET:

@@ -1,7 +1,6 @@
 """Conversion of a document into a payload: one element in UTF-8, with the DTD's prefixes.
 
-A DTD sees prefixes as they are written, and an event is in UTF-8 (K26). Most documents need no
-change; their bytes stay as they are.
+A DTD sees prefixes as written (K26). Most documents keep their bytes.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ _PARSERS: Final = {
     for encoding in (None, "utf-8")
 }
 _HEAD = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:<\?xml[ \t\r\n][^>]*?\?>)?[ \t\r\n]*+")
-#: libxml2's own text for the position, which counts from the document's beginning.
+#: libxml2's own text for the position in the document.
 _PLACE = re.compile(r",? line \d+(?:, column \d+)?")
-#: Without a DOCTYPE the parser rejects it. With one it may silently omit it in an attribute.
+#: The parser rejects it; with a DOCTYPE it may silently omit it in an attribute.
 _ENTITY = re.compile(rb"&(?!#|amp;|lt;|gt;|quot;|apos;)")
 _XSI_TYPE: Final = "{http://www.w3.org/2001/XMLSchema-instance}type"
 
 
 class UnusableDocument(Exception):
-    """The document can not become a payload. `line` counts from 1 within it."""
+    """`line` counts from 1."""
 
     def __init__(self, reason: str, line: int = 1) -> None:
         super().__init__(reason)
@@ -45,8 +44,6 @@ class UnusableDocument(Exception):
 
 @attrs.frozen
 class Payload:
-    """A payload and its tree."""
-
     element: bytes
     root: etree._Element
     skipped_lines: int
@@ -55,9 +52,9 @@ class Payload:
 
 
 def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
-    """Return the payload of a document. Raises `UnusableDocument`.
+    """Raises `UnusableDocument`.
 
-    With `transcoded` the bytes are UTF-8 regardless of the document's declaration.
+    A `transcoded` document is in UTF-8 regardless of its declaration.
     """
     try:
         root = etree.fromstring(document, _PARSERS["utf-8" if transcoded else None])
@@ -73,7 +70,7 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
     start = head.end() if head is not None else 0
     skipped = document.count(b"\n", 0, start)
     encoding = root.getroottree().docinfo.encoding or "UTF-8"
-    # Then the root element begins here and ends the document.
+    # Then the root element is the rest of the document.
     plain = document[start + 1 : start + 2] not in b"!?" and root.getnext() is None
     plain = plain and (transcoded or is_utf8(encoding))
     renamed = _prefixes_to_rename(root)
@@ -86,7 +83,6 @@ def make_payload(document: bytes, *, transcoded: bool = False) -> Payload:
 
 
 def _prefixes_to_rename(root: etree._Element) -> dict[str, str]:
-    """Return the prefixes to rename: as written -> of the DTD."""
     wanted = PREFIXES.get(etree.QName(root).localname)
     if wanted is None:
         return {}
@@ -103,7 +99,7 @@ def _prefixes_to_rename(root: etree._Element) -> dict[str, str]:
 
 
 def _rename_prefixes(element: etree._Element, renamed: Mapping[str, str]) -> etree._Element:
-    """Return a copy of the tree with renamed prefixes; lxml can not rename in place."""
+    """Return a copy: lxml can not rename in place."""
 
     def bindings(found: etree._Element) -> Any:
         return {renamed.get(p or "", p): str(uri) for p, uri in found.nsmap.items()}

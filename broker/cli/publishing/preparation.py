@@ -1,4 +1,4 @@
-"""Publications from documents: type, stream, security level and time, by options or content."""
+"""Publications from documents, by options or content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker.event.encoding import is_utf8
 from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityLevel
 from broker.event.reader import read_event
 
-#: Keys of the lines of `sub` that are not events.
+#: Lines of `sub` that are not events.
 _REPORT_KEYS = frozenset({"gap", "missing", "type-changed"})
 _TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
@@ -36,21 +36,18 @@ class PublishOptions:
 
 @attrs.frozen
 class Preparation:
-    """Turns documents into publications or refusals."""
-
     options: PublishOptions = PublishOptions()
 
     def prepare_xml(self, raw: RawDocument, *, transcoded: bool = False) -> Publication | Refusal:
-        """Return the publication of an XML document: a payload, or an event with its envelope."""
         made = _or_refusal(raw.location, lambda: self._prepare_xml(raw, transcoded))
         assert made is not None
         return made
 
     def prepare_json(self, line: RawDocument) -> Publication | Refusal | None:
-        """Return the publication of a line of JSON; None if the line is not an event.
+        """Return None if the line is not an event.
 
-        Its keys are those that `xmlbroker sub --json` prints: `stream`, `type`, `version`, `level`,
-        `payload`; also `summary` and `application_types`. All are optional, others are ignored.
+        Keys are those of `xmlbroker sub --json`: `stream`, `type`, `version`, `level`, `payload`;
+        also `summary` and `application_types`. All are optional.
         """
         return _or_refusal(line.location, lambda: self._prepare_json(line))
 
@@ -65,11 +62,11 @@ class Preparation:
     def _prepare_event(
         self, raw: RawDocument, root: etree._Element, transcoded: bool
     ) -> Publication:
-        """Publish another publisher's event again, under an EventId of our own."""
+        """Publish another publisher's event again, under our own EventId."""
         document = raw.data
         found = cast(Any, root.getroottree().docinfo)
         if transcoded or not is_utf8(found.encoding or "UTF-8"):
-            # lxml would omit a DOCTYPE whose root element has a prefix.
+            # lxml would omit a DOCTYPE with a prefix.
             document = etree.tostring(root, encoding="UTF-8", doctype=found.doctype)
         event = read_event(document)
         fields = {

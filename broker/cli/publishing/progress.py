@@ -1,5 +1,3 @@
-"""Progress of publishing on a terminal: one line on stderr, five times a second."""
-
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +14,7 @@ _REFRESH_INTERVAL: Final = 0.2
 
 @contextmanager
 def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[None]:
-    """Show the tally during the block, if `enabled`. Enter it where a loop runs."""
+    """Update one line on stderr, five times a second. Enter it where a loop runs."""
     if not enabled:
         yield
         return
@@ -33,7 +31,7 @@ def show_progress(tally: Tally, client: Client, *, enabled: bool) -> Iterator[No
         auto_refresh=False,
     )
     task = line.add_task("")
-    # Refusals are printed above the line, not through it.
+    # Refusals are printed above the line.
     report, tally.report = (
         tally.report,
         lambda text: line.console.print(one_line(text), style="red"),

@@ -1,5 +1,3 @@
-"""Publications and refusals of `xmlbroker pub`."""
-
 from __future__ import annotations
 
 import attrs
@@ -9,8 +7,6 @@ from broker.event.envelope import EventLinkage, EventType
 
 @attrs.frozen
 class SourceLocation:
-    """Location of a document, for messages."""
-
     source: str
     """A file, or `archive: member`, or `stdin`."""
     line: int
@@ -25,8 +21,6 @@ class SourceLocation:
 
 @attrs.frozen
 class RawDocument:
-    """One document as it was found, unparsed."""
-
     location: SourceLocation
     data: bytes = attrs.field(repr=False)
     problem: str = ""
@@ -35,8 +29,6 @@ class RawDocument:
 
 @attrs.frozen
 class Refusal:
-    """A document that can not be published."""
-
     location: SourceLocation
     reason: str
 
@@ -46,8 +38,6 @@ class Refusal:
 
 @attrs.frozen
 class Publication:
-    """A document that can be published."""
-
     location: SourceLocation
     """Location of the payload's first line."""
     stream: str

@@ -13,11 +13,11 @@ from broker.cli.stop_signal import Stop
 from broker.client.client import Client
 from broker.errors import BrokerError, Closed, GaveUp, Overloaded
 
-#: Bound of unanswered events; then reading waits for receipts.
+#: With more unanswered events reading waits.
 MAX_OUTSTANDING: Final = 5_000
 #: Seconds for receipts after Ctrl-C.
 RECEIPT_TIMEOUT: Final = 5.0
-#: Events per time slice: without errors nothing else here yields to the loop.
+#: Without errors nothing else here yields to the loop.
 _EVENTS_PER_SLICE: Final = 250
 
 
@@ -28,8 +28,6 @@ class ItemSource(Protocol):
 
 
 class PublishRun:
-    """One run of `pub` over one client."""
-
     def __init__(
         self,
         client: Client,
@@ -91,7 +89,7 @@ class PublishRun:
             await asyncio.sleep(0)
 
     def _try_publish(self, item: Publication) -> bool:
-        """Publish or refuse the item; return False if the outbox is full."""
+        """Return False if the outbox is full."""
         self._drop_settled()
         try:
             receipt = asyncio.ensure_future(
@@ -133,15 +131,12 @@ class PublishRun:
             self._stop.request()
 
     async def _await_oldest(self) -> None:
-        """Wait for the oldest receipt, unless the stop comes first."""
         await self._stop.run_or_cancel(asyncio.wait({self._receipts[0]}))
         self._drop_settled()
 
     def _drop_settled(self) -> None:
         while self._receipts and self._receipts[0].done():
             self._receipts.popleft()
-
-    # ------------------------------------------------------------------ the connection
 
     def _state_changed(self, connected: bool, error: BrokerError | None) -> None:
         if connected:
@@ -152,7 +147,7 @@ class PublishRun:
             self._give_up_timer = self._loop.call_later(self._timeout, self._give_up)
 
     def _show_connection_state(self, problem: BrokerError | None) -> None:
-        # The disk is full: sent events are sent again until there is space.
+        # Events are sent again until the disk has space.
         if problem is None:
             self._tally.report("the node accepts events again")
         else:

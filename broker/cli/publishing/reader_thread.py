@@ -1,9 +1,3 @@
-"""Bounded queue from a reading thread to the publishing loop.
-
-Reading may block (a pipe, a slow disk) and takes time (unpacking, parsing). The loop must answer
-the node meanwhile.
-"""
-
 from __future__ import annotations
 
 import asyncio
@@ -15,13 +9,13 @@ from typing import Final, Generic, TypeVar
 
 _T = TypeVar("_T")
 
-#: The thread blocks while this many items wait for the loop.
+#: The thread blocks while this many items wait.
 MAX_WAITING: Final = 1000
 _MAX_PORTION: Final = 100
 
 
 class ReaderThread(Generic[_T]):
-    """Runs an iterator in a thread of its own; the loop takes its items."""
+    """Runs an iterator in a thread, since it may block; the loop takes its items."""
 
     def __init__(self, items: Generator[_T, None, None], most: int = MAX_WAITING) -> None:
         self._items = items
@@ -32,12 +26,12 @@ class ReaderThread(Generic[_T]):
         self._over = False
         self._cancelled = False
         self._error: BaseException | None = None
-        # A daemon: a thread that blocks on a pipe must not keep the process alive.
+        # A thread that blocks on a pipe must not keep the process alive.
         self._thread = threading.Thread(target=self._read_items, name="reading", daemon=True)
         self._thread.start()
 
     async def next_items(self) -> list[_T]:
-        """Return the next items, at least one; an empty list is the end.
+        """Return at least one item; an empty list is the end.
 
         Raises the iterator's exception after its last item.
         """
@@ -56,7 +50,6 @@ class ReaderThread(Generic[_T]):
         return portion
 
     def cancel(self) -> None:
-        """End the thread at its next item."""
         self._cancelled = True
         self._free_slots.release()
 
@@ -77,6 +70,6 @@ class ReaderThread(Generic[_T]):
             self._wake_loop()
 
     def _wake_loop(self) -> None:
-        # The loop may be closed by now.
+        # The loop may be closed.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._wake.set)

@@ -1,7 +1,7 @@
-"""Sources of documents: files, folders, archives, stdin; opened one after the other.
+"""Sources of documents, opened one after the other.
 
-The first bytes of a file decide its form, not its name: XML, JSON lines, a tar archive, or one of
-these compressed. Nothing is unpacked to disk, and only the current portion is in memory.
+A file's first bytes decide its form: XML, JSON lines, a tar archive, or one of these compressed.
+Nothing is unpacked to disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ _TAR_MAGIC: Final = (257, b"ustar")
 _BLOCK: Final = tarfile.BLOCKSIZE
 _BLANK: Final = b" \t\r\n"
 _UTF_16: Final = (b"\xfe\xff", b"\xff\xfe", b"\x00<", b"<\x00")
-#: Errors of reading a damaged archive or compressed file.
 READ_ERRORS: Final = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
@@ -40,14 +39,13 @@ Form = Literal["xml", "json", "utf-16", "tar", "compressed", "empty", "unknown"]
 
 @attrs.frozen
 class OpenedSource:
-    """One open source; read it to its end before the next."""
+    """Read it to its end before the next."""
 
     name: str
     form: Form
     stream: IO[bytes]
 
     def read_portions(self) -> Iterator[bytes]:
-        """Yield its bytes as they come."""
         while portion := _read_some(self.stream):
             yield portion
 
@@ -55,7 +53,7 @@ class OpenedSource:
 def open_sources(
     arguments: tuple[str, ...], stdin: Callable[[], IO[bytes]]
 ) -> Iterator[OpenedSource | Refusal]:
-    """Yield the sources of the arguments, in order; files of a folder sorted by name."""
+    """Files of a folder are sorted by name."""
     for argument in arguments:
         if argument == "-":
             yield from _open_stream("stdin", stdin())
@@ -70,7 +68,6 @@ def open_sources(
 
 
 def _list_files(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder, sorted, without hidden files and linked folders."""
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
@@ -106,7 +103,6 @@ def _open_stream(
 
 
 def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refusal]:
-    """Yield the files of an archive, in its order."""
     watched = _TailRecorder(stream)
     try:
         with tarfile.open(fileobj=cast(IO[bytes], watched), mode="r|") as archive:
@@ -127,7 +123,7 @@ def _open_members(name: str, stream: IO[bytes]) -> Iterator[OpenedSource | Refus
 
 
 def _read_head(stream: IO[bytes]) -> bytes:
-    """Read enough bytes to detect the form; a slow pipe is not read further."""
+    """A slow pipe is not read beyond what shows the form."""
     head = b""
     while len(head) < _BLOCK and _detect_form(head) in ("empty", "unknown"):
         portion = _read_some(stream)
@@ -138,7 +134,7 @@ def _read_head(stream: IO[bytes]) -> bytes:
 
 
 def _read_some(stream: Any) -> bytes:
-    """Read available bytes, at least one except at the end; a pipe need not fill a buffer."""
+    """Read at least one byte, except at the end: a pipe need not fill a buffer."""
     read = getattr(stream, "read1", stream.read)
     return cast(bytes, read(_CHUNK))
 

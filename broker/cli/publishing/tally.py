@@ -1,5 +1,3 @@
-"""Counts of the documents of one `pub` run."""
-
 from __future__ import annotations
 
 import json
@@ -19,17 +17,16 @@ from broker.errors import (
     TooLarge,
 )
 
-#: Refusals that are reported one by one; the rest is counted only.
+#: Further refusals are only counted.
 MAX_REPORTED: Final = 100
-#: Errors by which the node, or the client library, refuses an event for good.
+#: Errors by which an event is refused for good.
 REFUSALS: Final = (BadName, ClearanceTooLow, InvalidEvent, NotAllowed, TooLarge)
-#: Lines of the envelope before the payload's first line.
 _ENVELOPE_LINES: Final = 2
 
 
 @attrs.define
 class Tally:
-    """Counts. `found` is `refused_locally` plus `sent`; `sent` is the sum of the others."""
+    """`found` is `refused_locally` plus `sent`; `sent` is the sum of the others."""
 
     report: Callable[[str], None]
     """Called with each refusal as a line of text, up to a bound."""
@@ -49,7 +46,6 @@ class Tally:
 
     @property
     def outstanding(self) -> int:
-        """Sent and not answered yet."""
         settled = self.durable + self.duplicates + self.refused_by_node + self.unconfirmed
         return self.sent - settled
 
@@ -63,7 +59,6 @@ class Tally:
         self.sent += 1
 
     def count_result(self, publication: Publication, result: Receipt | BaseException) -> None:
-        """Count the node's answer, or the end of the session."""
         if isinstance(result, Receipt):
             self.duplicates += result.duplicate
             self.durable += not result.duplicate
@@ -76,7 +71,7 @@ class Tally:
             self.unconfirmed += 1
 
     def summary(self, seconds: float) -> str:
-        """Return the counts as one line of JSON."""
+        """Return one line of JSON."""
         counts = {
             "found": self.found,
             "sent": self.sent,
@@ -98,6 +93,6 @@ class Tally:
 
 
 def _source_location(publication: Publication, error: BrokerError) -> SourceLocation:
-    """Return the source line of the node's error, as far as it is known."""
+    """Return the source line, as far as it is known."""
     line = error.line - 1 - _ENVELOPE_LINES
     return publication.location.plus_lines(line if publication.is_unchanged and line > 0 else 0)

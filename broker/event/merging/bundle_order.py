@@ -1,5 +1,3 @@
-"""Order of a finished set of events by their bundle numbers."""
-
 from __future__ import annotations
 
 import heapq
@@ -15,8 +13,8 @@ T = TypeVar("T")
 def order_by_bundles(events: Sequence[HeldEvent[T]]) -> list[HeldEvent[T]]:
     """Order each bundle by its numbers, and the rest by time stamp and key.
 
-    An event of several bundles takes its place in each (M39). If two bundles contradict each other,
-    the first event by time stamp goes first.
+    An event of several bundles takes its place in each (M39). If bundles contradict each other, the
+    first event by time stamp goes first.
     """
     follows, open_ends = _build_edges(events)
     every = [(_time_key(held), index) for index, held in enumerate(events)]
@@ -26,7 +24,7 @@ def order_by_bundles(events: Sequence[HeldEvent[T]]) -> list[HeldEvent[T]]:
     done: set[int] = set()
     ordered: list[HeldEvent[T]] = []
     while len(ordered) < len(events):
-        # Only a cycle leaves nothing ready: the first of the remaining events breaks it.
+        # In a cycle nothing is ready: its first event goes.
         _, index = heapq.heappop(ready or every)
         if index in done:
             continue
@@ -44,7 +42,7 @@ def _time_key(held: HeldEvent[T]) -> tuple[int, SortKey]:
 
 
 def _build_edges(events: Sequence[HeldEvent[T]]) -> tuple[list[list[int]], list[int]]:
-    """Return the successors of each event in its bundles, and its number of predecessors."""
+    """Return successors, and the numbers of predecessors."""
     follows: list[list[int]] = [[] for _ in events]
     open_ends = [0] * len(events)
     for members in _group_by_bundle(events).values():

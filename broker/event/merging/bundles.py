@@ -14,9 +14,9 @@ from broker.event.merging.held_event import BundleKey, HeldEvent, MissingNumbers
 
 T = TypeVar("T")
 
-#: A bundle has no end mark: it is dropped after this many other bundles had events.
+#: A bundle has no end mark: it is dropped after so many other bundles had events.
 MAX_BUNDLES: Final = 10_000
-#: Highest number that may start a bundle at once; a higher one waits for those before it.
+#: A bundle that starts with a higher number waits for those before it.
 MAX_FIRST_NUMBER: Final = 1
 
 
@@ -42,9 +42,9 @@ class Bundles(Generic[T]):
         self._evict_bundles()
 
     def release_ready(self, keys: list[BundleKey]) -> list[HeldEvent[T]]:
-        """Release the events of these bundles that need not wait, first by the declared order.
+        """Release events that need not wait, by the declared order.
 
-        Events of other bundles that become ready by this are released with them.
+        Events of other bundles may become ready by this.
         """
         released: list[HeldEvent[T]] = []
         ready: list[tuple[SortKey, int, HeldEvent[T]]] = []
@@ -60,7 +60,7 @@ class Bundles(Generic[T]):
         return released
 
     def release_through(self, held: HeldEvent[T]) -> list[HeldEvent[T] | MissingNumbers]:
-        """Release the event and all before it, with `MissingNumbers` in place of missing events."""
+        """Release the event and all before it; `MissingNumbers` replace missing events."""
         outputs: list[HeldEvent[T] | MissingNumbers] = []
         touched: list[BundleKey] = []
         for each in order_by_bundles(self._events_through(held)):
@@ -69,8 +69,6 @@ class Bundles(Generic[T]):
             outputs.append(each)
             touched += each.bundle_keys
         return [*outputs, *self.release_ready(touched)]
-
-    # ------------------------------------------------------------------ inside
 
     def _get_bundle(self, key: BundleKey) -> _Bundle[T]:
         state = self._bundles.get(key)
@@ -83,7 +81,7 @@ class Bundles(Generic[T]):
         for _ in range(len(self._bundles) - MAX_BUNDLES):
             key, state = self._bundles.popitem(last=False)
             if state.waiting:
-                # It ends when its events are out, and each event is held for a bounded time.
+                # It has held events, for a bounded time.
                 self._bundles[key] = state
 
     def _collect_ready(

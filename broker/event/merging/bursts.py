@@ -1,8 +1,7 @@
 """Order by time stamp: bursts of concurrent events, each in declared order.
 
-The earliest held event opens a burst. The constraint defines the events that are concurrent with it
-and belong to its burst. Concurrency is therefore not pairwise, and each set of events has exactly
-one order.
+The earliest held event opens a burst; the constraint defines its end. Concurrency is not pairwise,
+so each set of events has exactly one order.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 @attrs.frozen
 class StreamTime:
-    """Times (ms) that the publishers of a merge have passed: no earlier event will come."""
+    """Times (ms) that publishers have passed: no earlier event will come."""
 
     least: float
     laggard: str = ""
@@ -30,7 +29,6 @@ class StreamTime:
     """Least time of all other publishers."""
 
     def without_publisher_of(self, held: HeldEvent[T]) -> float:
-        """Return the least time of all publishers but the event's own."""
         own = held.linked.event_id.client_id == self.laggard
         return self.others_least if own else self.least
 
@@ -55,7 +53,7 @@ class Bursts(Generic[T]):
         return len(self._later) + len(self._current)
 
     def add(self, held: HeldEvent[T]) -> bool:
-        """Hold an event; False if it is late, and is not held."""
+        """Return False for a late event, which is not held."""
         if self._burst is None or held.time > self._burst[1]:
             bisect.insort(self._later, (held.time, held.serial, held))
         elif held.time < self._burst[0] or (self._last is not None and held.key < self._last):
@@ -67,7 +65,7 @@ class Bursts(Generic[T]):
         return True
 
     def release_ready(self, stream_time: StreamTime) -> list[HeldEvent[T]]:
-        """Release the events before which no other event can come."""
+        """Release the events before which no other can come."""
         released: list[HeldEvent[T]] = []
         while len(self) and self._burst_end() < stream_time.least:
             if not self._current:
@@ -80,10 +78,10 @@ class Bursts(Generic[T]):
         return released
 
     def _is_first_lane_ready(self, stream_time: StreamTime) -> bool:
-        """True if the next event precedes all events that its burst may still get.
+        """Return True if the next event precedes all that its burst may still get.
 
-        An event of the first lane does so when the other publishers have passed its time stamp: its
-        own publisher's next event follows it. So a single feed never waits.
+        The other publishers have passed its time stamp; its own publisher's next event follows it.
+        So a single feed never waits.
         """
         while self._first_lane and self._first_lane[0][2].is_released:
             del self._first_lane[0]
@@ -95,7 +93,7 @@ class Bursts(Generic[T]):
         )
 
     def release_through(self, held: HeldEvent[T]) -> list[HeldEvent[T]]:
-        """Release the event and all before it; these may be less than a whole burst."""
+        """Release the event and all before it."""
         released: list[HeldEvent[T]] = []
         while True:
             if not self._current:
@@ -106,7 +104,6 @@ class Bursts(Generic[T]):
             released += self._release(len(self._current))
 
     def _burst_end(self) -> float:
-        """Return the last time stamp of the next burst."""
         if self._current and self._burst is not None:
             return self._burst[1]
         return self._constraint.burst_bounds(self._later[0][0])[1]

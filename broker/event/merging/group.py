@@ -1,5 +1,3 @@
-"""One merge by time: the events of one rule."""
-
 from __future__ import annotations
 
 import math
@@ -15,10 +13,10 @@ T = TypeVar("T")
 
 
 class Group(Generic[T]):
-    """Bursts and publishers of a rule, and the entries of its order without an event so far."""
+    """Bursts and publishers of one rule, merged by time."""
 
     def __init__(self, rule: Rule, began: float, expects: Callable[[str], bool]) -> None:
-        """`expects` is true for streams whose events can arrive at all."""
+        """`expects` is true for streams whose events can arrive."""
         self.bursts: Bursts[T] = Bursts(rule.constraint)
         self._started_at = began
         self._publishers: dict[str, None] = {}
@@ -42,7 +40,7 @@ class Group(Generic[T]):
     def _compute_stream_time(
         self, publisher_times: PublisherTimes, now: float, idle: float
     ) -> StreamTime:
-        """Ignores publishers that were silent for `idle` seconds."""
+        """Ignore publishers silent for `idle` seconds."""
         laggard, least, others_least = "", math.inf, math.inf
         if self._silent_entries and now - self._started_at < idle:
             least = others_least = publisher_times.passed_by_all

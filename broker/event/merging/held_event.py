@@ -13,15 +13,14 @@ from broker.event.merging.vocabulary import Rule
 
 T = TypeVar("T")
 
-#: Sort key of concurrent events, total for every set of events: rank in the declared order, time
-#: stamp, ClientId, incarnation, sequence number.
+#: A total order: rank in the declared order, time stamp, ClientId, incarnation, sequence number.
 SortKey: TypeAlias = tuple[int, int, str, int, int]
-#: A bundle is a part of its stream (M31), so two streams may use one BundleId.
+#: A bundle is a part of its stream (M31).
 BundleKey: TypeAlias = tuple[str, str]
 
 
 class LinkedEvent(NamedTuple, Generic[T]):
-    """Input of a merge: an event's linkage, and the caller's `item`."""
+    """Input of a merge; `item` is the caller's."""
 
     item: T
     stream: str
@@ -47,7 +46,7 @@ class HeldEvent(Generic[T]):
 
     @property
     def time(self) -> int:
-        """Time stamp, ms since 1970."""
+        """Ms since 1970."""
         return self.linked.event_id.timestamp
 
     @property
@@ -57,7 +56,7 @@ class HeldEvent(Generic[T]):
 
 @attrs.frozen
 class ReleasedEvent(Generic[T]):
-    """Output: an event."""
+    """Output of a merge: an event."""
 
     item: T
     late: bool = False
@@ -66,8 +65,7 @@ class ReleasedEvent(Generic[T]):
 
 @attrs.frozen
 class MissingNumbers:
-    """Output: a bundle's numbers `first` to `last` did not arrive in time. They may still come,
-    late."""
+    """Missing numbers of a bundle; they may come late."""
 
     stream: str
     bundle_id: str
@@ -77,7 +75,7 @@ class MissingNumbers:
 
 @attrs.frozen
 class UnknownWord:
-    """Output: an unknown TimeConstraint or MergeScheme; reported once per word."""
+    """Unknown TimeConstraint or MergeScheme; reported once per word."""
 
     word: str
 
@@ -86,7 +84,7 @@ MergeOutput: TypeAlias = ReleasedEvent[T] | MissingNumbers | UnknownWord
 
 
 def sort_key(rule: Rule, event_id: EventId, lanes: Sequence[int]) -> SortKey:
-    """Return the sort key of an event in `lanes`; an event without a lane comes last."""
+    """Return the sort key; without a lane the event comes last."""
     return (
         min(lanes, default=len(rule.order)),
         event_id.timestamp,

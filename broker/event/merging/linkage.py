@@ -1,5 +1,3 @@
-"""Read the linkage of an event from its document."""
-
 from __future__ import annotations
 
 from broker.errors import BadEnvelope
@@ -10,7 +8,7 @@ _LINKAGE = f"{{{NAMESPACE}}}EventLinkage"
 
 
 def read_linkage(document: bytes) -> EventLinkage:
-    """Return the document's EventLinkage. Raises `NotWellFormed` or `BadEnvelope`."""
+    """Raises `NotWellFormed` or `BadEnvelope`."""
     element = next(parse_document(document).iterchildren(_LINKAGE), None)
     try:
         if element is None:

@@ -1,7 +1,6 @@
-"""Merge of events by their linkage, from the order of arrival (M38).
+"""Merge of events by their linkage (M38).
 
-Sans-I/O: events and the time go in, outputs and the next deadline come out. `docs/merging.md` has
-the state tables.
+Sans-I/O. `docs/merging.md` has the state tables.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from broker.event.merging.vocabulary import Rule, Scheme, limited_bundles, rule_
 
 T = TypeVar("T")
 
-#: Merges at once: each distinct linkage of events merged by time is one.
+#: Distinct linkages merged by time; a full merger releases the one unused for longest.
 MAX_GROUPS: Final = 1_000
 #: Unknown words that are reported; more are ignored.
 MAX_UNKNOWN_WORDS: Final = 100
@@ -50,12 +49,12 @@ class Counts:
 
 
 class Merger(Generic[T]):
-    """One merge of one subscriber. Each event that goes in comes out once."""
+    """One merge of one subscriber: each event comes out once."""
 
     def __init__(
         self, merging: Merging, expects: Callable[[str], bool] = lambda stream: True
     ) -> None:
-        """`expects` is false for streams whose events can not arrive; the merge does not wait for
+        """`expects` is false for streams whose events can not arrive: the merge does not wait for
         them."""
         self._merging = merging
         self._expects = expects
@@ -94,13 +93,12 @@ class Merger(Generic[T]):
         return self._drain_outputs()
 
     def set_stream_times(self, times: Mapping[str, int], now: float) -> list[MergeOutput[T]]:
-        """Set the newest stream times of all origins, in ms since 1970; 0: unknown."""
+        """Set the origins' stream times, in ms since 1970; 0: unknown."""
         self._publisher_times.set_stream_times(times)
         self._release_ready(now)
         return self._drain_outputs()
 
     def next_timeout(self) -> float | None:
-        """Return the time of the next `handle_timeout` call."""
         while self._deadlines and self._deadlines[0][1] not in self._held:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
@@ -113,14 +111,11 @@ class Merger(Generic[T]):
         return self._drain_outputs()
 
     def finish(self) -> list[MergeOutput[T]]:
-        """Release all events in order; no more will come."""
         while self._held:
             self._release_through(next(iter(self._held.values())))
             for group in self._groups.values():
                 self._output_all(group.bursts.release_ready(END_OF_STREAMS))
         return self._drain_outputs()
-
-    # ------------------------------------------------------------------ in
 
     def _add(self, linked: LinkedEvent[T], now: float) -> None:
         rule = self._choose_rule(linked)
@@ -151,7 +146,7 @@ class Merger(Generic[T]):
             self._output_all(self._bundles.release_ready(held.bundle_keys))
 
     def _add_unlinked(self, linked: LinkedEvent[T]) -> None:
-        """Hold an unlinked event only while earlier events of its own publisher are held."""
+        """Hold it only behind held events of its own publisher."""
         line = self._publisher_queues.get(linked.event_id.client_id)
         held = HeldEvent(self._next_serial(), linked, (), None, (0, 0, "", 0, 0), float("inf"))
         if line:
@@ -190,10 +185,8 @@ class Merger(Generic[T]):
         if held.rule is not None:
             heapq.heappush(self._deadlines, (held.deadline, held.serial))
 
-    # ------------------------------------------------------------------ out
-
     def _release_through(self, held: HeldEvent[T]) -> None:
-        """`held` is the oldest of its publisher's queue, so it is never an unlinked event."""
+        """`held` is the oldest of its publisher, so it is never unlinked."""
         if held.rule is None:
             raise AssertionError("an unlinked event is the oldest of its queue")
         if held.rule.scheme is Scheme.TIME:

@@ -1,9 +1,3 @@
-"""Position of a reader whose events come in another order than their origins'.
-
-A position says per origin that all events up to a mark are processed (DESIGN 1). So it passes an
-event only when that event, and all earlier arrivals of its origin, are processed.
-"""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -25,36 +19,37 @@ class _Origin:
 
 
 class PositionTracker:
-    """Tracks places that arrived and are not processed; uses memory for these only."""
+    """Position of a reader whose events come in another order than their origins'.
+
+    It passes an event only when that and all earlier arrivals of its origin are processed (DESIGN
+    1).
+    """
 
     def __init__(self) -> None:
         self._origins: dict[str, _Origin] = {}
 
     def record_arrival(self, place: Place, *, contiguous: bool = True) -> None:
-        """Record an event to be processed later.
-
-        If `contiguous` is false, earlier events of its origin may still be missing; a later
-        `record_progress` confirms that none is.
-        """
+        """Record an event to be processed. If not `contiguous`, earlier ones may be missing until
+        `record_progress`."""
         origin = self._origins.setdefault(place.origin, _Origin())
         origin.open[place.mark] = origin.newest
         if contiguous:
             self._advance(origin, place.mark)
 
     def record_progress(self, position: Position) -> None:
-        """Record that no more events will come up to this position."""
+        """Record that no more events will come up to here."""
         for name, mark in position.marks.items():
             self._advance(self._origins.setdefault(name, _Origin()), mark)
 
     def record_processed(self, place: Place) -> None:
-        """Record that an event is processed. A place that never arrived changes nothing."""
+        """Record that an event is processed; an unknown place changes nothing."""
         origin = self._origins.get(place.origin)
         if origin is not None:
             origin.open.pop(place.mark, None)
 
     @property
     def position(self) -> Position:
-        """Position up to which all is processed. It never falls while marks arrive in order."""
+        """It never falls while marks arrive in order."""
         reached = ((name, origin.processed_mark()) for name, origin in self._origins.items())
         return Position({name: mark for name, mark in reached if mark is not None})
 

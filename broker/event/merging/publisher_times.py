@@ -1,11 +1,10 @@
 """Stream time: progress of publishers, by their own events and by their nodes.
 
-A TimeStamp never falls within an incarnation, and a publisher's events arrive in its order. So each
-of its events, on any stream, is punctuation: no earlier event of that publisher will come.
+A publisher's events arrive in order, with TimeStamps that never fall within an incarnation. So
+after each event no earlier one will come, on any stream.
 
-A node sends the stream times of origins: later events of an origin were committed after that time.
-So a silent publisher has passed the stream time of its origin, less the delay from TimeStamp to
-commit.
+Later events of an origin were committed after its stream time. So a silent publisher has passed
+that time less the delay from TimeStamp to commit.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import attrs
 
 from broker.event.event_id import EventId
 
-#: Publishers whose time is held; beyond that the one silent for longest is dropped.
+#: Beyond this the publisher silent for longest is dropped.
 MAX_PUBLISHERS: Final = 10_000
 
 
@@ -36,7 +35,7 @@ class PublisherTime:
 
 class PublisherTimes:
     def __init__(self, delay: float = 0.0) -> None:
-        """`delay`: longest time in seconds from a TimeStamp to the event's commit."""
+        """`delay`: most seconds from TimeStamp to commit."""
         self._publishers: OrderedDict[str, PublisherTime] = OrderedDict()
         self._delay_ms = delay * 1000
         self._origins: Mapping[str, int] = {}
@@ -50,7 +49,7 @@ class PublisherTimes:
         return min(map(self._passed_time, self._origins), default=-math.inf)
 
     def time_of(self, source: PublisherTime) -> float:
-        """Return the TimeStamp (ms) that a publisher has passed."""
+        """Return the passed TimeStamp (ms)."""
         return max(source.time_ms, self._passed_time(source.origin))
 
     def _passed_time(self, origin: str) -> float:
@@ -58,7 +57,7 @@ class PublisherTimes:
         return time_ms - self._delay_ms if time_ms else -math.inf
 
     def record_event(self, event_id: EventId, now: float, origin: str = "") -> None:
-        """Record an event of a publisher. Another process of it may have another clock."""
+        """Another process of the publisher may have another clock."""
         client_id, time_ms, _, incarnation = event_id
         source = self._publishers.get(client_id)
         if source is None:

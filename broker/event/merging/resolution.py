@@ -1,4 +1,4 @@
-"""Resolved order of a complete set of events, as from a recovery or an archive."""
+"""Resolved order of a complete set of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.event.merging.vocabulary import Rule, Scheme, limited_bundles, rule_
 
 
 class Row(NamedTuple):
-    """Input of `resolve`; `read_linkage` reads the linkage of a document."""
+    """Input of `resolve`."""
 
     stream: str
     event_id: EventId
@@ -25,10 +25,9 @@ class Row(NamedTuple):
 def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
     """Return the indexes of `rows` in resolved order, by `rule` or by the events' own linkage.
 
-    `rows` are in the order for unlinked events: each publisher's own order, else by arrival. Events
-    of one merge exchange places among themselves and keep these among all others. An unlinked event
-    never overtakes an earlier one of its publisher. A complete set has no missing or late events.
-    Bundle numbers first, then time stamps. No clock; O(n log n).
+    `rows` are in order of arrival. Events of one merge exchange places among themselves: bundle
+    numbers first, then time stamps. An unlinked event never overtakes an earlier one of its
+    publisher. O(n log n).
     """
     merges: dict[tuple[Scheme, Rule | None], list[HeldEvent[int]]] = defaultdict(list)
     linked: dict[int, HeldEvent[int]] = {}
@@ -37,7 +36,7 @@ def resolve(rows: Sequence[Row], rule: Rule | None = None) -> list[int]:
         if held is not None and held.rule is not None:
             linked[index] = held
             by_time = held.rule.scheme is Scheme.TIME
-            # Bundles belong to streams: an event's rule only adds the order to them.
+            # Bundles belong to streams: a rule only adds the order to them.
             merges[held.rule.scheme, held.rule if by_time else None].append(held)
     place: dict[int, int] = {}
     for (scheme, _), events in merges.items():
@@ -68,7 +67,7 @@ def _order_by_time(events: Sequence[HeldEvent[int]]) -> list[HeldEvent[int]]:
 
 
 def _insert_unlinked(rows: Sequence[Row], place: dict[int, int]) -> list[int]:
-    """Insert the unlinked events, none before an earlier one of its publisher."""
+    """Insert unlinked events, none before an earlier one of its publisher."""
     behind: dict[str, int] = {}
     keys: list[tuple[int, int, int]] = []
     for index, row in enumerate(rows):

@@ -1,5 +1,3 @@
-"""Settings of a subscriber's merge."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -17,8 +15,8 @@ _MIB: Final = 1024 * 1024
 class Merging:
     """Merge by the events' own linkage, or by one `rule` for all.
 
-    Each wait is bounded. An event is released `wait` seconds after its arrival, plus the length of
-    its constraint, and at most `longest` seconds after its arrival (X15).
+    An event is held for `wait` seconds plus the length of its constraint, and at most for `longest`
+    (X15).
     """
 
     rule: Rule | None = None
@@ -47,10 +45,10 @@ class Merging:
     def by(
         cls, text: str, order: Iterable[str] = (), *, wait: float = 1.0, idle: float = 30.0
     ) -> Merging:
-        """Return settings for `linked` (the events' own linkage) or for one rule.
+        """Return settings for `linked` (the events' own linkage) or one rule.
 
         Rules are `time`, `time within 250ms`, `window 2s` and `bundle`. `order` has streams, or
-        `bundle:ID`, as in BundleOrder. Raises `ConfigurationError`.
+        `bundle:ID`. Raises `ConfigurationError`.
         """
         if text.strip().lower() != "linked":
             return cls(parse_rule(text, order), wait=wait, idle=idle)
@@ -61,9 +59,9 @@ class Merging:
         return cls(wait=wait, idle=idle)
 
     def hold_limit(self, rule: Rule) -> float:
-        """Return the seconds for which an event of this rule is held at most."""
+        """Return the most seconds for which an event of this rule is held."""
         if rule.scheme.value == "bundle":
-            # The constraint bounds the distance of a bundle's events: waiting longer is useless.
+            # The constraint bounds a bundle's events: waiting longer is useless.
             asked = rule.constraint.seconds
             return min(self.wait, asked or self.wait, self.longest)
         return min(self.wait + rule.constraint.seconds, self.longest)

@@ -1,7 +1,4 @@
-"""Words of TimeConstraint and MergeScheme, which the reference leaves open (M34).
-
-`docs/merging.md` explains them to users.
-"""
+"""Words of TimeConstraint and MergeScheme, which the reference leaves open (M34)."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ import attrs
 from broker.errors import ConfigurationError
 from broker.event.envelope import Bundle, EventLinkage, Order
 
-#: A longer constraint is rejected as unknown: live events are never held for hours.
+#: A longer constraint is unknown: live events are never held for hours.
 MAX_CONSTRAINT_MS: Final = 3_600_000
-#: Bounds of a linkage, so that long words do not fill a subscriber's memory.
+#: Bounds of a linkage, for a subscriber's memory.
 MAX_WORD_LENGTH: Final = 80
 MAX_BUNDLE_ID_LENGTH: Final = 256
 MAX_ORDER_LENGTH: Final = 8_192
 """Characters of all names of a BundleOrder."""
-#: An event of more bundles waits in the first ones only.
+#: An event's further bundles are ignored.
 MAX_BUNDLES_PER_EVENT: Final = 64
 _UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
 _LENGTH = re.compile(r"([0-9]{1,9}) ?(ms|s|min|h)", re.ASCII)
@@ -31,7 +28,7 @@ _BUNDLE_PREFIX: Final = "bundle:"
 
 
 class Scheme(enum.Enum):
-    """MergeScheme. `none` and `arrival` are not here: they put nothing in order."""
+    """MergeScheme, without `none` and `arrival`: they put nothing in order."""
 
     TIME = "time"
     BUNDLE = "bundle"
@@ -51,7 +48,7 @@ class Constraint:
     length_ms: int = 0
 
     def burst_bounds(self, time_ms: int) -> tuple[int, int]:
-        """Return the first and last time stamp (ms) of a burst opened by an event of `time_ms`."""
+        """Return the first and last time stamp (ms) of a burst."""
         if self.kind is ConstraintKind.WINDOW:
             start = time_ms - time_ms % self.length_ms
             return start, start + self.length_ms - 1
@@ -59,7 +56,6 @@ class Constraint:
 
     @property
     def seconds(self) -> float:
-        """Greatest distance of concurrent time stamps."""
         return self.length_ms / 1000
 
     def __str__(self) -> str:
@@ -72,14 +68,14 @@ class Constraint:
 
 @attrs.frozen(cache_hash=True)
 class Rule:
-    """Merge rule of an event, from BundleLinkage and BundleOrder. Equal rules are one merge."""
+    """Merge rule of an event. Equal rules are one merge."""
 
     scheme: Scheme
     constraint: Constraint = Constraint()
     order: tuple[Order, ...] = ()
 
     def lanes(self, stream: str, bundles: Iterable[Bundle]) -> list[int]:
-        """Return the numbers of the order's entries that include the event; may be empty."""
+        """Return the numbers of entries that include the event."""
         ids = {bundle.bundle_id for bundle in bundles}
         return [
             number
@@ -89,7 +85,7 @@ class Rule:
 
 
 def parse_constraint(text: str) -> Constraint | None:
-    """Return a parsed TimeConstraint; None for an unknown word."""
+    """Return the constraint; None for an unknown word."""
     words = " ".join(text.split()).lower()
     if words in ("", "none"):
         return Constraint()
@@ -105,10 +101,9 @@ def parse_constraint(text: str) -> Constraint | None:
 
 
 def rule_of(linkage: EventLinkage) -> tuple[Rule | None, tuple[str, ...]]:
-    """Return the rule of an event's linkage (None: not merged), and its unknown words.
+    """Return the rule (None: not merged), and unknown words.
 
-    An event with an unknown word is not merged. Nodes do not read these words, so they accepted the
-    event long ago; holding it on a guess would be worse.
+    An event with an unknown word is not merged: holding it on a guess would be worse.
     """
     constraint, scheme = linkage.time_constraint or "", linkage.merge_scheme or ""
     long = [word for word in (scheme, constraint) if len(word) > MAX_WORD_LENGTH]
@@ -120,7 +115,6 @@ def rule_of(linkage: EventLinkage) -> tuple[Rule | None, tuple[str, ...]]:
 
 
 def limited_bundles(linkage: EventLinkage) -> tuple[Bundle, ...]:
-    """Return the bundles that a merge uses, limited in number and in the length of their ids."""
     bundles = linkage.bundles[:MAX_BUNDLES_PER_EVENT]
     return tuple(each for each in bundles if len(each.bundle_id) <= MAX_BUNDLE_ID_LENGTH)
 
@@ -143,10 +137,9 @@ def _rule_of(
 
 
 def parse_rule(text: str, order: Iterable[str] = ()) -> Rule:
-    """Return the rule that a subscriber wrote: a scheme, then optionally a constraint.
+    """Return a rule such as `time`, `time within 250ms`, `within 250ms`, `window 2s`, `bundle`.
 
-    Examples: `time`, `time within 250ms`, `within 250ms`, `window 2s`, `bundle`. An entry of
-    `order` is a stream, or `bundle:ID`. Raises `ConfigurationError` for anything else.
+    An entry of `order` is a stream, or `bundle:ID`. Raises `ConfigurationError`.
     """
     words = text.split()
     scheme = words.pop(0) if words and words[0].lower() in ("time", "bundle") else ""

@@ -35,7 +35,7 @@ def read(*arguments: Path | str, stdin: bytes = b"") -> list[Item]:
 
 
 def payloads(items: list[Item]) -> list[bytes]:
-    """Return the payloads; each item must be a publication."""
+    """Each item must be a publication."""
     found = []
     for item in items:
         assert isinstance(item, Publication), item
@@ -168,7 +168,7 @@ def test_a_truncated_archive_is_reported(tmp_path: Path, ending: str, kept: floa
 
 
 def test_an_archive_truncated_between_two_files_is_reported(tmp_path: Path) -> None:
-    # Two blocks for the headers of the folder and the file, one for the content.
+    # Two blocks for the headers, one for the content.
     whole = archive(("a", flight(1)), ("b", flight(2)))
     (tmp_path / "x").write_bytes(whole[: 3 * 512])
     items = read(tmp_path / "x")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.cli.publishing.document_splitter import DocumentSplitter
 from broker.cli.publishing.publication import RawDocument
 
-#: Documents whose ends are hard to find.
+#: Their ends are hard to find.
 TRICKY = (
     b"<a/>",
     b'<?xml version="1.0"?><a/>',

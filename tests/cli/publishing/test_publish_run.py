@@ -34,7 +34,7 @@ def publication(number: int, **changes: Any) -> Publication:
 
 
 class FakeItems:
-    """Items in portions of a hundred; then the end, or blocking forever."""
+    """Portions of a hundred; then the end, or blocking forever."""
 
     def __init__(self, items: Iterable[Publication | Refusal], *, ends: bool = True) -> None:
         self._items = list(items)
@@ -79,7 +79,7 @@ def publish(
     return asyncio.run(run())
 
 
-#: The `Stop` of the current run.
+#: Of the current run.
 stops: list[Stop] = []
 
 
@@ -115,7 +115,7 @@ def test_a_refusal_of_the_node_is_reported_with_its_line() -> None:
 
     items = [publication(1), publication(7, stream="bad"), publication(9)]
     outcome = publish(FakeNode(refuse=refuse), FakeItems(items))
-    # The envelope has two lines before the payload's first.
+    # The envelope has two lines before the payload.
     assert outcome.reported == ["f:9: refused by the node: no such element"]
     assert (outcome.tally.durable, outcome.tally.refused) == (2, 1)
 
@@ -163,7 +163,7 @@ def test_a_full_outbox_delays_publishing() -> None:
 
     def full(client: FakeClient) -> None:
         if len(node.published) % 7 == 6 and len(client._receipts) > 1:
-            # The call was recorded before the refusal; it is repeated.
+            # The call was recorded before the refusal.
             node.published.pop()
             client._receipts.pop().cancel()
             node.on_publish = lambda _: setattr(node, "on_publish", full)

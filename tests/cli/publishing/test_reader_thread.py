@@ -41,7 +41,7 @@ def test_the_thread_blocks_while_items_wait() -> None:
     async def take() -> list[int]:
         hand_over = ReaderThread(watched(), most=10)
         await asyncio.to_thread(full.wait, 10)
-        # Ten wait for the loop, one waits for a free slot.
+        # Ten wait for the loop, one for a free slot.
         assert len(ahead) == 11
         return await everything(hand_over)
 

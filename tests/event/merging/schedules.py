@@ -1,4 +1,4 @@
-"""Runs of a merger in virtual time, and naive oracles for their results."""
+"""Runs of a merger in virtual time, and naive oracles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def event(
     size: int = 1,
     origin: str = "",
 ) -> Event:
-    """Return an event identified by a number; by default its sequence number follows it."""
+    """The sequence number follows the event's number by default."""
     number = item + 1 if sequence is None else sequence
     return LinkedEvent(item, stream, EventId(client, time, number, 1), linkage, size, origin)
 
@@ -36,7 +36,7 @@ def event(
 def linked(
     constraint: str | None, scheme: str | None, *order: str, bundles: Sequence[tuple[str, int]] = ()
 ) -> EventLinkage:
-    """Return a linkage; an entry of the order that begins with `#` is a bundle."""
+    """An entry of the order with `#` in front is a bundle."""
     return EventLinkage(
         bundles=tuple(Bundle(name, number) for name, number in bundles),
         time_constraint=constraint,
@@ -58,21 +58,20 @@ class Run:
             self._keep(deadline, self.merger.handle_timeout(deadline))
 
     def receive(self, now: float, *events: Event) -> list[int]:
-        """Add events; return the items released at once."""
+        """Return the items released at once."""
         self.until(now)
         outputs = self.merger.receive(events, now)
         self._keep(now, outputs)
         return [output.item for output in outputs if isinstance(output, ReleasedEvent)]
 
     def passed(self, now: float, **times: int) -> list[int]:
-        """Set stream times of origins; return the items released at once."""
+        """Set stream times; return the items released at once."""
         self.until(now)
         outputs = self.merger.set_stream_times(times, now)
         self._keep(now, outputs)
         return [output.item for output in outputs if isinstance(output, ReleasedEvent)]
 
     def finish(self, now: float) -> None:
-        """End all streams."""
         self.until(now)
         self._keep(now, self.merger.finish())
 
@@ -81,7 +80,6 @@ class Run:
 
     @property
     def items(self) -> list[int]:
-        """Released events, in order."""
         return [output.item for _, output in self.outputs if isinstance(output, ReleasedEvent)]
 
     @property
@@ -94,7 +92,6 @@ class Run:
 
     @property
     def given_at(self) -> dict[int, float]:
-        """Release time of each event."""
         return {o.item: now for now, o in self.outputs if isinstance(o, ReleasedEvent)}
 
 
@@ -103,7 +100,7 @@ PAIR = linked("within 250ms", "time", "fp", "tz")
 
 
 def run(wait: float = 1.0, **more: float) -> Run:
-    """Return a new run; `more` are settings of `Merging`."""
+    """`more` are settings of `Merging`."""
     return Run(Merger(Merging(wait=wait, **more)))  # type: ignore[arg-type]
 
 
@@ -123,7 +120,7 @@ EventIdKey: TypeAlias = tuple[int, str, int, int]
 
 
 def naive_by_time(rule: Rule, events: Iterable[Event]) -> list[int]:
-    """Order by bursts: quadratic, and literally as in the document."""
+    """Quadratic, and literally as in the document."""
     rest = list(events)
     ordered: list[int] = []
     while rest:
@@ -145,7 +142,7 @@ def naive_together(constraint: Constraint, opener: int, each: Event) -> bool:
 
 
 def check_run(run: Run, arrivals: Sequence[tuple[float, Event]]) -> None:
-    """AssertionError unless the run keeps all guarantees of a merge."""
+    """AssertionError unless the run keeps all guarantees."""
     events = {each.item: each for _, each in arrivals}
     came = {each.item: now for now, each in arrivals}
     assert sorted(run.items) == sorted(events), "each once"
@@ -184,7 +181,7 @@ def check_late_by_time(
 
 
 def check_bundles(run: Run, events: dict[int, Event]) -> None:
-    """Check rising numbers in each bundle, and a report at each missing number."""
+    """Check rising numbers in each bundle, and a report at each missing one."""
     last: dict[tuple[str, str], int] = {}
     told: list[tuple[str, str, int, int]] = []
     for _, output in run.outputs:

@@ -1,4 +1,4 @@
-"""Guarantees of a merge in any schedule, against naive oracles."""
+"""The oracles are naive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LINKAGES = (
 
 @st.composite
 def arrivals(draw: st.DrawFn, *, bundled: bool) -> list[tuple[float, Event]]:
-    """Draw events with any time stamps, at rising times; each publisher's numbers rise."""
+    """Any time stamps, at rising times; each publisher's numbers rise."""
     count = draw(st.integers(1, 25))
     now = 0.0
     found: list[tuple[float, Event]] = []

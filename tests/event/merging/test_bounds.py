@@ -1,5 +1,3 @@
-"""Bounds of a merge's memory for any input."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Guarantees of a merge by bundle numbers, one by one."""
-
 from __future__ import annotations
 
 from broker.event.merging.held_event import MissingNumbers, ReleasedEvent
@@ -7,7 +5,7 @@ from tests.event.merging.schedules import Run, event, linked, run
 
 
 def alerts(merge: Run, now: float, *numbers: int, bundle: str = "b") -> list[int]:
-    """Add events identified by their bundle numbers."""
+    """Bundle numbers identify the events."""
     linkage = [linked(None, "bundle", bundles=[(bundle, number)]) for number in numbers]
     made = [
         event(number, 0, "alerts", f"c{number}", each)

@@ -1,5 +1,3 @@
-"""Guarantees of a merge by time, one by one."""
-
 from __future__ import annotations
 
 import pytest
@@ -47,7 +45,7 @@ def test_a_silent_stream_does_not_block() -> None:
     merge = run(wait=1.0)
     merge.receive(5.0, event(0, 1000, TZ, "radar", PAIR))
     merge.until(100.0)
-    # Its own wait, plus the length of the constraint.
+    # Its own wait, plus the constraint.
     assert merge.given_at == {0: 6.25}
     assert merge.merger.counts.overdue == 1
 
@@ -67,7 +65,7 @@ def test_a_stream_that_was_silent_for_long_is_not_waited_for() -> None:
         merge.receive(float(second), event(second + 1, second * 1000, TZ, "radar", pair))
     waited = {second: merge.given_at.get(second + 1, 0) - second for second in range(1, 15)}
     assert [waited[second] for second in range(1, 5)] == [5.0] * 4
-    # From then on the next track alone shows that nothing precedes this one.
+    # From then on the next track shows that nothing precedes this one.
     assert [waited[second] for second in range(10, 15)] == [1.0] * 5
 
 
@@ -82,7 +80,7 @@ def test_any_event_of_a_publisher_carries_the_time_of_all_its_streams() -> None:
     merge = run(wait=50.0)
     merge.receive(0.0, event(0, 900, FP, "plans", PAIR), event(1, 1000, TZ, "radar", PAIR))
     assert merge.receive(0.1, event(2, 2000, TZ, "radar", PAIR)) == []
-    # A heartbeat of the plans' publisher, on another stream and unlinked.
+    # A heartbeat of the plans' publisher, unlinked.
     assert merge.receive(0.2, event(3, 1999, "beats", "plans")) == [3, 1]
 
 
@@ -114,7 +112,7 @@ def test_another_process_of_a_publisher_may_have_a_slower_clock() -> None:
     old = event(0, 90_000, FP, "plans", PAIR)
     new = old._replace(item=1, event_id=old.event_id._replace(timestamp=1000, incarnation=2))
     tracks = (event(2, 1500, TZ, "radar", PAIR), event(3, 95_000, TZ, "radar", PAIR))
-    # With the old time the first track would precede a plan that is still to come.
+    # With the old time the first track would precede a later plan.
     assert merge.receive(0.0, old, new, *tracks) == [1]
 
 

@@ -1,5 +1,3 @@
-"""Reading the linkage alone equals reading the whole event."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""A position passes only processed events."""
-
 from __future__ import annotations
 
 from hypothesis import given

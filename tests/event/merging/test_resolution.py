@@ -1,4 +1,4 @@
-"""The resolved order of a complete set, against naive oracles."""
+"""The oracles are naive."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_events_in_two_bundles_have_their_turn_in_both() -> None:
         alert(4, ("a", 1)),
     ]
     assert resolve(made) == [2, 3, 1, 0]
-    # A cycle: the first by time breaks it.
+    # A cycle.
     assert resolve([alert(5, ("a", 1), ("b", 2)), alert(4, ("a", 2), ("b", 1))]) == [1, 0]
 
 

@@ -1,4 +1,4 @@
-"""Publishers, delays, losses and silences: seeded runs in virtual time."""
+"""Seeded runs in virtual time: delays, losses and silences."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ CONSTRAINTS = ("none", "within 40ms", "window 100ms")
 def by_time(
     random: Random, constraint: str, *, longest_delay: float, loss: float = 0.0
 ) -> list[tuple[float, Event]]:
-    """Return arrivals of one publisher per stream, each with its own path, in order of time.
+    """Return one publisher per stream, each with its own path, in order of time.
 
-    The first and last event of each publisher arrive, so that no silence has to be inferred.
+    The first and last events arrive, so no silence has to be inferred.
     """
     linkage = linked(constraint, "time", *STREAMS)
     arrivals: list[tuple[float, int, Event]] = []

@@ -1,5 +1,3 @@
-"""A merge by time with stream times of origins (X15)."""
-
 from __future__ import annotations
 
 from tests.event.merging.schedules import PAIR, Event, Run, event, run
@@ -16,7 +14,7 @@ def track(item: int, time: int) -> Event:
 
 
 def both_heard() -> Run:
-    """Return a merge with known publishers, and without held events."""
+    """With known publishers, and without held events."""
     merge = run(wait=20.0, delay=0.5)
     merge.receive(0.0, plan(0, 1_000), track(1, 1_001))
     merge.until(25.0)
@@ -27,7 +25,7 @@ def both_heard() -> Run:
 def test_a_silent_publisher_is_not_waited_for_behind_its_origins_stream_time() -> None:
     merge = both_heard()
     assert merge.receive(25.0, track(2, 26_000)) == []
-    # The burst ends at 26,250 ms; an event may be committed 0.5 s after its TimeStamp.
+    # An event may be committed 0.5 s after its TimeStamp, and the burst ends at 26,250 ms.
     assert merge.passed(26.0, o1=26_750, o2=26_750) == []
     assert merge.passed(27.0, o1=26_751, o2=26_751) == [2]
     assert not merge.late

@@ -1,5 +1,3 @@
-"""The words of TimeConstraint and MergeScheme."""
-
 from __future__ import annotations
 
 import pytest
