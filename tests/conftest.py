@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from broker.replay.garbage_collection import tune_garbage_collector
 from tests.capability import SHARED_DATA, need
 from tests.skip_rule import SkipRule
+
+# Both measure the machine's load rather than the code.
+settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any load")
 
 
 def pytest_configure(config: pytest.Config) -> None:
