@@ -1,4 +1,4 @@
-"""Driver of the client's core: carries out its effects between users and connections."""
+"""Driver of the client's core: carries out its effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from broker.wire.stack import session_layers
 
 @implementer(IStackReceiver)
 class ClientDriver:
-    """One client's side of its sessions, one after another. `Client` adds the users' methods."""
+    """One client's sessions, one after another. `Client` adds the users' methods."""
 
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         self._loop = loop
@@ -77,19 +77,15 @@ class ClientDriver:
         self._closed: Promise | None = None
         self._is_stopped = False
         self.last_error: BrokerError | None = None
-        """The error of the newest attempt or connection; None while connected."""
+        """Error of the newest attempt or connection; None while connected."""
         self.welcome: Welcome | None = None
-        """The node's Welcome in the newest handshake."""
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
-        """Called with True when connected, with False and the reason when not."""
+        """Called with True when connected, else with False and the reason."""
         self.trouble: BrokerError | None = None
-        """The reason that the node takes no publications now (its disk is full); None while it
-        takes them.
-
-        They wait in the outbox and are sent again.
+        """Error while the node takes no publications (its disk is full). They wait in the outbox.
         """
         self.on_trouble: Callable[[BrokerError | None], None] | None = None
-        """Called with `trouble` when it begins, and with None when it ends."""
+        """Called with each change of `trouble`."""
 
     # ------------------------------------------------------------------ for subscriptions
 
@@ -117,8 +113,8 @@ class ClientDriver:
             try:
                 effects = self._core.receive_message(data, now)
             except BrokerError as error:
-                # The stack delivers nothing twice. Only a new session, which begins at the
-                # subscriptions' positions, can repair that.
+                # The stack delivers nothing twice. A new session begins at the subscriptions'
+                # positions.
                 self.last_error = error
                 self._driver.consumed(len(batch) - index)
                 self._apply_effects(self._core.positions.end_session())
@@ -126,8 +122,7 @@ class ClientDriver:
                 return
             self._apply_effects(effects)
         if self._resumed:
-            # A resumed session made progress. A new session could repeat the cause that ended the
-            # one before.
+            # A new session could repeat the failure of the one before.
             self._backoff.report_progress()
         if self._core.outbox.has_unsent:
             self._flush_soon()
@@ -163,7 +158,7 @@ class ClientDriver:
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome
-        # A node's message may exceed the limit for ours: an answer about many events.
+        # A node's message, such as an answer about many events, may exceed the limit for ours.
         channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
         self._driver.attach(channel)
 
@@ -232,7 +227,7 @@ class ClientDriver:
 
     def _end_connection(self) -> None:
         if self._driver.is_attached:
-            # The driver ends it when the last bytes have left, within a limited time.
+            # The driver ends it within a limited time, when the last bytes have left.
             self._driver.close()
         else:
             self._connection.stop()
@@ -242,7 +237,6 @@ class ClientDriver:
         self._flush()
 
     def _connection_stopped(self, error: BrokerError | None) -> None:
-        """Settle everything that still waits: the client has ended."""
         self._is_stopped = True
         self._error = error
         self._core.session_down()

@@ -1,8 +1,4 @@
-"""A subscription whose events come in the order of their linkage (Mspaces M38).
-
-`broker.event.merging` does the merge. The position stays behind all held events, so they come again
-if the process is killed.
-"""
+"""A subscription whose events come in the order of their linkage (Mspaces M38)."""
 
 from __future__ import annotations
 
@@ -48,13 +44,14 @@ class MergedEvent(ReceivedEvent):
 
 
 class MergedSubscription(Subscription):
-    """A `Subscription` in resolved order; its events are `MergedEvent`s.
+    """A `Subscription` of `MergedEvent`s in resolved order.
 
-    An event is held until no earlier event can come, or its time is over. Held events have left the
-    session's window; the bounds of `Merging` apply to them. The position moves past an event when
-    it and all earlier events of its origin are processed. A gap of the log is reported when it
-    arrives, before held events; missing numbers of a bundle are reported in their place. After the
-    end of the subscription, held events can still be read, in order.
+    An event is held until no earlier event can come, or its time is over. The bounds of `Merging`,
+    not the session's window, apply to held events. The position moves past an event when it and all
+    earlier events of its origin are processed, so held events come again in a new process.
+
+    A gap of the log is reported when it arrives, before held events; missing numbers of a bundle in
+    their place. Held events can be read after the end of the subscription.
     """
 
     def __init__(
@@ -75,12 +72,12 @@ class MergedSubscription(Subscription):
         self._reported_position = Position()
         self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
         self._unprocessed: deque[ReceivedEvent] = deque()
-        """Events that were returned and may not be processed."""
+        """Returned, maybe not processed."""
         self._alarm = DeadlineTimer(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
         """The newest missing ranges of bundles."""
         self.on_missing: Callable[[MissingNumbers], None] | None = None
-        """Called with each missing range, in order with the events; by default they are logged."""
+        """Called in order with the events; by default missing ranges are logged."""
 
     @property
     def counts(self) -> Counts:
@@ -93,7 +90,6 @@ class MergedSubscription(Subscription):
 
     @property
     def position(self) -> Position:
-        """The processed position; held events are not processed."""
         return super().position.merged(self._ledger.position)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
@@ -123,7 +119,7 @@ class MergedSubscription(Subscription):
         super().receive_item(item)
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Mark this event, and all that were returned before it, as processed."""
+        """Mark this event, and all returned before it, as processed."""
         if event in self._unprocessed:
             while self._unprocessed:
                 each = self._unprocessed.popleft()
@@ -176,7 +172,7 @@ class MergedSubscription(Subscription):
         return None
 
     def _merge_arrived(self) -> None:
-        """Merge all arrived items. Only then is it known which events wait for nothing."""
+        """Merge all arrived items at once, which shows the events that wait for nothing."""
         arrived: list[LinkedEvent[ReceivedEvent]] = []
         times: dict[str, int] = {}
         while self._items:
@@ -230,7 +226,6 @@ class MergedSubscription(Subscription):
 
 
 def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
-    """Return an event with its linkage, as a merge takes it."""
     try:
         linkage = read_linkage(event.document)
     except BrokerError:

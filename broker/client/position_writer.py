@@ -27,8 +27,7 @@ class PositionWriter:
         self._is_scheduled = False
         self._is_superseded = False
         self.error: BrokerError | None = None
-        """The error of the newest write. The client continues; its next process may receive
-        processed events again."""
+        """Error of the newest write. The next process may receive processed events again."""
 
     def write_soon(self, durables: Mapping[str, ResumePoint]) -> None:
         self._pending.append(durables)
@@ -37,16 +36,16 @@ class PositionWriter:
             self._run_in_thread(self._write_in_thread)
 
     def write_now(self) -> None:
-        """Write pending positions in this thread, since the process may end."""
+        """Write in this thread, since the process may end."""
         self._write()
 
     def _write_in_thread(self) -> None:
-        # Positions that arrive from here on schedule a call of their own.
+        # Later positions schedule a call of their own.
         self._is_scheduled = False
         self._write()
 
     def _write(self) -> None:
-        # The holder of the lock writes the newest: an older one is never written after it.
+        # Under the lock an older position is never written after a newer one.
         with self._lock:
             if not self._pending or self._is_superseded:
                 return

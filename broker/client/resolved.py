@@ -17,7 +17,6 @@ from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 
-#: Orders of a replay.
 PUBLISHER: Final = "publisher"
 """The order of each origin and of each publisher, otherwise by arrival."""
 BUNDLE: Final = "bundle"
@@ -30,8 +29,8 @@ MAX_BYTES: Final = 256 << 20
 class ResolvedReplay(Subscription):
     """A finite `Subscription` whose events are sorted by their linkage.
 
-    This order is not the order of the origins. So `position` stays empty until the last event is
-    processed, and an interrupted replay can not be resumed. A failed replay returns no event.
+    `position` is empty until the last event is processed, so an interrupted replay can not be
+    resumed. A failed replay returns no event.
     """
 
     def __init__(
@@ -55,19 +54,18 @@ class ResolvedReplay(Subscription):
 
     @property
     def position(self) -> Position:
-        """The end of the replay once all of it is processed; empty before."""
         is_done = self.over and self._resolved is not None and not self._resolved
         return super().position if is_done else Position()
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """Return all events in resolved order once the last has arrived; none before."""
+        """Return all events once the last has arrived; none before."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event()) is not None:
             events.append(event)
         return events
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Ignored: a replay in resolved order has no position before its end."""
+        """Ignored: there is no position before the end."""
 
     def unsubscribe(self, *, forget: bool = False) -> None:
         super().unsubscribe(forget=forget)
@@ -116,7 +114,7 @@ class ResolvedReplay(Subscription):
 
 
 def replay_factory(order: str, merge: Merging | None) -> Callable[..., Subscription]:
-    """Return the constructor of a replay in this order. Raises `BadPosition` for an unknown one."""
+    """Return the constructor of a replay. Raises `BadPosition` for an unknown order."""
     if order == BUNDLE:
         return partial(ResolvedReplay, merge)
     if order != PUBLISHER:

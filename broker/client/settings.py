@@ -42,10 +42,9 @@ class ClientSettings:
     positions: PositionsFile | None = None
     resume_points: Mapping[str, ResumePoint] = attrs.field(factory=dict)
     attempts: AttemptsFile | None = None
-    """The file in which `Client.work` records attempts."""
 
     def make_hello(self) -> Hello:
-        """Return the first message of every connection of this process."""
+        """Return the first message of each connection."""
         return Hello(
             magic=MAGIC,
             versions=PROTOCOL_VERSIONS,
@@ -73,11 +72,10 @@ def client_settings(
 ) -> ClientSettings:
     """Return the settings for one process of a client.
 
-    `client_id` defaults to the account's name, and without an account to a random name. `state` is
-    a folder for the incarnation and the durable positions: the incarnation rises even if the clock
-    was set back, and the next process resumes at any node. Without it the node may refuse a process
-    whose incarnation was used (`IncarnationRefused`). `longest_wait` bounds the seconds between two
-    attempts to connect.
+    `client_id` defaults to the account's name, else to a random one. `state` is a folder for the
+    incarnation and durable positions: the next process resumes at any node, and the incarnation
+    rises even if the clock was set back. Without it the node may refuse a used incarnation
+    (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to connect.
 
     Raises `ConfigurationError` if the folder is not writable or holds something else.
     """

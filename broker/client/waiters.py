@@ -11,8 +11,6 @@ from broker.transport.clock import IDelayed
 
 
 class Waiters:
-    """Promises that belong to no event and no subscription. Each is settled once."""
-
     def __init__(
         self, loop: Loop, endpoints: str, last_error: Callable[[], BrokerError | None]
     ) -> None:
@@ -75,7 +73,6 @@ class Waiters:
     def _time_out(self, promise: Promise, timeout: float) -> None:
         del self._session[promise]
         error = self._last_error()
-        # A single endpoint need not be named twice.
         text = str(error).removeprefix(f"{self._endpoints}: ")
         reason = f": {text}" if error is not None else ""
         promise.fail(GaveUp(f"no node answered at {self._endpoints} in {timeout:g} s{reason}"))
