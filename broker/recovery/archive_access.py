@@ -22,7 +22,7 @@ class Coverage:
     """The archive's coverage of some origins. It is unknown for origins that are not named."""
 
     intervals: Intervals = attrs.field(factory=dict)
-    """Ranges that are complete in the archive."""
+    """Complete ranges."""
     repairable: frozenset[str] = frozenset()
     """Origins with a file that was just found damaged, and may be written again."""
     other_origins: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class Coverage:
     lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
     """By origin the end of a known missing range behind all archived events."""
     is_known: bool = False
-    """True if the archive was readable. Then it has nothing of origins that are not named."""
+    """True if the archive was readable: it has nothing of origins that are not named."""
 
 
 @attrs.frozen
@@ -54,8 +54,7 @@ class Replay(Protocol):
         """At the end: by origin, the end of its archived events."""
 
     def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """Ranges lost to damaged files, by origin; known from the first events on, or at the
-        end."""
+        """Ranges lost to damaged files; known from the first events on, or at the end."""
 
     def cancel(self) -> None:
         """Stop the replay."""
@@ -76,14 +75,14 @@ class ArchiveAccess:
     get_coverage: Callable[[Mapping[str, Mark]], Deferred[Coverage]]
     """Returns the coverage of these origins after these marks."""
     find_durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
-    """Finds a stored durable subscription by ClientId and name."""
+    """By ClientId and name."""
     flush_soon: Callable[[], object]
-    """Asks for an immediate flush of the node's log into the archive."""
+    """Requests an immediate flush of the node's log into the archive."""
     max_lag: float
     """Seconds until the newest events of other nodes must be archived."""
     is_warm: Callable[[], bool] = lambda: True
-    """True if the replayer runs. If not, the first replay waits for its start."""
+    """False if the first replay must wait for the replayer to start."""
     find_dtd: Callable[[DtdReference], Deferred[bytes | None]] = _no_dtd
-    """Returns a DTD; None if there is none, or the answer took too long."""
+    """Returns None if there is no such DTD, or the answer took too long."""
     snapshot: Callable[[], Mapping[str, Any]] = dict
-    """State of the archiver and the replayer, with the keys `archiver` and `replays`."""
+    """State with the keys `archiver` and `replays`."""

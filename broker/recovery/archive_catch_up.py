@@ -1,8 +1,7 @@
 """Catch-up from the archive: fetches events that other origins archived but did not send (X6).
 
-A node may die with events that were archived and never sent. A node that holds a replica sends them
-from there. Otherwise, events that the archive has had for `patience` seconds are fetched here and
-handled like pages of the origin's log. The reason why they did not arrive does not matter.
+A node may die with such events, which a node with its replica sends. Otherwise, events archived for
+`patience` seconds are fetched here and handled like pages of the origin's log.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from broker.transport.sleep import sleep
 CHECK_INTERVAL = 20.0
 #: Seconds between two checks whether a page is in the log.
 _LOG_POLL_INTERVAL = 0.05
-#: Seconds until a page must be in the log. The disk may be full, for example.
+#: Seconds until a page must be in the log: the disk may be full.
 _LOG_TIMEOUT = 60.0
 #: The highest rank. Clearance is checked when the events are here.
 _ALL_LEVELS = 2
@@ -41,9 +40,8 @@ class OriginFlows(Protocol):
         """True if no subscription needs events of other origins."""
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Positions of origins that may not send their events themselves, and may be needed here.
-
-        A position is the end of the needed events in the log.
+        """Ends of the needed events in the log, of origins that may not send their events
+        themselves.
         """
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
@@ -80,7 +78,7 @@ class ArchiveCatchUp:
         self.events_found = 0
 
     def run_if_due(self) -> None:
-        """Compare with the archive if it is time; call it each second."""
+        """Call it each second."""
         self._job.run_if_due()
 
     def _start(self) -> Coroutine[Any, Any, None] | None:
@@ -98,7 +96,6 @@ class ArchiveCatchUp:
         intervals = coverage.intervals
         now = self._context.clock.seconds()
         before = self._backlogs
-        # The coverage of origins that are not named is unknown.
         self._backlogs = {
             o: each for o, each in before.items() if o in positions.keys() - intervals.keys()
         }
@@ -110,8 +107,7 @@ class ArchiveCatchUp:
                 continue
             backlog = before.get(origin)
             if backlog is None or backlog.archived_upto <= position:
-                # The earlier backlog has arrived, or this range was not yet archived at the last
-                # comparison.
+                # The earlier backlog has arrived, or was not yet archived at the last comparison.
                 backlog = _Backlog(now, upto)
             self._backlogs[origin] = backlog
             if now - backlog.first_seen >= self._context.patience:
@@ -157,7 +153,7 @@ class ArchiveCatchUp:
 async def wait_until_logged(
     flows: OriginFlows, context: RecoveryContext, origin: str, end: Mark
 ) -> bool:
-    """Wait until the log has an origin's events up to `end`. Returns whether it has them."""
+    """Return whether an origin's events up to `end` are in the log, after at most 60 s."""
     until = context.clock.seconds() + _LOG_TIMEOUT
     while (flows.position_of(origin) or (0, 0)) < end:
         if context.clock.seconds() >= until:

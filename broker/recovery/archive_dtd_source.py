@@ -20,7 +20,7 @@ class ArchiveDtdSource:
     name: str = attrs.field(default="the archive", init=False)
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the DTD. Fails with `UnknownType` if the archive has none, or does not answer."""
+        """Fails with `UnknownType` if the archive has no such DTD, or does not answer."""
 
         def found(text: bytes | None) -> bytes:
             if text is None:

@@ -60,7 +60,7 @@ class ArchiveSource:
             o: (mark, mark) for o, mark in missed.position.items()
         }
         if missed.all_origins:
-            # The request asks for all origins, so it must exclude ranges that are complete.
+            # The request asks for all origins, so it must exclude complete ranges.
             self._already_received |= {
                 o: (upto, upto) for o, (_, upto) in missed.ranges.items() if upto is not None
             }
@@ -73,7 +73,7 @@ class ArchiveSource:
         self._has_awaited_repair = False
         """True if damaged files have had their time to be written again."""
         self._repairable: frozenset[str] = frozenset()
-        """Origins with ranges that were just found missing, and may be written again."""
+        """Origins with new missing ranges, which may be written again."""
         self._deadline = 0.0
         """Time at which the wait for unreachable nodes ends."""
         self.beyond: dict[str, Mark] = {}
@@ -100,8 +100,7 @@ class ArchiveSource:
             self._replay.cancel()
 
     async def read_events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Yield archived events of the remaining ranges. Raises `BrokerError` if the replay
-        fails."""
+        """Yield archived events of the remaining ranges. Raises `BrokerError`."""
         self._deadline = self._context.clock.seconds() + self._context.patience
         await self._await_newest_events()
         if not (self._remaining.ranges or self._missed.all_origins):
@@ -189,7 +188,7 @@ class ArchiveSource:
     async def _merge_unarchived(
         replay: Replay, events: Sequence[LoggedEvent], unarchived: UnarchivedEvents
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Yield replayed events, beginning with `events`, merged with unarchived ones from logs."""
+        """Yield replayed events, beginning with `events`, merged with unarchived ones."""
         held: list[LoggedEvent] = []
         size = 0
         while events and not unarchived.is_empty and size < MAX_HELD_BYTES:
@@ -208,11 +207,10 @@ class ArchiveSource:
         yield unarchived.take_rest()
 
     async def _read_unarchived(self, ranges: Sequence[MissingRange]) -> UnarchivedEvents:
-        """Read missing ranges from logs. Record at once which ones stay missing, since this replay
-        may break off later."""
+        """Read missing ranges from logs. Record the rest at once: this replay may break off."""
         unarchived = UnarchivedEvents(self._missed, self._context)
         await unarchived.read_from_logs(ranges, self._repairable, self._deadline)
-        # Later ranges are reported by the next replay: they may have been written again.
+        # The next replay reports later ranges, which may be written again.
         requested = self._requested_ranges()
         begins = {origin: after for origin, (after, upto) in requested.items() if after != upto}
         self._earlier_missing = [
@@ -226,8 +224,8 @@ class ArchiveSource:
     def _requested_ranges(self) -> dict[str, MarkRange]:
         """Return the remaining ranges of the request.
 
-        An origin may have died with more events than are known here. If those are needed too, its
-        range has no end.
+        An origin may have died with more events than are known here. A range that needs them has no
+        end.
         """
         requested = self._remaining.ranges
         if self._missed.is_open_ended:
@@ -259,8 +257,9 @@ class ArchiveSource:
                 self.beyond[origin] = max(mark, self.beyond.get(origin, mark))
 
     async def _await_newest_events(self) -> None:
-        """Wait until the newest events are archived and damaged files are written again, for at
-        most `max_lag` seconds."""
+        """Wait until the newest events are archived and damaged files rewritten, at most `max_lag`
+        s.
+        """
         archive, context = self._archive, self._context
         until = context.clock.seconds() + archive.max_lag
         archive.flush_soon()
@@ -291,7 +290,7 @@ class ArchiveSource:
             await sleep(context.clock, POLL_INTERVAL)
 
     async def _await_repair(self, damaged: Sequence[MissingRange]) -> bool:
-        """Wait as long for damaged ranges. Returns whether some of them are archived again."""
+        """Wait for damaged ranges, at most `max_lag` s. Returns whether some are archived again."""
         archive, context = self._archive, self._context
         until = context.clock.seconds() + archive.max_lag
         archive.flush_soon()

@@ -1,11 +1,10 @@
 """Restores own events that this log has lost, from the nodes that have them.
 
-A log that was started from an older copy lacks its newest events. Another node shows that it has
-them when it asks this node to continue: its place lies on another branch of this log's history
-(`broker.log.history`). The events of that branch are fetched from that node, its replica and the
-archive, and logged again. Each gets a new place unless its EventId is known here, so all
-subscribers that lack it receive it. Events that no source has are a loss: their places stay empty,
-and every reader that passes them gets a gap.
+A log that was started from an older copy lacks its newest events. A node that has them asks this
+node to continue at a place on another branch of the log's history (`broker.log.history`). The
+branch's events are fetched from that node, its replica and the archive, and logged again. Each gets
+a new place unless its EventId is known here, so all subscribers that lack it receive it. Places of
+events that no source has stay empty: each reader that passes them gets a gap.
 """
 
 from __future__ import annotations
@@ -62,9 +61,7 @@ OnCommitted = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 @attrs.define
 class RestoreCounts:
     branches: int = 0
-    """Branches of which other nodes have more than this log."""
     restored: int = 0
-    """Events restored that were unknown here."""
     lost: int = 0
 
 
@@ -83,7 +80,8 @@ class BranchRestore:
         report_losses: Callable[[], object],
     ) -> None:
         """`on_committed` is called with own events that became durable, `report_losses` after a
-        loss."""
+        loss.
+        """
         self._network = network
         self._event_log = event_log
         self._archive = archive
@@ -102,9 +100,8 @@ class BranchRestore:
         network.driver.page_server.reader_has_all = self.has_lost_events
 
     def must_delay_page(self, request: PageRequest) -> bool:
-        """Return whether a reader has events that this log lacks.
-
-        It is answered after they are restored.
+        """Return whether a reader has events that this log lacks. It is answered after the
+        restore.
         """
         log = self._event_log
         if request.origin != log.origin or self._has_returned(request):
@@ -130,7 +127,6 @@ class BranchRestore:
     def _is_settling(self) -> bool:
         """Return whether nodes with more of this log may not have had time to show it."""
         if not self._event_log.history_chain.histories[-1].branch[1]:
-            # The history began with this process.
             return False
         if self._first_request_at is None:
             self._first_request_at = self._clock.seconds()
@@ -146,8 +142,7 @@ class BranchRestore:
     # ------------------------------------------------------------------ adopted and archived events
 
     def start_due_job(self) -> None:
-        """Log again the events under a previous name, or restore archived branches; call it each
-        second."""
+        """Call it each second."""
         if self._event_log.pending_adoption and self._network.state and not self._is_running:
             self._is_running = True
             Deferred.fromCoroutine(
@@ -186,8 +181,7 @@ class BranchRestore:
     async def _relog_adopted(self, origin: str, after: Mark) -> None:
         """Log again the last events under this log's previous name.
 
-        Another process continued under that name on a copy of the log. It and other nodes may lack
-        them.
+        Another process continued under that name on a copy of the log, and may lack them.
         """
         log = self._event_log
         try:
@@ -227,7 +221,7 @@ class BranchRestore:
     async def _restore_branch(
         self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]
     ) -> None:
-        """Fetch a branch's events up to a place, from the nodes in `shown` and from the archive."""
+        """Fetch a branch's events from the nodes in `shown` and from the archive."""
         log = self._event_log
         known = log.history_chain.newest_of_branch(branch)
         self.counts.branches += 1
@@ -258,8 +252,8 @@ class BranchRestore:
     async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
         """Log again own events that readers of the branch mistake for events that they have.
 
-        Their places are not behind `upto`: this machine's clock was behind at the start, or another
-        process started in the same epoch.
+        Their places are up to `upto`: the clock was behind at the start, or another process started
+        in the same epoch.
         """
         log = self._event_log
         if upto[0] >= log.newest_own[0]:
@@ -296,7 +290,7 @@ class BranchRestore:
     async def _relog(
         self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False
     ) -> set[int]:
-        """Give events places at the end of this log; with `known` also those with a known EventId.
+        """Log events again; with `known` also those with a known EventId.
 
         Returns the old offsets of the events that are in the log now.
         """
@@ -375,7 +369,7 @@ class BranchRestore:
     async def _until_durable(
         self, begin: Callable[[Callable[[BrokerError | None], None]], None]
     ) -> None:
-        """Append, and try again while the log is not writable."""
+        """Append, and retry while the log is not writable."""
         while True:
             ended: Deferred[BrokerError | None] = Deferred()
             try:

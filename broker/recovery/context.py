@@ -25,13 +25,14 @@ class RecoveryContext:
     page_reader: LogPageReader
     page_exchange: PageExchange | None
     origin_nodes: Callable[[str], list[Address]]
-    """Returns the nodes that have all events of an origin, the best first, without this node."""
+    """Returns the other nodes that have all events of an origin, the best first."""
     is_reachable: Callable[[str], bool]
     archive: ArchiveAccess | None
     clock: IClock
     patience: float
-    """Seconds from its start that a recovery waits for unreachable nodes, and since its last event
-    for an unreadable archive."""
+    """Seconds that a recovery waits for unreachable nodes, and since its last event for an
+    unreadable archive.
+    """
     remote_logs: RemoteLogs | None = None
     """Other nodes' events of origins with an unreachable log."""
 

@@ -2,8 +2,7 @@
 
 The search descends the hierarchy of units. This node asks one gateway of each sibling unit of its
 own units. The gateway asks the nodes of its cluster, and one gateway of each sibling unit inside
-the unit that was asked. So every node is asked once, however the clusters are linked. Each level
-has less time than the one above, so that its answer arrives in time.
+the unit that was asked. So every node is asked once. Each level has less time than the one above.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ class DurableSearch:
         )
 
     def track_silent_nodes(self) -> None:
-        """Update the silent nodes if it is time; call it each second."""
+        """Call it each second."""
         now = self._clock.seconds()
         if self._checked_at is None or now >= self._checked_at + CHECK_INTERVAL:
             self._update_silent(now)
@@ -96,8 +95,7 @@ class DurableSearch:
         }
 
     def find_holders(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
-        """Find the nodes outside this cluster that have a durable subscription, or have handed it
-        over.
+        """Find the nodes outside this cluster that have a durable subscription, or handed it over.
 
         The second result is whether all nodes have answered.
         """

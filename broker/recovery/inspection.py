@@ -35,8 +35,6 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 
 class RecoveryInspection:
-    """Lists and explains the recoveries of one node."""
-
     def __init__(
         self,
         recovery: NodeRecovery,
@@ -53,8 +51,7 @@ class RecoveryInspection:
         self._feeds = feeds
 
     def list_recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
-        """List a client's active recoveries, and its subscriptions that catch up from this node's
-        log."""
+        """List a client's recoveries, and its subscriptions that catch up from this node's log."""
         client_id = identity.client_id
         catching_up = [
             {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
@@ -65,7 +62,7 @@ class RecoveryInspection:
         return [*self._recovery.active_snapshots(client_id), *catching_up]
 
     def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Explain where the events that a client missed would be looked for.
+        """Explain the sources for the events that a client missed.
 
         Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for bad arguments, and with
         `UnknownSubscription` if the client has no such durable subscription here.
@@ -164,8 +161,7 @@ class RecoveryInspection:
     def _durable_ranges(
         self, durable: DurableSubscription
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        """Return the ranges that the client missed, and the part that its log lacks, if it came
-        back now."""
+        """Return the ranges that the client has missed so far, and the part that this log lacks."""
         log = self._log
         position = rewind_lost_branches(log, durable.position.marks)
         cut = log.end_position()

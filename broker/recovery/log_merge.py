@@ -20,10 +20,7 @@ _Publisher: TypeAlias = tuple[str, int]
 
 
 def merge_logs(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]:
-    """Yield the events of all origins, each of which is in its own order.
-
-    If the orders contradict each other, which real runs can not cause, that of the origins holds.
-    """
+    """Yield all events. If the orders contradict each other, that of the origins holds."""
     queues = {
         origin: deque((_publication(event), event) for event in events)
         for origin, events in logs.items()

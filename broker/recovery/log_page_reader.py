@@ -4,8 +4,8 @@ The log is complete for own events that retention has left. For other origins it
 for a durable subscription, from the places where that became active here.
 
 An event that was published to two nodes has two places, and a log holds it at only one of them. If
-the log has only part of an origin, it must not count the rest as read: the event may be missing at
-one place and left out at the other. Then only own events count.
+the log has only part of an origin, the event may be missing at one place and left out at the other.
+Then only own events count as read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from broker.recovery.page_range import (
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.start_position import first_serial_after, rewind_lost_branches
 
-#: Limits of a page: its bytes, events of one read, and reads. A rare query must not need a question
+#: Bytes of a page, events of one read, and reads of a page. A rare query must not need a question
 #: to another node for every few events.
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
@@ -77,15 +77,13 @@ class Page:
     next_serial: int
     """Serial of the next page, to be read with the rest of the ranges; 0: this is the last page."""
     denied: int = 0
-    """Matching events that were left out, above the clearance."""
+    """Number of matching events above the clearance."""
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
     """By incomplete origin, the mark after which the log is complete."""
     origin: str = ""
 
 
 class LogPageReader:
-    """Reads one page at a time."""
-
     def __init__(
         self,
         log: EventLog,
@@ -140,8 +138,7 @@ class LogPageReader:
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
         """Return other origins with a range that ends on a lost branch of theirs.
 
-        This log may have read only a part of that branch. Its missing range up to the end is
-        unknown.
+        This log may have read only a part of that branch.
         """
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
@@ -197,7 +194,6 @@ class LogPageReader:
     def _ranges_before_loss(
         self, request: LogPageRequest, ranges: Mapping[str, MarkRange]
     ) -> dict[str, MarkRange]:
-        """Cut the ranges at the next loss of own events."""
         own = self._log.origin
         loss = self._next_loss(request, ranges[own][0]) if own in ranges else None
         if loss is None:
@@ -224,7 +220,7 @@ class LogPageReader:
                     request, await self._read_replica_page(request, reader, wait)
                 )
             page = await self._read_log_page(request, ranges, reader, wait)
-        # Retention may have removed events meanwhile. The reader must get these origins elsewhere.
+        # Retention may have removed events meanwhile, which the reader must get elsewhere.
         left = self.complete_ranges(request)
         if ranges.keys() == left.keys():
             return self._with_begins(request, page)
@@ -235,8 +231,8 @@ class LogPageReader:
     def _readable_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
         """Return the complete ranges that continue in this page or later.
 
-        An earlier page may have ended a range that is complete now: at damage that was repaired, or
-        at a placeholder. Later pages must not continue behind the omitted events.
+        An earlier page may have ended a range at damage, repaired since, or at a placeholder. Later
+        pages must not continue behind the omitted events.
         """
         ranges = self.complete_ranges(request)
         if not request.serial or (request.allow_partial and request.placeholders):
@@ -327,7 +323,6 @@ class LogPageReader:
             matched = await self._select_events(request, reader, requested)
             span = self._log.replica_spans.get(origin)
             if span is None or after < span.after:
-                # They were removed during the read.
                 break
             cleared = [event for event in matched if event.level <= request.clearance]
             if behind is not None:
@@ -355,7 +350,7 @@ class LogPageReader:
 
     @contextmanager
     def _subscribed_query(self, request: LogPageRequest, *, patient: bool) -> Iterator[PageQuery]:
-        """Subscribe the query to the matcher for a while, in the share of the client's queries."""
+        """Subscribe the query for a while, in the share of the client's queries."""
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
             yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)

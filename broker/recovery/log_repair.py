@@ -1,7 +1,6 @@
 """Finds events for a damaged log: in replicas, other nodes' logs, and the archive.
 
-Nodes are asked for pages of their logs, as in a recovery. Events that a node logged for its own
-clients count too: `allow_partial` asks for them.
+`allow_partial` also asks for events that a node logged for its own clients.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class _Search:
 
 
 class LogRepair:
-    """Implements `broker.log.repair.FindEvents`."""
+    """Implementation of `broker.log.repair.FindEvents`."""
 
     log = Logger()
 
@@ -78,7 +77,8 @@ class LogRepair:
         parse_query: Callable[[str, Mapping[str, str]], Query],
     ) -> None:
         """`nodes` returns nodes that may have an origin's events, the likeliest first. `is_cut_off`
-        returns whether none of them is reachable."""
+        returns whether none of them is reachable.
+        """
         self._log = event_log
         self._context = context
         self._nodes = nodes

@@ -1,5 +1,4 @@
-"""Logs as sources of one recovery: of the client's previous node, of the origins, and of this
-node."""
+"""Logs as sources of one recovery: of the previous node, of the origins, and of this node."""
 
 from __future__ import annotations
 
@@ -22,7 +21,6 @@ from broker.recovery.page_merge import EventPages, PageMerge
 from broker.recovery.planner import RemainingRanges
 from broker.recovery.remote_logs import LogSurvey
 
-#: Most events of a batch of merged events.
 BATCH_EVENTS = 256
 
 
@@ -65,10 +63,10 @@ class LogSource:
     async def read_origin_logs(
         self, *, archive_follows: bool
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read the logs of the remaining origins. All events are read first, so that publishers
-        that moved between origins stay in order. They are few.
+        """Read the logs of the remaining origins.
 
-        With `archive_follows`, the archive is asked for the rest.
+        All events, which are few, are read first, so that publishers that moved between origins
+        stay in order. With `archive_follows`, the archive is asked for the rest.
         """
         ranges = self._remaining.ranges
         if len(ranges) == 1:
@@ -84,7 +82,7 @@ class LogSource:
                 events += page.events
         if self._remaining.ranges and archive_follows:
             # A publisher may have sent the missing events before it moved to another origin. The
-            # archive, which is next, has all of them in order.
+            # archive has all of them in order.
             self._remaining.restore(before)
             return
         merged = merge_logs(gathered)
@@ -142,7 +140,7 @@ class LogSource:
         """Read events that this node and others logged for their own subscriptions.
 
         This is the last resort for ranges that no complete log has. An event that is here at
-        another place does not come again. `survey` is that of other nodes; None: survey them now.
+        another place does not come again. Without a `survey` the other nodes are surveyed now.
         """
         ranges = {
             origin: (after, upto)
@@ -194,8 +192,7 @@ class LogSource:
         self._answered_origins.add(origin)
 
     def unreachable_origins(self) -> list[str]:
-        """Return origins with a known remainder whose own node was unreachable or did not
-        answer."""
+        """Return origins with a known remainder whose own node has not answered."""
         return [
             origin
             for origin, (_, upto) in self._remaining.ranges.items()
@@ -238,8 +235,7 @@ class LogSource:
     async def _read_pages(
         self, address: Address | None, request: LogPageRequest
     ) -> AsyncIterator[Page]:
-        """Yield pages of a node's log, or of this one's, and advance the ranges behind each
-        page."""
+        """Yield pages of a node's log, and advance the ranges behind each page; None: this node."""
         while not self._is_cancelled:
             page = await self._read_page(address, request)
             yield page

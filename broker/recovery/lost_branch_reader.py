@@ -1,7 +1,7 @@
 """Reads this node's copies of events that a restored origin has lost, in order of their places.
 
-The origin was started from an older copy of its log (`broker.log.history`). Events of its lost
-branch that this node has are delivered among those recovered from the origin.
+They are of a lost branch of its log (`broker.log.history`), and are delivered among those recovered
+from the origin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.log_source import LogSource
 
-#: Most events of one result.
 MAX_EVENTS: Final = 256
 
 

@@ -79,8 +79,8 @@ class Released(RoutedMessage, frozen=True):
     name: str
 
 
-#: Name in a `FetchPage` without a client that asks for all logged events of the ranges. An origin's
-#: node asks so for its lost events. Nodes of older versions find no such subscription.
+#: Name in a `FetchPage` without a client that asks for all logged events of the ranges, such as the
+#: lost events of an origin. Nodes of older versions find no such subscription.
 EVERYTHING_LOGGED = "*returned"
 
 
@@ -92,8 +92,9 @@ class FetchPage(NumberedMessage, frozen=True):
 
     client_id: str
     name: str
-    """Name of the client's durable subscription there; the log is complete for it, of any origin.
-    Empty: the log is complete only for its own events."""
+    """The client's durable subscription, for which the log is complete, of any origin. Empty: the
+    log is complete only for its own events.
+    """
     pattern: str
     query: str
     namespaces: Mapping[str, str]
@@ -105,19 +106,15 @@ class FetchPage(NumberedMessage, frozen=True):
 
 @CODEC.register
 class PageFetched(NumberedMessage, frozen=True):
-    """A page, or an error."""
-
     kind = 0x84
     max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
     error: WireErrorFields = NO_ERROR
     reached: WirePosition = ()
-    """Marks up to which the ranges were read. Origins that are not named were incomplete, so not
-    read."""
+    """Marks up to which the ranges were read. Incomplete origins are not read and not named."""
     next: Count = 0
     """Serial of the next page; 0: none."""
     rank: Rank = 0
-    """Highest rank of its events."""
     chunks: tuple[bytes, ...] = ()
     begins: WirePosition = ()
     """Marks after which incomplete origins are complete."""
@@ -126,7 +123,6 @@ class PageFetched(NumberedMessage, frozen=True):
 
     @property
     def level(self) -> int:
-        """See `RoutedMessage`."""
         return self.rank
 
 
@@ -157,7 +153,7 @@ def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
 
 
 def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
-    """Decode the chunks of `pack_events`. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     found: list[LoggedEvent] = []
     try:
         for data in chunks:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of recoveries and the archive. Labels are bounded: sources and outcomes."""
+"""Prometheus metrics of recoveries and the archive. Labels are sources and outcomes, so bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _ARCHIVED = {
 
 
 def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Turn a `recovery_snapshot` into metrics."""
     recoveries = report["recoveries"]
     yield CounterMetricFamily(
         "xmlbroker_recoveries", "Recoveries started.", value=recoveries["begun"]

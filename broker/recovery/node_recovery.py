@@ -24,7 +24,7 @@ from broker.recovery.subscription_recovery import SubscriptionRecovery
 
 
 class NodeRecovery:
-    """Implements `broker.delivery.recovery_contract.RecoveryService`."""
+    """Implementation of `broker.delivery.recovery_contract.RecoveryService`."""
 
     def __init__(
         self,
@@ -41,13 +41,12 @@ class NodeRecovery:
         self.silent_origin_recovery = silent_origin_recovery
         self.handover = handover
         self.questions = questions
-        """Questions to all other nodes; None without a network."""
+        """None without a network."""
         self.started = 0
         self.cancelled = 0
         self.failed = 0
         """Recoveries that ended because the archive was not readable."""
         self.events_by_source: Counter[str] = Counter()
-        """Events of finished recoveries by source."""
         self.lost_places = 0
         """Places that no source had."""
         self.active: dict[SubscriptionRecovery, None] = {}
@@ -75,7 +74,7 @@ class NodeRecovery:
             self.lost_places += recovery.lost_places
 
     def run_periodic_jobs(self) -> None:
-        """Run due jobs; call it each second."""
+        """Call it each second."""
         if self.handover is not None:
             self.handover.track_silent_nodes()
         if self.branch_restore is not None:

@@ -75,7 +75,6 @@ class OriginReader:
                 yield events
             begun = page.reached.get(origin, begun)
             if not page.next_serial and page.begins.get(origin, begun) > begun:
-                # The replica has a missing range, and continues behind it.
                 begun = page.begins[origin]
             elif not page.next_serial or page.next_serial == serial and not events:
                 return

@@ -59,8 +59,7 @@ class PageExchange:
     # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
-        """Fetch a page of a node's log. Fails with the node's error, `PeerSilent` or
-        `NotConnected`."""
+        """Fetch a page. Fails with the node's error, `PeerSilent` or `NotConnected`."""
         return Deferred.fromCoroutine(self._fetch_page(node, request))
 
     async def _fetch_page(self, node: Address, request: LogPageRequest) -> Page:
@@ -84,7 +83,6 @@ class PageExchange:
 
     def _receive_request(self, message: FetchPage) -> None:
         if any(_is_same_request(message, each) for each in (self._reading, *self._waiting)):
-            # A repeated request: the first one will be answered.
             return
         if len(self._waiting) >= MAX_WAITING:
             self._send_error(message, Overloaded("too many nodes ask for pages"))

@@ -1,7 +1,7 @@
 """Matches the events of a log page by the rules of live delivery.
 
-Each event is validated by its origin's DTD. An event that was refused earlier is a placeholder. One
-with an unknown DTD becomes a placeholder. The reader of the page reports placeholders as gaps.
+Each event is validated by its origin's DTD. One that was refused, or has an unknown DTD, is a
+placeholder, which the reader of the page reports as a gap.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class PageMatcher:
 
     async def _await_dtd(self, reader: PageQuery, run: EventRun, needed: TypeMissing) -> bool:
         """Wait for the DTD of the first event if the event may match. Returns whether it is
-        here."""
+        here.
+        """
         if not self._may_match(reader, run, run.events, needed):
             return False
         settled: Deferred[bool | None] = Deferred()
@@ -135,8 +136,7 @@ def drop_placeholders(
 ) -> tuple[list[LoggedEvent], dict[str, Mark]]:
     """Return the events of a page for a node that does not support placeholders.
 
-    An origin's events end before its first placeholder. The second result is, for each such origin,
-    the end of its events in the page.
+    An origin's events end before its first placeholder, at the place in the second result.
     """
     remaining: list[LoggedEvent] = []
     ends: dict[str, Mark] = {}

@@ -13,7 +13,7 @@ from broker.log.logged_event import LoggedEvent
 def read_start_marks(
     ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]
 ) -> dict[str, Mark]:
-    """Return the marks to read after. Of origins that are not requested, all events are skipped."""
+    """Return the marks to read after. All events of origins that are not requested are skipped."""
     return {
         origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
     }
@@ -24,8 +24,8 @@ def split_before_missing(
 ) -> tuple[list[LoggedEvent], Mark | None]:
     """Return the replica's events up to the first missing offset, and the mark where it continues.
 
-    A log's offsets have no missing ones, except for events that it has lost
-    (`broker.log.history`). A reader must not take these places for events that do not match.
+    Offsets are missing only for events that the log has lost (`broker.log.history`). A reader must
+    not take these places for events that do not match.
     """
     offset = after[1]
     for index, event in enumerate(events):
@@ -44,7 +44,7 @@ def marks_of_events(
 ) -> dict[str, Mark]:
     """Return the last mark of the events by origin.
 
-    A range that ends on a lost branch goes no further than its own events. Later ones are of
+    A range that ends on a lost branch goes no further than its own events, as later ones are of
     another branch.
     """
     passed: dict[str, Mark] = {}

@@ -1,7 +1,6 @@
 """Schedules the pages of a connection's replays: in turn, and as fast as the connection sends.
 
-A node may ask for pages of a thousand replays at once. Without a limit all of them would be read
-and wait in memory.
+Otherwise the pages of a thousand replays could wait in memory.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ class PageSchedule:
         self._waiting[replay] = None
 
     def start_next(self, may_read: Callable[[int], bool]) -> list[int]:
-        """Return the replays to read now. `may_read` returns whether a queued replay still needs a
-        page."""
+        """Return the replays to read now. `may_read` returns whether one still needs a page."""
         found = []
         while self._waiting and self._reading + self._unsent < MAX_IN_FLIGHT:
             replay = next(iter(self._waiting))

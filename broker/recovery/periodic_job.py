@@ -28,7 +28,7 @@ class PeriodicJob:
         self._is_running = False
 
     def run_if_due(self) -> None:
-        """Start the job if it is due; call it each second."""
+        """Call it each second."""
         now = self._clock.seconds()
         if self._is_running or now < self._due_at:
             return

@@ -16,7 +16,6 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
 from broker.recovery.planner import OWN_LOG, AvailableSources, PlanStep, count_places
 
-#: An end for ranges without one.
 _ENDLESS: Mark = (1 << 32, 1 << 62)
 
 
@@ -31,9 +30,8 @@ class PlanContext:
     origin_nodes: Callable[[str], Sequence[str]]
     """Returns the addresses of nodes with an origin's events, the best first."""
     archived: Intervals
-    """Coverage of the archive. Origins that are missing have nothing there, or are unknown."""
+    """Coverage of the archive, which has nothing of other origins, or it is unknown."""
     is_archive_known: bool
-    """True if the archive's coverage is known."""
 
 
 def explain_plan(
@@ -46,8 +44,8 @@ def explain_plan(
 ) -> dict[str, Any]:
     """Return the steps, and by origin the source of each part, as JSON content.
 
-    `recovered` is the part of `requested` that the own log lacks and `steps` recover.
-    `all_origins`: events of all other origins are needed too.
+    `recovered` is the part of `requested` that the own log lacks. `all_origins`: events of all
+    other origins are needed too.
     """
     return {
         "steps": [
@@ -111,8 +109,7 @@ def _covered_by_step(
     if origin not in context.sources.log_origins:
         return [], []
     if origin == context.own_origin:
-        # Own events begin where retention leaves them. Replicas of them are at other nodes, if
-        # anywhere.
+        # Own events begin where retention leaves them. Only other nodes have replicas of them.
         begins = context.log_begins.get(origin, (0, 0))
         return difference(left, [((0, 0), begins)]), []
     # Only the archive knows an unknown end. A node has all that it announced.
@@ -143,7 +140,6 @@ def _describe_part(source: str, interval: Interval, nodes: list[str], why: str) 
 
 
 def _describe_interval(interval: Interval) -> dict[str, Any]:
-    """Return the bounds and the number of places; None where there is no end."""
     after, upto = interval
     ends = upto != _ENDLESS
     return {

@@ -20,7 +20,7 @@ from broker.event.place import Mark
 #: them as a replay, which serves all at once.
 MAX_LOG_PLACES = 100_000
 
-#: The last source if there is no other one, and never will be: this node's log.
+#: This node's log, if there is no other source and never will be.
 OWN_LOG = "log"
 
 
@@ -39,7 +39,6 @@ class AvailableSources:
     previous_node: str
     """Address of the client's previous node; empty if there is none, or it is unreachable."""
     log_origins: Collection[str]
-    """Origins with a readable log."""
     has_archive: bool
     active_recoveries: int = 0
     is_alone: bool = False
@@ -56,10 +55,7 @@ class AvailableSources:
 def plan_steps(
     ranges: Mapping[str, MarkRange], sources: AvailableSources, *, all_origins: bool = False
 ) -> list[PlanStep]:
-    """Return the sources in the order in which they are asked.
-
-    `all_origins`: all past events of all origins are needed, not only the ranges.
-    """
+    """Return the sources in order. `all_origins`: all past events of all origins are needed."""
     steps: list[PlanStep] = []
     count = count_places(ranges)
     many = count is not None and count > sources.max_log_places
@@ -109,7 +105,7 @@ class RemainingRanges:
         self, ranges: Mapping[str, MarkRange], known: Mapping[str, Mark] | None = None
     ) -> None:
         """`known` are the least ends of ranges that have no end."""
-        # An epoch may have begun without events. No source need be asked for that.
+        # An epoch may have begun without events.
         self._left = {
             origin: (after, upto)
             for origin, (after, upto) in ranges.items()

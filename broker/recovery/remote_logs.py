@@ -1,8 +1,8 @@
 """Events of an origin in other nodes' logs and replicas, while its own log is out of reach.
 
-A survey asks all nodes for their last place of the origin, and whether one of them has its log.
-Then pages are read from the nodes that have got further. Each node has logged only the events that
-its own subscriptions needed, so each may have others.
+A survey asks all nodes for their last place of the origin, and whether one has its log. Then pages
+are read from the nodes that have got further. Each may have others, since it has logged only the
+events that its own subscriptions needed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from broker.recovery.page_merge import EventPages
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Schema, WireMark, pack
 
-#: Kind of the question.
 REACHED: Final = "reached"
 #: Most origins in one question, or in an answer to one that names none.
 MAX_ORIGINS: Final = 512
@@ -70,7 +69,7 @@ class LogSurvey:
     """True if all nodes have answered, and all pages read so far have come."""
 
     def add_answer(self, node: Address, content: bytes) -> None:
-        """Add one node's answer. Raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         for origin, mark, is_here, senders in _ANSWER.decode(content):
             self.marks.setdefault(origin, {})[node] = mark
             self.senders.setdefault(origin, set()).update(senders)
@@ -100,7 +99,6 @@ class RemoteLogs:
         questions: NetworkQuestions,
         make_reader: Callable[[str], OriginReader],
     ) -> None:
-        """`make_reader` returns the reader of an origin."""
         self._known_origins = known_origins
         self._questions = questions
         self._origin_reader = make_reader

@@ -1,16 +1,14 @@
 """Recovery of events of a silent origin, from other nodes that have got further.
 
-An origin's node sends its events to each node that asks for them. When it dies, or loses its disk,
-other nodes may have different last places, and nothing levels them. So a node surveys all others
-about origins without new events for `recovery.gap_timeout`. It reads the difference from the logs
-and replicas of nodes that have got further, and from the archive. It merges the events by their
-places, and ingests them like pages of the origin's log.
+When an origin's node dies, or loses its disk, other nodes may have different last places, and
+nothing levels them. So a node surveys all others about origins without new events for
+`recovery.gap_timeout`. It reads the difference from their logs and replicas, and from the archive,
+merges it by places, and ingests it like pages of the origin's log.
 
 Those nodes have logged only events that their subscriptions needed. So a missing range between
-their events is a loss only if no node has the origin's log: all nodes have answered, among them
-that of the origin. Then subscriptions get a gap. Until then nothing behind a missing range is
-ingested, since the origin's node may return with the events. After a day its return is not awaited
-any more.
+their events is a loss, reported as a gap, only if all nodes, among them that of the origin, have
+answered and none has the origin's log. Until then nothing behind a missing range is ingested, since
+the origin's node may return with the events. After a day its return is not awaited any more.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ CHECK_INTERVAL: Final = 5.0
 #: Seconds until an origin is surveyed again, at first and at most.
 FIRST_RETRY: Final = 20.0
 MAX_RETRY: Final = 3600.0
-#: Most events of one page.
 BATCH_EVENTS: Final = 256
 
 
@@ -76,15 +73,14 @@ class SilentOriginRecovery:
         """By origin this node's last place, and the time since when."""
         self._retries: dict[str, _Retry] = {}
         self._unanswered: frozenset[str] = frozenset()
-        """Nodes and clusters that did not answer the last survey. They may have more, or the
-        log."""
+        """Nodes and clusters, silent in the last survey, that may have more, or the log."""
         self.events_found = 0
         self.places_lost = 0
 
     # ------------------------------------------------------------------ surveys
 
     def run_if_due(self) -> None:
-        """Check for silent origins if it is time; call it each second."""
+        """Call it each second."""
         self._job.run_if_due()
 
     def _start(self) -> Coroutine[Any, Any, None] | None:
@@ -126,7 +122,6 @@ class SilentOriginRecovery:
     # ------------------------------------------------------------------ catching up
 
     async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
-        """Ingest the events of an origin up to the last place of other nodes."""
         after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
         if after is None or upto <= after:
             return

@@ -1,7 +1,7 @@
 """Recovery of one subscription's missed events, from one source after the other (P11, X6).
 
 Each source yields events in the order of each origin. So a client that breaks off continues behind
-its last event, and the rest for the next source lies behind it.
+its last event, and so does the next source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNREACHABLE = "cut off"
 
 
 class SubscriptionRecovery:
-    """Implements `broker.delivery.recovery_contract.ActiveRecovery`."""
+    """Implementation of `broker.delivery.recovery_contract.ActiveRecovery`."""
 
     log = Logger()
 
@@ -56,27 +56,26 @@ class SubscriptionRecovery:
         )
         self._events = self._all_events()
         self._held_back: Sequence[LoggedEvent] = ()
-        """Events behind a loss, which `more` returns next."""
+        """Events behind a loss, which are returned next."""
         self._losses_before: list[LostRange] = []
         self._reported: dict[str, list[Interval]] = {}
-        """Losses that `lost_before` has returned."""
+        """Losses that `preceding_losses` has returned."""
         self._error: BrokerError | None = None
-        """Error of the archive."""
         self._is_cancelled = False
         self._sources = context.available_sources(missed, busy)
         self._has_unnamed_origins = missed.all_origins
         """True if origins that are not named may have events."""
         self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.all_origins)
         self.stage = ""
-        """Source that is being read."""
         self.has_failed = False
-        """True if the recovery failed. The client got the error, and may ask again."""
+        """The client got the error, and may ask again."""
         self.events_sent = 0
         self.events_by_source: Counter[str] = Counter()
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """Return the next events; none at the end. Fails if the archive was needed but not
-        readable."""
+        """Return the next events; none at the end. Fails if the archive is needed and not
+        readable.
+        """
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
@@ -120,7 +119,7 @@ class SubscriptionRecovery:
         return events, ()
 
     def preceding_losses(self) -> Sequence[LostRange]:
-        """Return the losses before the events that `more` returned last."""
+        """Return the losses before the events that `next_events` returned last."""
         return self._losses_before
 
     def open_range_ends(self) -> Mapping[str, Mark]:
@@ -129,7 +128,7 @@ class SubscriptionRecovery:
         return {**self._remaining.open_ends, **beyond}
 
     def remaining_losses(self) -> Sequence[LostRange]:
-        """At the end: return the losses that `lost_before` has not returned."""
+        """At the end: return the losses that `preceding_losses` has not returned."""
         lost = self._unreported([*self._missing_ranges(), *self._unfound_ranges()])
         return [each for origin, found in lost.items() for each in self._as_losses(origin, found)]
 
@@ -163,8 +162,7 @@ class SubscriptionRecovery:
         }
 
     def _loss_start(self, origin: str, after: Mark, upto: Mark) -> Mark:
-        """Return the mark after which the client misses events of the missing range (`after`,
-        `upto`]."""
+        """Return the mark after which the client misses events of (`after`, `upto`]."""
         had = self._missed.position.get(origin, after)
         if had <= after or upto <= had:
             return max(had, after)
@@ -270,9 +268,8 @@ class SubscriptionRecovery:
     async def _adapt_steps_to_archive(self) -> None:
         """Change the order of the sources by the archive's coverage.
 
-        If the archive has no other origins, logs come first, and the archive only if they lack
-        something. It comes first if it has several branches of another origin: a log or replica
-        holds only one of them.
+        Without other origins in the archive, logs come first. The archive comes first if it has
+        several branches of another origin: a log or replica holds only one of them.
         """
         ranges, archive = self._missed.ranges, self._context.archive
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
@@ -328,7 +325,6 @@ class SubscriptionRecovery:
             )
 
     async def _await_unreachable_nodes(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Wait for unreachable nodes that may have the rest."""
         context = self._context
         while not self._is_cancelled and context.clock.seconds() < until:
             cut_off = self._log_source.unreachable_origins()
