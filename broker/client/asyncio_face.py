@@ -18,7 +18,7 @@ from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
 
-#: Seconds for an attempt to connect to one endpoint.
+#: Seconds for one endpoint.
 DIAL_TIMEOUT = 10.0
 
 
@@ -103,7 +103,7 @@ def _describe_error(error: Exception) -> str:
 
 
 class AsyncioClient(Client):
-    """Client as an asynchronous context manager, which closes it."""
+    """Asynchronous context manager, which closes the client."""
 
     async def __aenter__(self) -> AsyncioClient:
         return self
@@ -125,9 +125,8 @@ def connect(
     """Return a client that connects to the first of `endpoints` that answers.
 
     `trust` is a PEM file of authorities for `tls:` endpoints (default: the system's).
-    `client_settings` describes the other arguments. An asyncio loop must run.
-
-    Raises `ConfigurationError` if `trust` is not usable.
+    `client_settings` describes the other arguments. An asyncio loop must run. Raises
+    `ConfigurationError` if `trust` is not usable.
     """
     settings = client_settings(
         client_id=client_id,

@@ -1,7 +1,7 @@
 """Delivery attempts that outlive a crashed process, in a file of the client's state folder (Q2).
 
 `<client>.attempts` is JSON: `{"format": "xmlbroker-attempts-1", "durables": {name: {"under_way":
-bool, "place": text, "tries": number}}, "check": checksum}`. Each write replaces the file.
+bool, "place": text, "tries": number}}, "check": checksum}`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from broker.event.place import Place
 from broker.wire.codec import Count, Schema
 
 FORMAT: Final = "xmlbroker-attempts-1"
-#: Events recorded before they are tried, after a crash. The last thousand of the crashed process
-#: may be unacknowledged.
+#: The last thousand events of a crashed process may be unacknowledged.
 RECORDED_AFTER_CRASH: Final = 2_000
 
 
@@ -77,7 +76,7 @@ class AttemptsFile:
 
 
 class Attempts:
-    """Attempts of one durable subscription. Without a file they end with the process."""
+    """Without a file they end with the process."""
 
     def __init__(self, file: AttemptsFile | None, name: str) -> None:
         self._file = file
@@ -87,10 +86,7 @@ class Attempts:
         self._tries = 0
 
     def start(self) -> None:
-        """Load the last process's state and mark this one as running.
-
-        Raises `ConfigurationError`.
-        """
+        """Mark this process as running. Raises `ConfigurationError`."""
         if self._file is None:
             return
         died, self._place, self._tries = self._file.read(self._name)

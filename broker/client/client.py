@@ -5,8 +5,8 @@
         async for event in subscription:
             print(event.stream, event.payload)
 
-Methods raise the typed errors of `broker.errors`. Without a connection publications wait in the
-outbox. A subscription continues after a broken connection without gap or duplicate.
+Without a connection publications wait in the outbox. A subscription continues after a broken
+connection without gap or duplicate.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ CLOSE_TIMEOUT = 10.0
 
 
 class Client(ClientDriver):
-    """One ClientId and one incarnation, over any number of connections."""
-
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         super().__init__(loop, endpoints, settings)
         self._mint = EventIdGenerator(settings.client_id, settings.incarnation)
@@ -71,7 +69,6 @@ class Client(ClientDriver):
 
     @property
     def unacknowledged(self) -> int:
-        """Number of events in the outbox."""
         return self._core.outbox.events
 
     @property
@@ -86,7 +83,7 @@ class Client(ClientDriver):
     keeping_error = positions_error  # The old name, kept for one version.
 
     def start(self) -> None:
-        """Start to connect, and retry until `close`."""
+        """Connect, and retry until `close`."""
         self._connection.start()
 
     def when_connected(self, timeout: float | None = None) -> Awaitable[None]:
@@ -103,7 +100,7 @@ class Client(ClientDriver):
         return self._fulfilled(None) if empty else self._waiters.wait_for_drained()
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> Awaitable[bool]:
-        """End the session after the node has committed the positions; the outbox is not awaited.
+        """End the session when the node has committed the positions; the outbox is not awaited.
 
         Resolves after at most `timeout` seconds: True if the node has confirmed each durable
         position, so that no processed event comes again.
@@ -135,7 +132,7 @@ class Client(ClientDriver):
         summary: str | None = None,
         system_id: str | None = None,
     ) -> Awaitable[Receipt]:
-        """Publish an event under a new EventId. Resolves when it is durable.
+        """Resolve when the event is durable.
 
         `payload` is one XML element in UTF-8; a declaration before it is dropped. Raises `BadName`,
         `BadEnvelope` or `Overloaded` at once. The result may fail with `InvalidEvent`, `NotAllowed`
@@ -162,7 +159,7 @@ class Client(ClientDriver):
             raise
 
     def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
-        """Publish a complete event document of this client's name and incarnation.
+        """Publish a complete document of this client's name and incarnation.
 
         A document that is not bytes (`BadEnvelope`), empty (`NotWellFormed`) or `TooLarge` fails
         its receipt. Raises `Overloaded` or `Closed` at once.
@@ -193,14 +190,14 @@ class Client(ClientDriver):
         on_change: Callable[..., None] | None = None,
         merge: Merging | None = None,
     ) -> Awaitable[Subscription]:
-        """Subscribe. Resolves when the node has accepted the query and events flow.
+        """Resolve when the node has accepted the query and events flow.
 
         `start` defaults to `NEW`, for a durable subscription to `STORED`. It ends at the position
         `until`, or before events that reached their origin at `until_time` (ms since 1970). Earlier
         events are replayed at `pace` times their arrival pace, at most `rate` a second; 0 is
         unlimited.
 
-        `on_gap` and `on_change` are called in order with the events. With `merge` the result is a
+        `on_gap` and `on_change` are called in order with the events. `merge` makes a
         `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`,
         `BadPosition` or `TooManySubscriptions`.
         """
@@ -235,7 +232,7 @@ class Client(ClientDriver):
 
         It begins after the position `since`, at `since_time` (ms since 1970), or with the `last`
         events; by default with the oldest. With both, the time applies to origins that the position
-        does not name. It ends as in `subscribe`, by default at the current wall-clock time.
+        does not name. It ends as in `subscribe`, by default now.
 
         With the order "bundle" it is a `ResolvedReplay`, sorted by linkage or by the rule of
         `merge`. Iterating raises the errors of `subscribe`; an impossible `BadPosition` is raised
@@ -290,9 +287,8 @@ class Client(ClientDriver):
     ) -> WorkResult:
         """Call `handle` with the events of a durable subscription, one at a time.
 
-        An event is processed when the awaitable is done. If it fails or exceeds
-        `working.ack_timeout`, the event is given again. After `working.max_deliver` tries it is
-        published on `working.dead_letters`.
+        If the awaitable fails or exceeds `working.ack_timeout`, the event is given again. After
+        `working.max_deliver` tries it is published on `working.dead_letters`.
 
         Returns when the subscription ends. Raises the errors of `subscribe`, and the node's error
         for a refused dead letter. Under Twisted, run it by `Deferred.fromCoroutine`.
@@ -307,7 +303,7 @@ class Client(ClientDriver):
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
         """Resolve to the node's answer to `status`, `dtd-list`, `dtd-show` or `explain`.
 
-        `document` is an event. Raises `TooLarge` if it exceeds the node's limit.
+        Raises `TooLarge` for an event over the node's limit.
         """
         self._check_open(document)
         request, effects = self._core.ask(what, arguments, document)

@@ -38,7 +38,7 @@ from broker.wire.stack import session_layers
 
 @implementer(IStackReceiver)
 class ClientDriver:
-    """One client's sessions, one after another. `Client` adds the users' methods."""
+    """One client's sessions, one after another."""
 
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         self._loop = loop
@@ -82,10 +82,8 @@ class ClientDriver:
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
         """Called with True when connected, else with False and the reason."""
         self.trouble: BrokerError | None = None
-        """Error while the node takes no publications (its disk is full). They wait in the outbox.
-        """
+        """Error while the node takes no publications (its disk is full)."""
         self.on_trouble: Callable[[BrokerError | None], None] | None = None
-        """Called with each change of `trouble`."""
 
     # ------------------------------------------------------------------ for subscriptions
 
@@ -93,7 +91,6 @@ class ClientDriver:
         self._apply_effects(self._core.mark_processed(number, item, self._loop.clock.seconds()))
 
     def discard(self, item: Any) -> None:
-        """Release an item that no user will read."""
         self._apply_effects(self._core.discard(item))
 
     def end_subscription(self, number: int, forget: bool) -> None:
@@ -158,7 +155,7 @@ class ClientDriver:
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome
-        # A node's message, such as an answer about many events, may exceed the limit for ours.
+        # A node's message may exceed the limit for ours.
         channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
         self._driver.attach(channel)
 

@@ -1,6 +1,6 @@
 """A client's connection: dial, handshake, attach to the stack, and retry with backoff (Q1).
 
-`docs/protocols/session.md` shows the table of the state machine.
+`docs/protocols/session.md` has its state table.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Connection:
     endpoints: Sequence[str]
     make_hello: Callable[[], Hello]
     attach: Callable[[ISocketChannel, Welcome], None]
-    """Called when the node accepts; the channel then belongs to the stack."""
+    """From then on the channel belongs to the stack."""
     on_down: Callable[[BrokerError | None], None]
     """Called after a failed attempt or broken connection; the next attempt follows."""
     on_stopped: Callable[[BrokerError | None], None]
-    """Called once at the end, with the fatal error or None."""
+    """Called once, with the fatal error or None."""
     backoff: Backoff = attrs.field(factory=Backoff)
     """Its owner reports established sessions."""
     channel: ISocketChannel | None = None
@@ -77,7 +77,7 @@ class Connection:
 
     @property
     def endpoint(self) -> str:
-        """Endpoint of the current attempt; attempts rotate through all."""
+        """Attempts rotate through all endpoints."""
         return self.endpoints[self.attempts % len(self.endpoints)]
 
 

@@ -64,16 +64,14 @@ class ClientCore:
         window_bytes: int,
         resume_points: Mapping[str, ResumePoint] | None = None,
     ) -> None:
-        """`window_bytes` bounds unprocessed deliveries; `resume_points` are of the previous
-        process.
-        """
+        """`window_bytes` bounds unprocessed deliveries."""
         self.outbox = outbox
         self._max_held_bytes = window_bytes // 2
         self._credit = DeliveryCredit(window_bytes)
         self._node_address = ""
         self._subscriptions: dict[int, SubscriptionState] = {}
         self._ending: dict[int, tuple[SubscriptionState, bool]] = {}
-        """Unsubscribed and not confirmed by the node; True if it deletes the durable state."""
+        """Not confirmed by the node; True if it deletes the durable state."""
         self._protocol_version = 1
         self._numbers = itertools.count(1)
         self.positions = PositionReporter(self._subscriptions, resume_points or {}, self._numbers)
@@ -201,7 +199,7 @@ class ClientCore:
         """Begin or resume a session with the node at address `node`.
 
         Unless `resumed`, everything open is sent again. Publications and requests that exceed
-        `limits` (bytes of an event, of a frame) fail. `version` is the protocol version.
+        `limits` (bytes of an event, of a frame) fail.
         """
         self.positions.is_connected = True
         self._protocol_version = version
@@ -257,7 +255,6 @@ class ClientCore:
         return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Acknowledge positions that are due, and allow requeued batches to be sent."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
         return self.positions.handle_timeout(now)
@@ -344,7 +341,7 @@ class ClientCore:
             self._duplicates_dropped += state.duplicates_dropped
             ended = _item_effects(number, state.receive_ended(message))
             if message.error[0] == UnknownSubscription.code and state.request.durable:
-                # It was deleted: a new subscription of that name begins anew.
+                # A new subscription of that name begins anew.
                 self.positions.resume_points.remove(state.request.durable)
                 ended += self.positions.resume_points.save()
             return ended

@@ -1,7 +1,7 @@
 """Credit for deliveries, in bytes, as a running total per session.
 
-The limit is the bytes that arrived in this session plus the free part of the window. It is sent
-when a quarter of the window is free, or the previous limit is used up.
+The limit is the bytes that arrived plus the free part of the window. It is sent when a quarter of
+the window is free, or the previous limit is used up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class DeliveryCredit:
         self._sent_limit = 0
 
     def begin_session(self) -> int:
-        """Return the first limit. Unprocessed deliveries of previous sessions still count."""
+        """Return the first limit. Unprocessed deliveries of previous sessions count."""
         self._arrived = 0
         self._sent_limit = self._compute_limit()
         return self._sent_limit

@@ -1,7 +1,6 @@
 """Filter of repeated events by EventId (A15).
 
-An event has two places if its publisher sent it again to another node. Events delivered before a
-node died come again from the next one.
+Events come again if a publisher sent them to another node, or their node died.
 
 The filter stores windows of 1024 sequence numbers of a publisher (ClientId and incarnation) in two
 generations. A full younger generation becomes the older, whose windows are dropped unless used
@@ -14,8 +13,8 @@ from collections.abc import Sequence
 
 from broker.client.received import ReceivedEvent
 
-#: Windows of a generation, of some 300 bytes each: at least the newest 2 million events of a busy
-#: publisher, or the newest of 2000 quiet ones.
+#: Windows of some 300 bytes: at least the newest 2 million events of a busy publisher, or the
+#: newest of 2000 quiet ones.
 GENERATION_WINDOWS = 2048
 #: Sequence numbers of a window, as a power of two: bits of one integer are fast to copy.
 _WINDOW_BITS = 10
@@ -77,7 +76,6 @@ class DuplicateFilter:
         return found if len(found) < len(events) else events
 
     def _promote_window(self, key: tuple[str, int, int]) -> int:
-        """Move a window into the younger generation, and return its bits."""
         known = self._older.pop(key, 0)
         if len(self._younger) >= self._generation:
             self._older = self._younger

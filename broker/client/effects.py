@@ -15,7 +15,7 @@ from broker.wire.codec import WireTimes
 
 @attrs.define(eq=False)
 class SharedDelivery:
-    """Number of subscriptions that have yet to process their part of one delivery."""
+    """Number of subscriptions that have yet to process their part."""
 
     remaining: int
     size: int
@@ -34,7 +34,7 @@ class PublicationSettled:
 
 @attrs.frozen
 class EventBatch:
-    """Events of one message for one subscription; return it to `ClientCore.mark_processed`."""
+    """Events of one message for one subscription."""
 
     events: Sequence[ReceivedEvent]
     delivery: SharedDelivery
@@ -84,8 +84,6 @@ class ItemArrived:
 
 @attrs.frozen
 class ResumePoint:
-    """Position at which a durable subscription resumes."""
-
     position: Position
     node: str = ""
     """Address of the node at which it was last active; empty if unknown."""
@@ -93,8 +91,6 @@ class ResumePoint:
 
 @attrs.frozen
 class SavePositions:
-    """Save resume points by subscription name, for the client's next process."""
-
     resume_points: Mapping[str, ResumePoint]
 
 
@@ -107,7 +103,7 @@ class RequestAnswered:
 
 @attrs.frozen
 class MessagesConsumed:
-    """Return credit to the stack for this many messages."""
+    """Return credit to the stack."""
 
     count: int
 

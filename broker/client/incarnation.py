@@ -11,12 +11,12 @@ from broker.event.event_id import next_incarnation
 
 
 def incarnation_file(folder: Path, client_id: str) -> Path:
-    """Return the path of the newest incarnation, which is also the lock of the files beside it."""
+    """The file is also the lock of the files beside it."""
     return folder / f"{client_id}.incarnation"
 
 
 def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
-    """Return the next incarnation, stored durably under a lock against other processes.
+    """Return the next incarnation, stored durably under a lock.
 
     Raises `ConfigurationError` if the folder is not writable or the file holds no number.
     """

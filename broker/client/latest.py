@@ -10,7 +10,6 @@ from broker.errors import Overloaded
 from broker.matching.payload_key import compile_key
 
 Key: TypeAlias = Callable[[ReceivedEvent], str]
-#: Default bound of the number of keys.
 MAX_KEYS: Final = 100_000
 
 
@@ -19,9 +18,9 @@ def by_stream(event: ReceivedEvent) -> str:
 
 
 def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
-    """Return a key: the string-value of an XPath expression on the payload, empty without one.
+    """Return the string-value of an XPath expression on the payload as a key, empty without one.
 
-    This function or the key raises `BadQuery` for an expression that can not be evaluated.
+    This function or the key raises `BadQuery`.
     """
     value = compile_key(text, namespaces or {})
     return lambda event: "" if event.payload is None else value(event.payload)

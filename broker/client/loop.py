@@ -11,7 +11,7 @@ from broker.transport.socket import ISocketChannel
 
 
 class Promise(Protocol):
-    """A result that is settled once; settling it again, or after it is cancelled, has no effect."""
+    """A result that is settled once; later calls, also after cancellation, have no effect."""
 
     @property
     def awaitable(self) -> Awaitable[Any]:
@@ -40,7 +40,7 @@ class Loop(Protocol):
         """Call in a later turn of the loop."""
 
     def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
-        """Run a coroutine; after `seconds` cancel it and raise `TimeoutError`."""
+        """After `seconds` cancel the coroutine and raise `TimeoutError`."""
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
         """Call a function that may block and raises nothing."""

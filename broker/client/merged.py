@@ -37,8 +37,6 @@ _log = logging.getLogger(__name__)
 
 @attrs.frozen(slots=False, eq=False)
 class MergedEvent(ReceivedEvent):
-    """An event of a merged subscription."""
-
     late: bool = False
     """True if an event that follows it in the resolved order was returned before."""
 
@@ -47,11 +45,11 @@ class MergedSubscription(Subscription):
     """A `Subscription` of `MergedEvent`s in resolved order.
 
     An event is held until no earlier event can come, or its time is over. The bounds of `Merging`,
-    not the session's window, apply to held events. The position moves past an event when it and all
-    earlier events of its origin are processed, so held events come again in a new process.
+    not the session's window, apply. The position moves past an event when it and all earlier events
+    of its origin are processed.
 
-    A gap of the log is reported when it arrives, before held events; missing numbers of a bundle in
-    their place. Held events can be read after the end of the subscription.
+    A gap of the log is reported before held events; missing numbers of a bundle in their place.
+    Held events can be read after the end of the subscription.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class MergedSubscription(Subscription):
         """Returned, maybe not processed."""
         self._alarm = DeadlineTimer(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
-        """The newest missing ranges of bundles."""
         self.on_missing: Callable[[MissingNumbers], None] | None = None
         """Called in order with the events; by default missing ranges are logged."""
 
@@ -138,7 +135,7 @@ class MergedSubscription(Subscription):
         try:
             expects = StreamPattern.parse(self.streams).matches
         except BadName:
-            # The node reports the error to the caller.
+            # The node reports the error.
             return Merger(self._merging)
         return Merger(self._merging, expects)
 
@@ -236,5 +233,4 @@ def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
 
 
 def subscription_factory(merge: Merging | None) -> Callable[..., Subscription]:
-    """Return the constructor of a subscription, merged or in order of arrival."""
     return Subscription if merge is None else partial(MergedSubscription, merge)

@@ -1,8 +1,8 @@
 """Publications that are not acknowledged yet (P8, Q9).
 
-A batch stays until the node has reported its result. If the node could take nothing of it, it and
-all later ones are sent again, so order holds. They wait until everything sent is answered: an
-answer names a batch, and could be to its first copy.
+If the node could take nothing of a batch, it and all later ones are sent again, so order holds.
+They wait until everything sent is answered: an answer names a batch, and could be to its first
+copy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class _Batch:
     documents: list[bytes] = attrs.field(factory=list)
     ids: list[EventId] = attrs.field(factory=list)
     waiters: list[Any] = attrs.field(factory=list)
-    """One for each event."""
     size: int = 0
     sent: bool = False
 
@@ -100,7 +99,7 @@ class Outbox:
         last.size += len(document)
 
     def next_unsent(self) -> bytes | None:
-        """Return the PUBLISH message of the oldest unsent batch, and mark it as sent."""
+        """Return the PUBLISH message of the oldest unsent batch, which is sent then."""
         if (self._is_requeued and self._unanswered) or self._sent_bytes >= MAX_UNANSWERED_BYTES:
             return None
         self._is_requeued = False

@@ -19,8 +19,6 @@ ACKNOWLEDGE_AFTER: Final = 0.5
 
 
 class PositionReporter:
-    """Acknowledges durable positions, and ends the session when the node has committed them."""
-
     def __init__(
         self,
         subscriptions: Mapping[int, SubscriptionState],
@@ -33,7 +31,7 @@ class PositionReporter:
         self.is_connected = False
         self.is_closing = False
         self.is_finished = False
-        """True if this end has nothing more to send in the session, or gave up."""
+        """True if this end has nothing more to send, or gave up."""
         self._acknowledge_at: float | None = None
         self._save_at: float | None = None
         self._confirm_at: float | None = None
@@ -85,7 +83,7 @@ class PositionReporter:
     def start_closing(self) -> list[Effect]:
         """End the session when the node has committed the positions.
 
-        Then, and if that has happened already, `is_finished` is True.
+        Then, or if it already has, `is_finished` is True.
         """
         self.is_closing = True
         if self.is_confirmed:
@@ -113,7 +111,7 @@ class PositionReporter:
         """End the session if the answer covers all positions."""
         self.resume_points.apply_confirmation(message.request, message.content)
         if self.is_confirmed or message.error[0]:
-            # A node of an earlier version rejects the request: it can not confirm.
+            # A node of an earlier version rejects the request.
             return self.end_session()
         # The subscription may still be moving here from another node.
         self._confirm_at = now + CONFIRMATION_INTERVAL

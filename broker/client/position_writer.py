@@ -1,4 +1,4 @@
-"""Writing of a client's positions in another thread: a disk may block."""
+"""Writing of a client's newest positions in another thread: a disk may block."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _log = logging.getLogger(__name__)
 
 
 class PositionWriter:
-    """Writes the newest positions, one write at a time."""
-
     def __init__(
         self, file: PositionsFile, run_in_thread: Callable[[Callable[[], None]], None]
     ) -> None:
@@ -27,7 +25,7 @@ class PositionWriter:
         self._is_scheduled = False
         self._is_superseded = False
         self.error: BrokerError | None = None
-        """Error of the newest write. The next process may receive processed events again."""
+        """Error of the newest write."""
 
     def write_soon(self, durables: Mapping[str, ResumePoint]) -> None:
         self._pending.append(durables)
@@ -45,7 +43,7 @@ class PositionWriter:
         self._write()
 
     def _write(self) -> None:
-        # Under the lock an older position is never written after a newer one.
+        # An older position must not be written after a newer one.
         with self._lock:
             if not self._pending or self._is_superseded:
                 return

@@ -1,9 +1,9 @@
 """Positions of a client's durable subscriptions, in a file for its next process (X6).
 
 `<client>.positions` is JSON: `{"format": "xmlbroker-positions-1", "durables": {name: {"node":
-address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. Each write replaces the
-file and leaves `<client>.positions-before`. That one is used if the file is damaged: events come
-again, but none is lost.
+address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. Each write leaves the
+previous file as `<client>.positions-before`. It is used if the file is damaged: events come again,
+but none is lost.
 """
 
 from __future__ import annotations
@@ -71,11 +71,7 @@ class PositionsFile:
             raise ConfigurationError(f"{path} does not hold positions; remove it") from None
 
     def write(self, durables: Mapping[str, ResumePoint]) -> None:
-        """Replace the file durably.
-
-        Raises `ConfigurationError` if that fails, `SessionSuperseded` if a newer process owns the
-        file.
-        """
+        """Raises `ConfigurationError`, or `SessionSuperseded` if a newer process owns the file."""
         stored = {
             name: {"node": left.node, "position": left.position.to_wire()}
             for name, left in durables.items()

@@ -20,18 +20,16 @@ class Receipt:
 
     event_id: EventId
     place: Place | None
-    """Place in the log; None for a duplicate."""
+    """None for a duplicate."""
     duplicate: bool = False
 
 
 @attrs.frozen(slots=False, eq=False)
 class ReceivedEvent:
-    """An event as a subscription delivers it."""
-
     place: Place
     header: Header
     liveness: Liveness
-    """Effective: `recovery` if it was published before the subscription was flowing."""
+    """`recovery` if it was published before the subscription was flowing."""
     document: bytes
     """As its publisher wrote it."""
 
@@ -45,7 +43,6 @@ class ReceivedEvent:
 
     @functools.cached_property
     def event(self) -> Event:
-        """The parsed document."""
         return read_event(self.document)
 
     @property
@@ -61,7 +58,7 @@ class Gap:
     first: Place
     last: Place
     count: int
-    """For `slow` the dropped events; for other reasons the places, matching or not."""
+    """For `slow` the dropped events; else the places, matching or not."""
     reason: str
     """`slow`: the transient subscriber's queue was full. `retention`: the node's log has expired
     them, and no other source could be asked. `lost`: no source has them.
@@ -85,7 +82,7 @@ class TypeChanged:
     reason: str
     """Reason why the query matches no event of one version, for the first two effects."""
     paths: tuple[str, ...]
-    """Added, removed or changed paths that the query reads."""
+    """Changed paths that the query reads."""
     came: tuple[str, ...]
     went: tuple[str, ...]
     changed: tuple[str, ...]
@@ -118,7 +115,7 @@ class Start:
 NEW = Start("new")
 #: All events that the node still has.
 ALL = Start("all")
-#: The stored position of the durable subscription; `NEW` if there is none.
+#: The stored position; `NEW` if there is none.
 STORED = Start("stored")
 
 

@@ -21,7 +21,6 @@ PUBLISHER: Final = "publisher"
 """The order of each origin and of each publisher, otherwise by arrival."""
 BUNDLE: Final = "bundle"
 """The order of the bundles and constraints of EventLinkage."""
-#: Bounds of a replay in resolved order.
 MAX_EVENTS: Final = 100_000
 MAX_BYTES: Final = 256 << 20
 
@@ -89,7 +88,7 @@ class ResolvedReplay(Subscription):
             if not isinstance(item, EventBatch):
                 self._pass_item(item)
                 continue
-            # Held events need no position: if this process ends, its replay ends too.
+            # If this process ends, its replay ends too.
             self._owner.mark_processed(self._number, item)
             self._held += item.events
             self._held_bytes += sum(len(event.document) for event in item.events)
@@ -114,7 +113,7 @@ class ResolvedReplay(Subscription):
 
 
 def replay_factory(order: str, merge: Merging | None) -> Callable[..., Subscription]:
-    """Return the constructor of a replay. Raises `BadPosition` for an unknown order."""
+    """Raises `BadPosition` for an unknown order."""
     if order == BUNDLE:
         return partial(ResolvedReplay, merge)
     if order != PUBLISHER:

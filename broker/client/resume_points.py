@@ -15,7 +15,7 @@ from broker.event.place import Position
 from broker.wire.codec import Schema, WirePosition
 from broker.wire.messages import Ask
 
-#: The node answers with the committed position of each durable subscription.
+#: The answer is the committed position of each durable subscription.
 POSITIONS_REQUEST: Final = "durable-positions"
 #: Seconds until the request is repeated while the node's positions are behind.
 CONFIRMATION_INTERVAL: Final = 0.5
@@ -24,7 +24,6 @@ _POSITION: Final = Schema[WirePosition](WirePosition, "position")
 
 class ResumePoints:
     def __init__(self, points: Mapping[str, ResumePoint]) -> None:
-        """`points` are those of the previous process."""
         self._points = dict(points)
         self.unconfirmed: dict[str, Position] = {}
         """Positions that moved in this process, unconfirmed by the node."""

@@ -23,8 +23,6 @@ from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello
 
 @attrs.frozen
 class ClientSettings:
-    """One client's identity and bounds. Made by `client_settings`."""
-
     client_id: str
     incarnation: int
     token: bytes = attrs.field(factory=lambda: os.urandom(16), repr=False)
@@ -77,7 +75,7 @@ def client_settings(
     rises even if the clock was set back. Without it the node may refuse a used incarnation
     (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to connect.
 
-    Raises `ConfigurationError` if the folder is not writable or holds something else.
+    Raises `ConfigurationError` if the folder is not usable.
     """
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
     now_us = time.time_ns() // 1000

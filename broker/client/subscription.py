@@ -1,4 +1,4 @@
-"""A subscription for its user: an asynchronous iterator of events."""
+"""A subscription for its user."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Subscription:
     """Asynchronous iterator of events, in order, each once.
 
     An event counts as processed when the next one is requested; the position of a durable
-    subscription follows. The session's window bounds unread events. A slow reader slows only the
-    deliveries to this client; receipts and answers do not wait.
+    subscription follows. The session's window bounds unread events. A slow reader does not delay
+    receipts and answers.
 
     A gap is reported in order with the events: to `on_gap`, or as a logged warning, and in `gaps`.
     So is a new version of an event type that affects the query, by `on_change` and `changes`.
@@ -78,7 +78,7 @@ class Subscription:
     def flowing(self) -> Awaitable[Subscription]:
         """Fire with the subscription when it is flowing; fail if it ends before."""
         if self._flowing_promise is None:
-            # Made on demand: an unread failed promise would be reported as an error.
+            # An unread failed promise would be reported as an error.
             self._flowing_promise = self._loop.make_promise()
             self._settle_flowing()
         return self._flowing_promise.awaitable
@@ -96,10 +96,7 @@ class Subscription:
         return self._owner.duplicates_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """End the subscription; unread events are dropped.
-
-        With `forget`, the node deletes a durable subscription.
-        """
+        """Drop unread events. With `forget`, the node deletes a durable subscription."""
         if self.over:
             return
         self._last_position = self.position
@@ -138,7 +135,7 @@ class Subscription:
             self._index = len(self._batch.events)
             return events
         while not events:
-            # A batch of duplicates alone is empty, and finished at once.
+            # A batch of duplicates alone is empty.
             self._finish_batch()
             if not self._items:
                 break

@@ -3,8 +3,7 @@
 A position is *complete* when no matching event is missing up to it. Before `Flowing` a node's
 deliveries may skip events, which it sends or reports as gaps later. So items are held until
 `Flowing`. If the session is lost before, they are dropped, and come again from the complete
-position. After `Flowing` each origin's events come in order and gaps are reported, so the complete
-position follows them.
+position. After `Flowing` the complete position follows each origin's events and gaps.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class SubscriptionState:
     duplicates_dropped: int = 0
     _duplicates: DuplicateFilter = attrs.field(factory=DuplicateFilter)
     _held: list[tuple[Item, Mapping[str, Mark]]] = attrs.field(factory=list)
-    """Items before `Flowing`; with batches, the newest mark of each origin."""
+    """With batches, the newest mark of each origin."""
     _held_bytes: int = 0
     _is_holding: bool = True
     _last_n_cut: Position = _EMPTY
@@ -114,9 +113,7 @@ class SubscriptionState:
         return start
 
     def _session_end(self) -> Position:
-        """The last N events are requested again up to their first cut, as newer ones would take
-        their place.
-        """
+        """Newer events would take the place of the last N, which are requested again."""
         return self._last_n_cut if self._must_recount() else self.request.until
 
     def _must_recount(self) -> bool:
@@ -135,7 +132,7 @@ class SubscriptionState:
         return [*self._release_held(), PositionMoved(self._last_n_cut)]
 
     def drop_held(self) -> list[EventBatch]:
-        """Drop the held items, and return the batches to free their credit."""
+        """Return the dropped batches to free their credit."""
         return [item for item, _ in self._take_held() if isinstance(item, EventBatch)]
 
     # ------------------------------------------------------------------ messages of the node
@@ -218,9 +215,7 @@ class SubscriptionState:
             self.processed_position = self.processed_position.merged(position)
 
     def _with_effective_liveness(self, events: Sequence[ReceivedEvent]) -> Sequence[ReceivedEvent]:
-        """Mark events up to the cut as recovery: they were published before the subscription
-        flowed.
-        """
+        """Events up to the cut were published before the subscription flowed: they are recovery."""
         found = []
         for event in events:
             cut = self._pending_cuts.get(event.place.origin)
@@ -233,7 +228,7 @@ class SubscriptionState:
         return found
 
     def _begin_after_last_n(self, marks: Mapping[str, Mark]) -> list[Item]:
-        """Begin at the first event beyond the cut: then the last N events are complete."""
+        """The first event beyond the cut shows that the last N events are complete."""
         cut = self._last_n_cut
         if all(mark <= cut.marks.get(origin, _BEFORE_FIRST) for origin, mark in marks.items()):
             return []
@@ -256,7 +251,7 @@ class SubscriptionState:
         return held
 
     def _release_item(self, item: Item, marks: Mapping[str, Mark]) -> list[Item]:
-        """Return the items for the user; up to `marks` nothing is missing."""
+        """Up to `marks` nothing is missing."""
         if isinstance(item, EventBatch):
             return [self._make_batch(item.events, item.delivery, marks)]
         if isinstance(item, Gap):

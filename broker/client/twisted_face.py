@@ -113,9 +113,8 @@ def connect(
     """Return a client that connects to the first of `endpoints` that answers.
 
     `trust` is a PEM file of authorities for `tls:` endpoints (default: the system's).
-    `client_settings` describes the other arguments.
-
-    Raises `ConfigurationError` if `trust` is not usable.
+    `client_settings` describes the other arguments. Raises `ConfigurationError` if `trust` is not
+    usable.
     """
     if reactor is None:
         from twisted.internet import reactor as installed

@@ -18,7 +18,7 @@ from broker.errors import ConfigurationError, TooLarge
 from broker.event.envelope import EventType
 from broker.event.stream import check_stream_name
 
-#: Event type of a dead letter: `dtd/deadletter-1.0.dtd`.
+#: `dtd/deadletter-1.0.dtd`.
 DEAD_LETTER: Final = EventType("deadletter", "1.0")
 #: Seconds between two tries at most.
 MAX_PAUSE: Final = 30.0
@@ -70,8 +70,7 @@ class DeadLetterPublisher(Protocol):
 class Worker:
     """Processes one durable subscription, one event after another.
 
-    If `handle` raises or times out, the event is given again. After the last try it becomes a dead
-    letter, which is durable before the subscription continues. With a state folder, a crash during
+    A dead letter is durable before the subscription continues. With a state folder, a crash during
     a try counts as a try.
     """
 
