@@ -1,7 +1,7 @@
-"""Catch-up from the archive: fetches events that other origins archived but did not send (X6).
+"""Fetches events that other origins archived but did not send (X6).
 
-A node may die with such events, which a node with its replica sends. Otherwise, events archived for
-`patience` seconds are fetched here and handled like pages of the origin's log.
+Such an origin may be dead. Events archived for `patience` seconds are handled like pages of its
+log.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from broker.recovery.periodic_job import PeriodicJob
 from broker.replay.request import PLACE, ReplayRequest
 from broker.transport.sleep import sleep
 
-#: Seconds between two comparisons with the archive.
+#: Seconds between two comparisons.
 CHECK_INTERVAL = 20.0
-#: Seconds between two checks whether a page is in the log.
 _LOG_POLL_INTERVAL = 0.05
 #: Seconds until a page must be in the log: the disk may be full.
 _LOG_TIMEOUT = 60.0
@@ -33,27 +32,23 @@ _ALL_LEVELS = 2
 
 
 class OriginFlows(Protocol):
-    """This node's progress in the events of other origins."""
-
     @property
     def has_no_interest(self) -> bool:
-        """True if no subscription needs events of other origins."""
+        """True if no subscription needs other origins."""
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Ends of the needed events in the log, of origins that may not send their events
-        themselves.
-        """
+        """Ends of the needed events in the log, of origins that may not send themselves."""
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Positions of new origins among these that never sent events, since they had no links."""
+        """Positions of new origins among these that had no links."""
 
     def position_of(self, origin: str) -> Mark | None:
-        """Return this node's position of an origin; None if the origin is unknown."""
+        """None if the origin is unknown."""
 
     def ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     ) -> None:
-        """Ingest all events of an origin in (after, upto]."""
+        """Ingest all events in (after, upto]."""
 
 
 @attrs.frozen
@@ -63,8 +58,6 @@ class _Backlog:
 
 
 class ArchiveCatchUp:
-    """Compares this node's positions with the archive, and fetches overdue events."""
-
     log = Logger()
 
     def __init__(
@@ -107,7 +100,7 @@ class ArchiveCatchUp:
                 continue
             backlog = before.get(origin)
             if backlog is None or backlog.archived_upto <= position:
-                # The earlier backlog has arrived, or was not yet archived at the last comparison.
+                # The earlier backlog has arrived, or was not yet archived.
                 backlog = _Backlog(now, upto)
             self._backlogs[origin] = backlog
             if now - backlog.first_seen >= self._context.patience:
@@ -134,7 +127,7 @@ class ArchiveCatchUp:
         try:
             while events := await replay.next_events():
                 if replay.missing_ranges() or self._flows.position_of(origin) != after:
-                    # Others may repair the damaged files, or the origin sends again.
+                    # Others may repair the files, or the origin sends again.
                     return
                 end = events[-1].mark
                 self._flows.ingest_page(origin, after, end, events)
@@ -153,7 +146,7 @@ class ArchiveCatchUp:
 async def wait_until_logged(
     flows: OriginFlows, context: RecoveryContext, origin: str, end: Mark
 ) -> bool:
-    """Return whether an origin's events up to `end` are in the log, after at most 60 s."""
+    """Return whether the log has the events up to `end`, after at most 60 s."""
     until = context.clock.seconds() + _LOG_TIMEOUT
     while (flows.position_of(origin) or (0, 0)) < end:
         if context.clock.seconds() >= until:

@@ -1,10 +1,9 @@
 """Restores own events that this log has lost, from the nodes that have them.
 
-A log that was started from an older copy lacks its newest events. A node that has them asks this
-node to continue at a place on another branch of the log's history (`broker.log.history`). The
-branch's events are fetched from that node, its replica and the archive, and logged again. Each gets
-a new place unless its EventId is known here, so all subscribers that lack it receive it. Places of
-events that no source has stay empty: each reader that passes them gets a gap.
+A log started from an older copy lacks its newest events. A node that has them asks to continue on
+another branch of the log's history (`broker.log.history`). The branch's events are fetched from
+that node, its replica and the archive, and logged again. Each gets a new place unless its EventId
+is known here. Places of events that no source has stay empty: readers get a gap.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ from broker.recovery.page_exchange import PageExchange
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
-#: Seconds from the first node with a place on another branch until the search begins.
+#: Seconds in which nodes with a place on another branch are collected.
 COLLECT_TIME = 1.0
-#: Seconds from the first request for this log in which readers of an earlier history wait. They
-#: then get losses at their original places.
+#: Seconds from the first request in which readers of an earlier history wait. They then get losses
+#: at their original places.
 SETTLE_TIME = 1.5
-#: Seconds until the archive is checked for events that this log lacks.
+#: Seconds until the archive is checked.
 ARCHIVE_DELAY = 4.0
-#: Seconds between two attempts, between two checks of a new epoch, and the number of attempts.
+#: Seconds between two attempts and between two checks of a new epoch; number of attempts.
 RETRY_INTERVAL = 2.0
 EPOCH_POLL_INTERVAL = 0.1
 MAX_TRIES = 30
 #: A place further behind the branch is not believed.
 MAX_BRANCH_PLACES = 1 << 32
-#: Readers with a stored place.
+#: Bound of the readers with a stored place.
 MAX_READERS = 16_384
-#: Limits of one read of own events to be logged again.
+#: Bounds of one read of own events.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
@@ -79,9 +78,7 @@ class BranchRestore:
         on_committed: OnCommitted,
         report_losses: Callable[[], object],
     ) -> None:
-        """`on_committed` is called with own events that became durable, `report_losses` after a
-        loss.
-        """
+        """`on_committed` gets own durable events; `report_losses` is called after a loss."""
         self._network = network
         self._event_log = event_log
         self._archive = archive
@@ -91,7 +88,7 @@ class BranchRestore:
         self._report_losses = report_losses
         self._waiting: dict[Address, PageRequest] = {}
         self._returned_up_to: dict[Address, Mark] = {}
-        """By reader the place on another branch up to which its events were restored."""
+        """By reader the place on another branch up to which events were restored."""
         self._is_running = False
         self._has_checked_archive = False
         self._first_request_at: float | None = None
@@ -125,7 +122,7 @@ class BranchRestore:
         )
 
     def _is_settling(self) -> bool:
-        """Return whether nodes with more of this log may not have had time to show it."""
+        """Return whether nodes with more of this log may still show it."""
         if not self._event_log.history_chain.histories[-1].branch[1]:
             return False
         if self._first_request_at is None:
@@ -156,7 +153,7 @@ class BranchRestore:
 
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
         log = self._event_log
-        # Other nodes come first, since the archive may lack some events.
+        # The archive may lack events that other nodes have.
         await sleep(self._clock, ARCHIVE_DELAY)
         coverage = await archive.get_coverage({log.origin: (0, 0)})
         if not coverage.is_known or self._is_running:
@@ -181,7 +178,7 @@ class BranchRestore:
     async def _relog_adopted(self, origin: str, after: Mark) -> None:
         """Log again the last events under this log's previous name.
 
-        Another process continued under that name on a copy of the log, and may lack them.
+        Another process continued under it on a copy of the log.
         """
         log = self._event_log
         try:
@@ -221,7 +218,6 @@ class BranchRestore:
     async def _restore_branch(
         self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]
     ) -> None:
-        """Fetch a branch's events from the nodes in `shown` and from the archive."""
         log = self._event_log
         known = log.history_chain.newest_of_branch(branch)
         self.counts.branches += 1
@@ -236,7 +232,7 @@ class BranchRestore:
         offsets: set[int] = set()
         near = [each.node.address for each in self._network.neighbours if each.up]
         first = branch[1] + 1
-        # A neighbour may have a replica of the branch although it has read on.
+        # A neighbour that has read on may have a replica of the branch.
         for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
             if address not in shown and not missing_runs(first, upto[1], offsets):
                 break
@@ -245,15 +241,15 @@ class BranchRestore:
         async for events in self._origin_reader.recover_from_archive(branch, upto):
             offsets |= await self._relog(events, None)
         if upto > known:
-            # Each of several rounds counts only its new losses.
+            # Each round counts only its new losses.
             first = max(branch[1], known[1]) + 1
             await self._record_loss(branch, upto, missing_runs(first, upto[1], offsets))
 
     async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
-        """Log again own events that readers of the branch mistake for events that they have.
+        """Log again own events at places up to `upto`, which readers mistake for those of the
+        branch.
 
-        Their places are up to `upto`: the clock was behind at the start, or another process started
-        in the same epoch.
+        The clock was behind at the start, or another process started in the same epoch.
         """
         log = self._event_log
         if upto[0] >= log.newest_own[0]:
@@ -290,9 +286,8 @@ class BranchRestore:
     async def _relog(
         self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False
     ) -> set[int]:
-        """Log events again; with `known` also those with a known EventId.
-
-        Returns the old offsets of the events that are in the log now.
+        """Log events again; with `known` also those with a known EventId. Returns the old
+        offsets.
         """
         state, log = self._network.state, self._event_log
         if state is None:

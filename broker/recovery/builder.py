@@ -50,7 +50,6 @@ def build_recovery(
     on_committed: OnCommitted,
     report_losses: Callable[[], object],
 ) -> NodeRecovery:
-    """Build a node's recovery; `BranchRestore` describes the callbacks."""
     pages = LogPageReader(event_log, matcher, page_matcher, durables)
     messenger = page_exchange = handover = archive_catch_up = questions = remote_logs = None
     if network is not None:

@@ -1,8 +1,8 @@
 """Handover of durable subscriptions that follow their clients from node to node (P11, G11).
 
-The new node asks the previous one, and then each node named instead. The previous node ends the
-client's session, keeps the subscription until it is released, and sends its position. If a client
-seems to be in two places, the higher incarnation wins.
+The previous node, and then each node named instead, is asked. It ends the client's session, keeps
+the subscription until `Release`, and sends its position. Of a client in two places, the higher
+incarnation wins.
 """
 
 from __future__ import annotations
@@ -37,14 +37,13 @@ GIVE_UP_AFTER = 60.0
 RETRY_AFTER = 1.0
 #: Seconds until an old position of the archive or of this node is accepted.
 ACCEPT_OLD_AFTER = 5.0
-#: End of a warning that a position may be old.
 MAY_REPEAT = "Events may come again"
-#: Most nodes asked in a chain of moves.
+#: Bound of a chain of moves.
 MAX_MOVES = 8
 
 
-#: Ends the session of a client (ClientId, incarnation, token) that has moved to another node.
-#: Raises `IncarnationRefused` if a later process is known here.
+#: Ends the session of a client (ClientId, incarnation, token). Raises `IncarnationRefused` if a
+#: later process is here.
 SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
 
 
@@ -80,13 +79,12 @@ class DurableHandover:
     async def take_over_durable(self, claim: HandoverRequest) -> HandoverResult | None:
         """Get a subscription from the client's previous node.
 
-        Returns None if no node has it, or the client has left. While the client is disconnected no
-        node is asked: it may be at the previous node, where its session would end.
+        Returns None if no node has it, or the client has left. No node is asked while the client is
+        disconnected: it may be at the previous node, where its session would end.
 
         A client without a position waits for silent nodes: `ACCEPT_OLD_AFTER` seconds if another
         node, the archive or this node knows one, else `GIVE_UP_AFTER`. Raises `IncarnationRefused`
-        if a later process of the client is elsewhere, and `NotConnected` if the node that it names
-        is unreachable.
+        for a later process elsewhere, and `NotConnected` if the named node is unreachable.
         """
         address = address_or_none(claim.previous_address)
         tried = self._clock.seconds()
@@ -96,7 +94,7 @@ class DurableHandover:
                 await sleep(self._clock, RETRY_AFTER)
                 continue
             follows = address is not None and address != self._messenger.own_address
-            # Count before the search: a node that returns during it has not been asked.
+            # A node that returns during the search has not been asked.
             expected, silent_count = (False, 0) if follows else self._search.count_silent()
             uncertainty = "nodes that just became unreachable may have it" if expected else ""
             try:
@@ -154,11 +152,10 @@ class DurableHandover:
     async def _find_old_position(
         self, claim: HandoverRequest, holders: Mapping[Address, Position], uncertainty: str
     ) -> HandoverResult | None:
-        """Return the furthest known position, with a warning that it may be old."""
         archived = await self._find_in_archive(claim)
         position = Position() if archived is None else archived.position or Position()
         if archived is not None and archived.address:
-            # The archive names the last node, and that one has answered.
+            # The archive names the last node, which has answered.
             return self._furthest_position(
                 claim, {**holders, Address.parse(archived.address): position}
             )
@@ -219,8 +216,7 @@ class DurableHandover:
     ) -> tuple[dict[Address, Position], list[str]]:
         """Return the positions at nodes of all clusters, and the silent nodes.
 
-        A node that was away, or was started from an older copy, has an old position. So the first
-        one found need not be the newest.
+        A node that was away, or began from an older copy, has an old position.
         """
         if not self._search.knows_cluster:
             raise NotConnected("this node has just started and does not know the other nodes yet")
@@ -259,7 +255,7 @@ class DurableHandover:
         holders: Mapping[Address, Position],
         archived: Position = Position(),
     ) -> HandoverResult:
-        """Return the furthest position, and release the subscription at the other nodes."""
+        """Return the furthest position, and release the other nodes."""
         furthest = reduce(Position.merged, holders.values(), archived)
         reached = {
             address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
@@ -299,7 +295,7 @@ class DurableHandover:
         except BrokerError as error:
             self._send_answer(message, error=error)
             return
-        # Ending the session may have stored the client's last acknowledgements.
+        # Ending the session may have stored the last acknowledgements.
         durable = self._durables.get(client_id, name)
         assert durable is not None
         position = durable.position

@@ -1,8 +1,8 @@
-"""Search for a durable subscription when its client does not know the previous node (P11).
+"""Search for a durable subscription whose client does not know the previous node (P11).
 
-The search descends the hierarchy of units. This node asks one gateway of each sibling unit of its
-own units. The gateway asks the nodes of its cluster, and one gateway of each sibling unit inside
-the unit that was asked. So every node is asked once. Each level has less time than the one above.
+It descends the hierarchy of units, and asks each node once. This node asks one gateway of each
+sibling unit of its own units. The gateway asks its cluster, and one gateway of each sibling unit
+inside the unit that was asked, in a share of its time.
 """
 
 from __future__ import annotations
@@ -23,28 +23,26 @@ from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, Fi
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
 
-#: Seconds that the first of several searches waits for others.
+#: Seconds that a search waits for others.
 BATCH_DELAY = 0.05
 #: Ms until a unit must answer, and the share of its time that a gateway gives to nodes it asks.
 ANSWER_MS = 6_000
 _TIME_SHARE = 0.6
 #: Seconds from the start in which a node learns of others.
 LEARNING_TIME = 3.0
-#: The same for a node that has seeds in its cluster, none of which has come.
+#: The same while none of the seeds in its cluster has come.
 ALONE_LEARNING_TIME = 60.0
 #: Seconds in which a silent node may return before a subscription is taken as new.
 RETURN_TIME = 60.0
 #: Seconds between two updates of the silent nodes.
 CHECK_INTERVAL = 5.0
-#: Most nodes that are named for one subscription. Some may have an old position.
+#: Bound of the nodes named for one subscription. Some may have an old position.
 MAX_HOLDERS = 4
-#: By subscription the addresses of the nodes that have it.
+#: By subscription the addresses of its nodes.
 Holders: TypeAlias = dict[DurableKey, list[str]]
 
 
 class DurableSearch:
-    """Searches for clients of this node, and answers searches of other nodes."""
-
     log = Logger()
 
     def __init__(
@@ -64,7 +62,6 @@ class DurableSearch:
 
     @property
     def knows_cluster(self) -> bool:
-        """True if this node has had time to learn of its cluster."""
         began = self._clock.seconds() - self._started_at
         return began >= (
             ALONE_LEARNING_TIME if self._messenger.is_missing_members else LEARNING_TIME
@@ -95,7 +92,7 @@ class DurableSearch:
         }
 
     def find_holders(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
-        """Find the nodes outside this cluster that have a durable subscription, or handed it over.
+        """Find the nodes outside this cluster that have it or handed it over.
 
         The second result is whether all nodes have answered.
         """
@@ -137,7 +134,6 @@ class DurableSearch:
         targets: Sequence[tuple[Address | None, UnitPath | None]],
         ms: int,
     ) -> tuple[Holders, bool]:
-        """Return the holders by subscription, and whether all nodes have answered."""
         asked = [self._send_question(address, unit, keys, ms) for address, unit in targets]
         found: Holders = {}
         is_complete = True
@@ -168,7 +164,7 @@ class DurableSearch:
             return
         found: Holders = {}
         for client_id, name in message.keys:
-            # Count it even if it was handed over: the new node may have died before it stored it.
+            # The node that it was handed to may have died before it stored it.
             if self._durables.get(client_id, name) is not None:
                 _add_holder(found, (client_id, name), str(own))
         scope = message.unit

@@ -43,7 +43,6 @@ class RecoveryInspection:
         parse_query: Callable[[str, Mapping[str, str]], Query],
         feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
     ) -> None:
-        """`feeds` returns the subscriptions of a client."""
         self._recovery = recovery
         self._log = log
         self._durables = durables
@@ -51,7 +50,7 @@ class RecoveryInspection:
         self._feeds = feeds
 
     def list_recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
-        """List a client's recoveries, and its subscriptions that catch up from this node's log."""
+        """List a client's recoveries, and its subscriptions that catch up from this log."""
         client_id = identity.client_id
         catching_up = [
             {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
@@ -62,10 +61,10 @@ class RecoveryInspection:
         return [*self._recovery.active_snapshots(client_id), *catching_up]
 
     def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Explain the sources for the events that a client missed.
+        """Explain the sources of missed events.
 
         Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for bad arguments, and with
-        `UnknownSubscription` if the client has no such durable subscription here.
+        `UnknownSubscription`.
         """
         return Deferred.fromCoroutine(self._explain_recovery(identity, ask.arguments))
 
@@ -161,7 +160,7 @@ class RecoveryInspection:
     def _durable_ranges(
         self, durable: DurableSubscription
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        """Return the ranges that the client has missed so far, and the part that this log lacks."""
+        """Return the ranges missed so far, and the part that this log lacks."""
         log = self._log
         position = rewind_lost_branches(log, durable.position.marks)
         cut = log.end_position()

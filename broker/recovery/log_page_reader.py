@@ -1,11 +1,11 @@
 """Reads pages of this node's log for one query, for recoveries here and at other nodes.
 
 The log is complete for own events that retention has left. For other origins it is complete only
-for a durable subscription, from the places where that became active here.
+for a durable subscription, from where that became active here.
 
-An event that was published to two nodes has two places, and a log holds it at only one of them. If
-the log has only part of an origin, the event may be missing at one place and left out at the other.
-Then only own events count as read.
+An event that was published to two nodes has two places, and a log holds only one. If the log has
+part of an origin, the event may be missing at one place and left out at the other. Then only own
+events count as read.
 """
 
 from __future__ import annotations
@@ -46,23 +46,20 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 @attrs.frozen
 class LogPageRequest:
-    """A query on ranges of a log."""
-
     pattern: StreamPattern
     query: Query
     clearance: int
     ranges: Mapping[str, MarkRange]
     serial: int = 0
-    """Serial to continue at; 0: the start of the ranges."""
+    """0: the start of the ranges."""
     client_id: str = ""
     name: str = ""
-    """Name of a durable subscription for which the log is complete."""
+    """A durable subscription for which the log is complete."""
     allow_partial: bool = False
-    """True if the log may lack part of the ranges."""
     from_ms: int = 0
     until_ms: int = 0
     as_logged: bool = False
-    """True if events are returned without matching, to be logged elsewhere."""
+    """True if events are returned without matching."""
     placeholders: bool = True
     """True if the reader supports placeholders (`broker.event.placeholder`)."""
 
@@ -75,7 +72,7 @@ class Page:
     reached: Mapping[str, Mark]
     """By complete origin, the place up to which it was read."""
     next_serial: int
-    """Serial of the next page, to be read with the rest of the ranges; 0: this is the last page."""
+    """Serial to read the rest of the ranges from; 0: this is the last page."""
     denied: int = 0
     """Number of matching events above the clearance."""
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
@@ -136,9 +133,8 @@ class LogPageReader:
         return bool(events) and events[0].mark <= upto
 
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
-        """Return other origins with a range that ends on a lost branch of theirs.
-
-        This log may have read only a part of that branch.
+        """Return other origins with a range that ends on a lost branch, of which this log may have
+        a part.
         """
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
@@ -168,8 +164,7 @@ class LogPageReader:
     def _next_loss(self, request: LogPageRequest, after: Mark) -> tuple[Mark, Mark] | None:
         """Return the next loss of own events for a reader at `after`, as (after, upto].
 
-        It lies where the events were lost, or, in a first page that begins behind that, where the
-        loss was recorded.
+        It lies where the events were lost, or, in a first page behind that, where it was recorded.
         """
         for loss in self._log.history_chain.losses:
             if loss.is_before(after):
@@ -220,7 +215,7 @@ class LogPageReader:
                     request, await self._read_replica_page(request, reader, wait)
                 )
             page = await self._read_log_page(request, ranges, reader, wait)
-        # Retention may have removed events meanwhile, which the reader must get elsewhere.
+        # Retention may have removed events meanwhile.
         left = self.complete_ranges(request)
         if ranges.keys() == left.keys():
             return self._with_begins(request, page)
@@ -231,7 +226,7 @@ class LogPageReader:
     def _readable_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
         """Return the complete ranges that continue in this page or later.
 
-        An earlier page may have ended a range at damage, repaired since, or at a placeholder. Later
+        An earlier page may have ended a range at a placeholder, or at damage repaired since. Later
         pages must not continue behind the omitted events.
         """
         ranges = self.complete_ranges(request)
@@ -241,7 +236,6 @@ class LogPageReader:
         return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
 
     def _with_begins(self, request: LogPageRequest, page: Page) -> Page:
-        """Add to a page where the unread ranges begin in this log."""
         kept = {
             origin: max(span.after, self._damage_end(REPLICA_TABLE, request, origin))
             for origin, span in self._log.replica_spans.items()
@@ -350,7 +344,7 @@ class LogPageReader:
 
     @contextmanager
     def _subscribed_query(self, request: LogPageRequest, *, patient: bool) -> Iterator[PageQuery]:
-        """Subscribe the query for a while, in the share of the client's queries."""
+        """Subscribe the query in the share of the client's queries."""
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
             yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)

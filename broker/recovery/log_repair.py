@@ -1,7 +1,4 @@
-"""Finds events for a damaged log: in replicas, other nodes' logs, and the archive.
-
-`allow_partial` also asks for events that a node logged for its own clients.
-"""
+"""Finds events for a damaged log: in replicas, other nodes' logs, and the archive."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from broker.transport.sleep import sleep
 
 #: Seconds between two rounds while a source is out of reach.
 RETRY_INTERVAL = 2.0
-#: Most nodes asked in one round, and most pages of each.
+#: Bounds of one round, and of each node.
 MAX_NODES = 32
 MAX_PAGES = 8
 #: The highest rank. The events are compared with the damaged ones and delivered as before.
@@ -40,7 +37,7 @@ _ALL_LEVELS = 2
 class _Search:
     damage: Damage
     offsets: frozenset[int]
-    """Damaged offsets; empty if they are unknown."""
+    """Empty if they are unknown."""
     found: dict[int, LoggedEvent] = attrs.field(factory=dict)
     needs_events: bool = False
     """True if a placeholder does not count: the places are own, or of a replica."""
@@ -77,7 +74,7 @@ class LogRepair:
         parse_query: Callable[[str, Mapping[str, str]], Query],
     ) -> None:
         """`nodes` returns nodes that may have an origin's events, the likeliest first. `is_cut_off`
-        returns whether none of them is reachable.
+        returns whether none is reachable.
         """
         self._log = event_log
         self._context = context
@@ -141,7 +138,7 @@ class LogRepair:
         return problem
 
     def _awaits_node(self, search: _Search) -> bool:
-        """Return whether a node that may have more is unreachable now."""
+        """Return whether a node that may have more is unreachable."""
         if self._context.page_exchange is None:
             return False
         if search.span.origin == self._log.origin:

@@ -65,8 +65,8 @@ class LogSource:
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Read the logs of the remaining origins.
 
-        All events, which are few, are read first, so that publishers that moved between origins
-        stay in order. With `archive_follows`, the archive is asked for the rest.
+        All events are read first, so that publishers that moved between origins stay in order. With
+        `archive_follows`, the archive is asked for the rest.
         """
         ranges = self._remaining.ranges
         if len(ranges) == 1:
@@ -81,8 +81,8 @@ class LogSource:
             async for page in self._read_log(origin, each):
                 events += page.events
         if self._remaining.ranges and archive_follows:
-            # A publisher may have sent the missing events before it moved to another origin. The
-            # archive has all of them in order.
+            # A publisher may have sent missing events before it moved. The archive has all of them
+            # in order.
             self._remaining.restore(before)
             return
         merged = merge_logs(gathered)
@@ -90,7 +90,7 @@ class LogSource:
             yield run
 
     async def read_all(self) -> list[LoggedEvent]:
-        """Read all remaining events of one origin that a complete log has."""
+        """Read all remaining events of one origin."""
         found: list[LoggedEvent] = []
         for origin, each in self._remaining.ranges.items():
             async for page in self._read_log(origin, each):
@@ -100,9 +100,9 @@ class LogSource:
     async def read_lost_branch(
         self, origin: str, after: Mark, upto: Mark
     ) -> AsyncIterator[LoggedEvent]:
-        """Read this node's copies of events in (`after`, `upto`] that a restored origin has lost.
+        """Read this node's copies of events that a restored origin has lost.
 
-        If the origin logs such an event again, this node drops it as a duplicate.
+        If the origin logs one again, this node drops it as a duplicate.
         """
         if not await self._context.page_reader.has_events(origin, after, upto):
             return
@@ -137,10 +137,11 @@ class LogSource:
     async def read_partial_logs(
         self, survey: LogSurvey | None = None
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read events that this node and others logged for their own subscriptions.
+        """Read events that this node and others logged for their own subscriptions: the last
+        resort.
 
-        This is the last resort for ranges that no complete log has. An event that is here at
-        another place does not come again. Without a `survey` the other nodes are surveyed now.
+        An event that is here at another place does not come again. Without a `survey` the other
+        nodes are surveyed.
         """
         ranges = {
             origin: (after, upto)
@@ -188,7 +189,7 @@ class LogSource:
         return run
 
     def mark_log_lost(self, origin: str) -> None:
-        """Do not wait for nodes with the log of an origin: there is none."""
+        """Do not wait for a log that no node has."""
         self._answered_origins.add(origin)
 
     def unreachable_origins(self) -> list[str]:
@@ -235,7 +236,7 @@ class LogSource:
     async def _read_pages(
         self, address: Address | None, request: LogPageRequest
     ) -> AsyncIterator[Page]:
-        """Yield pages of a node's log, and advance the ranges behind each page; None: this node."""
+        """Yield pages of a node's log, and advance the ranges behind each; None: this node."""
         while not self._is_cancelled:
             page = await self._read_page(address, request)
             yield page

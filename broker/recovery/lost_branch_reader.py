@@ -1,7 +1,6 @@
-"""Reads this node's copies of events that a restored origin has lost, in order of their places.
+"""Reads this node's copies of events on a lost branch of a restored origin, in order of place.
 
-They are of a lost branch of its log (`broker.log.history`), and are delivered among those recovered
-from the origin.
+They are delivered among those recovered from the origin (`broker.log.history`).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class LostBranchReader:
         self._next_event: LoggedEvent | None = None
 
     async def read_before(self, mark: Mark | None) -> list[LoggedEvent]:
-        """Return the next events, at most `MAX_EVENTS`, with places before a mark; None: all."""
+        """Return the next events, at most `MAX_EVENTS`, before a mark; None: all."""
         found: list[LoggedEvent] = []
         while len(found) < MAX_EVENTS:
             if self._next_event is None:

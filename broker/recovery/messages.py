@@ -22,12 +22,11 @@ from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import Address, Count, Rank, WireErrorFields, WireMark, WirePosition
 from broker.wire.messages import NO_ERROR
 
-#: A page has at least one event, however large, but no more than a frame of a link.
+#: A page has at least one event, but no more than a frame of a link.
 MAX_PAGE_BYTES = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")
 
-#: Most durable subscriptions in one message.
 MAX_SEARCHED = 512
 
 #: ClientId and name of a durable subscription.
@@ -38,8 +37,6 @@ WireRanges = tuple[tuple[str, WireMark, WireMark | None], ...]
 
 @CODEC.register
 class TakeOver(NumberedMessage, frozen=True):
-    """Ask a client's previous node for this durable subscription."""
-
     kind = 0x80
 
     client_id: str
@@ -56,7 +53,7 @@ class HandedOver(NumberedMessage, frozen=True):
 
     error: WireErrorFields = NO_ERROR
     position: WirePosition | None = None
-    """Processed position; None if the subscription is unknown."""
+    """None if the subscription is unknown."""
     moved_to: Address = ""
     """Address of the node that has it now; empty if the position is the newest."""
 
@@ -79,21 +76,21 @@ class Released(RoutedMessage, frozen=True):
     name: str
 
 
-#: Name in a `FetchPage` without a client that asks for all logged events of the ranges, such as the
-#: lost events of an origin. Nodes of older versions find no such subscription.
+#: Name in a `FetchPage` without a client that asks for all logged events of the ranges. Nodes of
+#: older versions find no such subscription.
 EVERYTHING_LOGGED = "*returned"
 
 
 @CODEC.register
 class FetchPage(NumberedMessage, frozen=True):
-    """Ask for a page of matching events in these ranges, from a serial of the log on."""
+    """Ask for a page of matching events, from a serial of the log on."""
 
     kind = 0x83
 
     client_id: str
     name: str
-    """The client's durable subscription, for which the log is complete, of any origin. Empty: the
-    log is complete only for its own events.
+    """The client's durable subscription, for which the log is complete. Empty: the log is complete
+    only for its own events.
     """
     pattern: str
     query: str
@@ -111,7 +108,7 @@ class PageFetched(NumberedMessage, frozen=True):
 
     error: WireErrorFields = NO_ERROR
     reached: WirePosition = ()
-    """Marks up to which the ranges were read. Incomplete origins are not read and not named."""
+    """Marks up to which complete origins were read."""
     next: Count = 0
     """Serial of the next page; 0: none."""
     rank: Rank = 0
@@ -143,7 +140,7 @@ class DurablesFound(NumberedMessage, frozen=True):
     kind = 0x87
 
     found: tuple[tuple[Count, Address], ...]
-    """Pairs of an index into `keys` and the address of a node that has the subscription."""
+    """Pairs of an index into `keys` and the address of a node."""
     is_complete: bool
     """True if all nodes have answered."""
 

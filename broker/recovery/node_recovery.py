@@ -41,14 +41,12 @@ class NodeRecovery:
         self.silent_origin_recovery = silent_origin_recovery
         self.handover = handover
         self.questions = questions
-        """None without a network."""
         self.started = 0
         self.cancelled = 0
         self.failed = 0
         """Recoveries that ended because the archive was not readable."""
         self.events_by_source: Counter[str] = Counter()
         self.lost_places = 0
-        """Places that no source had."""
         self.active: dict[SubscriptionRecovery, None] = {}
 
     @property
@@ -88,7 +86,7 @@ class NodeRecovery:
         return [each.snapshot() for each in self.active if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Return whether so many places should come from the archive instead of the log."""
+        """Return whether so many places should come from the archive instead."""
         archive = self.context.archive
         if archive is None or not archive.is_warm():
             return False

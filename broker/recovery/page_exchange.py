@@ -27,11 +27,11 @@ from broker.recovery.messages import (
 )
 from broker.transport.clock import IClock
 
-#: Seconds until a page must come. The node may have to read and match thousands of events.
+#: Seconds until a page must come: the node may match thousands of events.
 TIMEOUT = 15.0
 #: Seconds until a request is repeated, since a link may have lost it or its answer.
 RETRY_AFTER = 3.0
-#: Most requests of other nodes that wait. More are refused.
+#: Bound of the requests of other nodes; more are refused.
 MAX_WAITING = 1_024
 
 
@@ -59,7 +59,7 @@ class PageExchange:
     # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
-        """Fetch a page. Fails with the node's error, `PeerSilent` or `NotConnected`."""
+        """Fails with the node's error, `PeerSilent` or `NotConnected`."""
         return Deferred.fromCoroutine(self._fetch_page(node, request))
 
     async def _fetch_page(self, node: Address, request: LogPageRequest) -> Page:

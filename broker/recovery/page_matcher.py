@@ -1,7 +1,7 @@
 """Matches the events of a log page by the rules of live delivery.
 
-Each event is validated by its origin's DTD. One that was refused, or has an unknown DTD, is a
-placeholder, which the reader of the page reports as a gap.
+An event refused by its origin's DTD, or with an unknown DTD, is a placeholder, which the reader of
+the page reports as a gap.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ Select: TypeAlias = Callable[
 
 @attrs.frozen
 class PageQuery:
-    """The query of one page and its number at the matcher."""
-
     pattern: StreamPattern
     query: Query
     matcher_number: int
@@ -104,8 +102,8 @@ class PageMatcher:
         return self._late_judgement.may_match(reader, first, needed, Liveness.RECOVERY)
 
     async def _await_dtd(self, reader: PageQuery, run: EventRun, needed: TypeMissing) -> bool:
-        """Wait for the DTD of the first event if the event may match. Returns whether it is
-        here.
+        """Return whether the DTD of the first event is here. It is awaited if the event may
+        match.
         """
         if not self._may_match(reader, run, run.events, needed):
             return False

@@ -1,19 +1,16 @@
-"""Schedules the pages of a connection's replays: in turn, and as fast as the connection sends.
-
-Otherwise the pages of a thousand replays could wait in memory.
-"""
+"""Schedules the pages of a connection's replays: in turn, and as fast as the connection sends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-#: Most pages that are being read or not yet sent. Reading ahead keeps the connection busy.
+#: Bound of the pages that are read or not yet sent. Reading ahead keeps the connection busy.
 MAX_IN_FLIGHT: Final = 16
 
 
 class PageSchedule:
-    """Queue of replay ids with a page to read. An id is queued once."""
+    """An id is queued once."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}
@@ -40,7 +37,7 @@ class PageSchedule:
         self._unsent += self._is_paused
 
     def pause(self) -> None:
-        """Stop sending: pages read from now on wait in memory."""
+        """Stop sending: further pages wait in memory."""
         self._is_paused = True
 
     def resume(self) -> None:

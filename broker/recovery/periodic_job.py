@@ -1,4 +1,4 @@
-"""A job that runs at a fixed interval, and never twice at a time."""
+"""A job that runs at an interval, and never twice at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PeriodicJob:
         interval: float,
         start_job: Callable[[], Coroutine[Any, Any, None] | None],
     ) -> None:
-        """`start_job` returns a coroutine, or None without work. `interval` is in seconds."""
+        """`start_job` returns None without work. `interval` is in seconds."""
         self._clock = clock
         self._interval = interval
         self._start_job = start_job

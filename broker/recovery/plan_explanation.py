@@ -1,6 +1,6 @@
 """Explains a plan: the source of each missed range, and the reason.
 
-Nothing is started. Other nodes' logs are assumed to be complete, since only they know their state.
+Nothing is started. Other nodes' logs are assumed to be complete.
 """
 
 from __future__ import annotations
@@ -21,16 +21,13 @@ _ENDLESS: Mark = (1 << 32, 1 << 62)
 
 @attrs.frozen
 class PlanContext:
-    """State of the node at planning time."""
-
     own_origin: str
     log_begins: Mapping[str, Mark]
     """By origin the mark at which retention lets this log begin."""
     sources: AvailableSources
     origin_nodes: Callable[[str], Sequence[str]]
-    """Returns the addresses of nodes with an origin's events, the best first."""
+    """The best first."""
     archived: Intervals
-    """Coverage of the archive, which has nothing of other origins, or it is unknown."""
     is_archive_known: bool
 
 
@@ -44,8 +41,8 @@ def explain_plan(
 ) -> dict[str, Any]:
     """Return the steps, and by origin the source of each part, as JSON content.
 
-    `recovered` is the part of `requested` that the own log lacks. `all_origins`: events of all
-    other origins are needed too.
+    `recovered` is the part of `requested` that the own log lacks. `all_origins`: all others are
+    needed too.
     """
     return {
         "steps": [
@@ -99,7 +96,7 @@ def _explain_origin(
 def _covered_by_step(
     origin: str, step: PlanStep, left: Sequence[Interval], context: PlanContext
 ) -> tuple[Sequence[Interval], list[str]]:
-    """Return the part of the remaining intervals that a step covers, and the nodes it asks."""
+    """Return the covered part of the intervals, and the nodes asked."""
     if step.source == "former":
         return left, [context.sources.previous_node]
     if step.source == OWN_LOG:
@@ -109,7 +106,7 @@ def _covered_by_step(
     if origin not in context.sources.log_origins:
         return [], []
     if origin == context.own_origin:
-        # Own events begin where retention leaves them. Only other nodes have replicas of them.
+        # Only other nodes have replicas of own events.
         begins = context.log_begins.get(origin, (0, 0))
         return difference(left, [((0, 0), begins)]), []
     # Only the archive knows an unknown end. A node has all that it announced.

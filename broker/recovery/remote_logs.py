@@ -1,8 +1,7 @@
 """Events of an origin in other nodes' logs and replicas, while its own log is out of reach.
 
-A survey asks all nodes for their last place of the origin, and whether one has its log. Then pages
-are read from the nodes that have got further. Each may have others, since it has logged only the
-events that its own subscriptions needed.
+A survey asks all nodes for their last place of the origin. Pages are read from the nodes that have
+got further, each of which logged only the events that its own subscriptions needed.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Schema, WireMark, pack
 
 REACHED: Final = "reached"
-#: Most origins in one question, or in an answer to one that names none.
+#: Bound of a question, and of an answer.
 MAX_ORIGINS: Final = 512
-#: Most nodes to read from: those that have got furthest.
+#: Bound of the nodes to read from: those that have got furthest.
 MAX_NODES: Final = 32
 _BEFORE_FIRST: Mark = (0, 0)
 _QUESTION: Final = Schema[tuple[str, ...] | None](tuple[str, ...] | None, "question for origins")
@@ -35,34 +34,27 @@ _ANSWER: Final = Schema[_Answer](_Answer, "answer of origins")
 
 
 class KnownOrigins(Protocol):
-    """This node's state of all origins."""
-
     def list_origins(self) -> Collection[str]:
-        """Return this node's origin and those with events in its log or replicas."""
+        """Return this node's origin and those in its log or replicas."""
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """Return the last place of an origin in the log or the replica here."""
+        """Return the last place in the log or the replica here."""
 
     def is_log_reachable(self, origin: str) -> bool:
-        """Return whether the origin's log is here, or at a reachable node of the cluster."""
+        """True if the log is here, or at a reachable node of the cluster."""
 
     def sender_addresses(self, origin: str) -> Sequence[str]:
-        """Return the addresses of nodes that have sent an origin's events since this node began.
-
-        They are its own node, and nodes that answered in its place.
-        """
+        """Return the nodes that have sent an origin's events: its own, and others in its place."""
 
 
 @attrs.define
 class LogSurvey:
-    """Answers of other nodes about their progress in other origins' events."""
+    """Other nodes' progress in origins."""
 
     marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
     """By origin and node, its last place."""
     available_logs: set[str] = attrs.field(factory=set)
-    """Origins with a log at some node."""
     senders: dict[str, set[str]] = attrs.field(factory=dict)
-    """By origin the addresses of nodes that have sent its events."""
     answered: set[str] = attrs.field(factory=set)
     unanswered: Collection[str] = ()
     is_complete: bool = True
@@ -83,7 +75,6 @@ class LogSurvey:
         return is_known and origin not in self.available_logs
 
     def has_asked_senders(self, origin: str) -> bool:
-        """Return whether all known senders of an origin's events have answered."""
         return self.senders.get(origin, set()) <= self.answered
 
     def furthest_place(self, origin: str) -> Mark:
@@ -124,7 +115,7 @@ class RemoteLogs:
         return pack(rows), 0
 
     async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
-        """Ask all nodes for their progress with these origins; None: with all that they know."""
+        """Ask all nodes about these origins; None: about all that they know."""
         content = None if origins is None else origins[:MAX_ORIGINS]
         gathered = await self._questions.ask_all_nodes(REACHED, pack(content))
         survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
@@ -146,7 +137,7 @@ class RemoteLogs:
     def read_pages(
         self, origin: str, after: Mark, upto: Mark, survey: LogSurvey
     ) -> list[EventPages]:
-        """Return readers of (`after`, `upto`] for logs and replicas of nodes further than `after`.
+        """Return readers of (`after`, `upto`] for nodes further than `after`.
 
         A node that can not be read makes the survey incomplete.
         """

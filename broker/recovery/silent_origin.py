@@ -1,14 +1,13 @@
 """Recovery of events of a silent origin, from other nodes that have got further.
 
-When an origin's node dies, or loses its disk, other nodes may have different last places, and
-nothing levels them. So a node surveys all others about origins without new events for
-`recovery.gap_timeout`. It reads the difference from their logs and replicas, and from the archive,
-merges it by places, and ingests it like pages of the origin's log.
+When an origin's node dies, nothing levels the last places of the others. So a node surveys all
+others about origins without new events for `recovery.gap_timeout`. It merges the difference from
+their logs and replicas and the archive by places, and ingests it like pages of the origin's log.
 
-Those nodes have logged only events that their subscriptions needed. So a missing range between
-their events is a loss, reported as a gap, only if all nodes, among them that of the origin, have
-answered and none has the origin's log. Until then nothing behind a missing range is ingested, since
-the origin's node may return with the events. After a day its return is not awaited any more.
+Those nodes have logged only events that their subscriptions needed. So a missing range is a loss,
+reported as a gap, only if all nodes, among them that of the origin, have answered and none has the
+origin's log. Until then nothing behind it is ingested, since the origin's node may return. After a
+day its return is not awaited.
 """
 
 from __future__ import annotations
@@ -39,13 +38,11 @@ BATCH_EVENTS: Final = 256
 
 
 class SilentOriginFlows(OriginFlows, Protocol):
-    """Adds the reachable nodes, and losses."""
-
     def reachable_nodes(self) -> Collection[str]:
         """Return the reachable nodes of the cluster, and the neighbouring clusters."""
 
     def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has an origin's events in (after, upto]."""
+        """Report that no node has events in (after, upto]."""
 
 
 @attrs.frozen
@@ -73,7 +70,7 @@ class SilentOriginRecovery:
         """By origin this node's last place, and the time since when."""
         self._retries: dict[str, _Retry] = {}
         self._unanswered: frozenset[str] = frozenset()
-        """Nodes and clusters, silent in the last survey, that may have more, or the log."""
+        """Nodes and clusters, silent in the last survey, that may have more."""
         self.events_found = 0
         self.places_lost = 0
 
@@ -142,7 +139,7 @@ class SilentOriginRecovery:
             await merged.close()
 
     def _is_given_up(self, origin: str) -> bool:
-        """Return whether an origin was silent for so long that its node is not awaited."""
+        """Return whether the return of an origin's node is not awaited any more."""
         _, since = self._positions.get(origin, (None, float("inf")))
         return self._context.clock.seconds() - since >= PEER_EXPIRY
 
@@ -158,7 +155,6 @@ class SilentOriginRecovery:
                     return
                 after, run = run[-1].mark, []
             if ends:
-                # A missing range ends at the place before the next event.
                 end = upto if event is None else (event.mark[0], event.offset - 1)
                 if has_places_between(after, end):
                     if not survey.is_complete or not await self._report_lost(origin, after, end):

@@ -1,7 +1,7 @@
 """Recovery of one subscription's missed events, from one source after the other (P11, X6).
 
-Each source yields events in the order of each origin. So a client that breaks off continues behind
-its last event, and so does the next source.
+Each source yields the order of each origin. So a client that breaks off, and the next source,
+continue behind the last event.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SubscriptionRecovery:
         self._is_cancelled = False
         self._sources = context.available_sources(missed, busy)
         self._has_unnamed_origins = missed.all_origins
-        """True if origins that are not named may have events."""
+        """True if origins without a range may have events."""
         self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.all_origins)
         self.stage = ""
         self.has_failed = False
@@ -73,9 +73,7 @@ class SubscriptionRecovery:
         self.events_by_source: Counter[str] = Counter()
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """Return the next events; none at the end. Fails if the archive is needed and not
-        readable.
-        """
+        """None at the end. Fails if the archive is needed and not readable."""
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
@@ -103,8 +101,7 @@ class SubscriptionRecovery:
     ) -> tuple[Sequence[LoggedEvent], Sequence[LoggedEvent]]:
         """Split events at the first one behind a loss, and record the losses before all of them.
 
-        A gap must come before the events behind it (guarantee 6), and a position must not pass it
-        earlier.
+        A gap comes before the events behind it (guarantee 6), and no position passes it earlier.
         """
         self._losses_before = []
         unreported = self._unreported(self._missing_ranges())
@@ -148,7 +145,6 @@ class SubscriptionRecovery:
         ]
 
     def _missing_ranges(self) -> list[MissingRange]:
-        """Return missing ranges before events that the sources have."""
         archived = [] if self._archive_source is None else self._archive_source.missing_ranges
         return [*archived, *self._log_source.missing_ranges]
 
@@ -268,8 +264,8 @@ class SubscriptionRecovery:
     async def _adapt_steps_to_archive(self) -> None:
         """Change the order of the sources by the archive's coverage.
 
-        Without other origins in the archive, logs come first. The archive comes first if it has
-        several branches of another origin: a log or replica holds only one of them.
+        Without other origins in the archive, logs come first. With several branches of another
+        origin, it comes first: a log or replica holds only one of them.
         """
         ranges, archive = self._missed.ranges, self._context.archive
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
@@ -286,8 +282,8 @@ class SubscriptionRecovery:
     async def _add_unknown_origins(self) -> None:
         """Add origins that only other nodes know.
 
-        An origin's log may be lost before all of it was archived. Its node is awaited unless all
-        nodes answer that the log is lost.
+        A log may be lost before all of it was archived. Its node is awaited unless all nodes answer
+        that the log is lost.
         """
         remote_logs, archive = self._context.remote_logs, self._archive_source
         if remote_logs is None or archive is None or not self._missed.all_origins:

@@ -1,8 +1,7 @@
 """Reads ranges that the archive lacks from logs, and merges them into a replay.
 
-A manifest or file of an archive may be damaged or deleted. Until an archiver writes the range
-again, it is read from the origin's log, from a replica, or as the last resort from this node's log.
-Only ranges that none of them has are gaps.
+Until an archiver writes a damaged file again, its range is read from the origin's log, a replica,
+or as the last resort this node's log. Only ranges that none of them has are gaps.
 """
 
 from __future__ import annotations
@@ -28,30 +27,26 @@ from broker.transport.sleep import sleep
 
 EventKey: TypeAlias = tuple[str, int, int]
 
-#: Most events inside missing ranges that are recorded. A gap is reported around each of them.
+#: Bound of the recorded events inside missing ranges. A gap is reported around each.
 MAX_RECORDED: Final = 4_096
 
 
 class UnarchivedEvents:
-    """Events that the archive lacks, merged in order into those that it has."""
-
     def __init__(self, missed: RecoveryRequest, context: RecoveryContext) -> None:
         self._missed = missed
         self._context = context
         self._queues: dict[str, deque[tuple[EventKey, LoggedEvent]]] = {}
         self._waiting: set[EventKey] = set()
-        """Queued events that have not come yet."""
         self._returned: set[EventKey] = set()
         self._missing: dict[str, list[Interval]] = {}
         self._archived_inside: dict[str, list[Mark]] = defaultdict(list)
         self._recorded = 0
         self._origins: list[str] = []
         self._survey: LogSurvey | None = None
-        """Other nodes' progress in the origins."""
 
     @property
     def missing_ranges(self) -> list[MissingRange]:
-        """Ranges that no source has, without single events that came from the archive."""
+        """Ranges that no source has, without single archived events."""
         return [
             (origin, *each)
             for origin, intervals in self._missing.items()
@@ -64,9 +59,7 @@ class UnarchivedEvents:
     async def read_from_logs(
         self, ranges: Sequence[MissingRange], wait_for: Collection[str], until: float
     ) -> None:
-        """Read ranges from logs; for origins in `wait_for`, await unreachable nodes `until` a
-        time.
-        """
+        """For origins in `wait_for`, await unreachable nodes `until` a time."""
         of_origin: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in ranges:
             of_origin[origin].append((after, upto))
@@ -137,10 +130,7 @@ class UnarchivedEvents:
         return merge_logs(of_origin)
 
     def merge_batch(self, events: Iterable[LoggedEvent]) -> list[LoggedEvent]:
-        """Merge with the archive's next events, in the order of each origin.
-
-        A publisher that moved to another node may come out of order.
-        """
+        """Merge with the archive's next events, in the order of each origin only."""
         found: list[LoggedEvent] = []
         for event in events:
             queue = self._queues.get(event.origin)
