@@ -15,7 +15,7 @@ import attrs
 #: Seconds between two lines of one entry: doubled after each line, up to the maximum.
 MIN_INTERVAL: Final = 60.0
 MAX_INTERVAL: Final = 3600.0
-#: Entries held at once, as peers could fill the memory. Further messages are only counted.
+#: Peers could fill the memory. Further messages are only counted.
 MAX_ENTRIES: Final = 256
 #: Characters written of a message, which may come from a peer.
 MAX_TEXT: Final = 400
