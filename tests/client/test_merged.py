@@ -60,8 +60,6 @@ def batch(*events: ReceivedEvent) -> EventBatch:
 
 
 class FakeOwner:
-    """A client that records its calls."""
-
     def __init__(self) -> None:
         self.positions: list[Position] = []
         self.freed: list[int] = []

@@ -25,7 +25,7 @@ def filled(count: int) -> Outbox:
 
 
 def sent(outbox: Outbox) -> list[tuple[int, int]]:
-    """Return (batch number, events) of all unsent batches, in order."""
+    """Return (batch number, events) of all unsent batches."""
     out = []
     while (message := outbox.next_unsent()) is not None:
         batch = decode_batch(message)

@@ -50,8 +50,6 @@ CHANGE = TypeChanged(
 
 
 class FakeOwner:
-    """A client that records its calls."""
-
     def __init__(self) -> None:
         self.calls: list[Any] = []
         self.position = Position()

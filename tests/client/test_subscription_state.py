@@ -56,7 +56,7 @@ Place = tuple[str, int]
 
 
 def deliver(*places: Place, previous: Place | None = None) -> bytes:
-    """Return a delivery of events of any origins; their numbers are ten times the offsets."""
+    """Return a delivery of events whose numbers are ten times the offsets."""
     events = [event_at(origin, offset, number=10 * offset) for origin, offset in places]
     before = None if previous is None else (previous[0], 1, previous[1])
     return encode_delivery(encode_events(events), [(len(events), (1,))], Liveness.LIVE, before)
@@ -80,7 +80,7 @@ def delivered_places(effects: list[Effect]) -> list[Place]:
 
 
 def resubscribe(core: ClientCore, node: str = "") -> Subscribe:
-    """Start a new session and return its Subscribe message."""
+    """Start a new session."""
     core.session_down()
     (asked,) = [m for m in sent(core.session_up(False, node)) if isinstance(m, Subscribe)]
     return asked

@@ -47,12 +47,12 @@ class Repairs:
 
 @attrs.define
 class Log:
-    """A log from which retention may remove events during a read."""
+    """Retention may remove events during a read."""
 
     taken: int = 0
     """Number of events that the next read finds removed."""
     page: int = 0
-    """Number of events in one read."""
+    """Events in one read."""
     origin: str = "own"
     begins_after: dict[str, Mark] = attrs.field(factory=dict)
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
@@ -316,7 +316,7 @@ def test_a_failed_query_is_unsubscribed() -> None:
 
 
 def of_two_origins(refused: int) -> list[LoggedEvent]:
-    """Return six events, alternating between `own` and `far`; one is refused."""
+    """One is refused."""
     events = [attrs.evolve(each, origin=("far", "own")[each.offset % 2]) for each in EVENTS]
     code = make_placeholder("not-valid")
     return [attrs.evolve(e, document=code) if e.offset == refused else e for e in events]
@@ -337,7 +337,6 @@ def test_an_old_reader_gets_events_up_to_the_first_placeholder(
     (page,) = ask(pages_of(log, Matcher()), request)
     assert [event.offset for event in page.events] == [1, 2, 3, 5]
     assert page.reached == {"own": (1, 5), "far": (1, 3)}
-    # Later pages do not continue behind it either.
     ranges = {"own": ((1, 3), (1, 5)), "far": ((1, 3), (1, 6))}
     (page,) = ask(pages_of(log, Matcher()), attrs.evolve(request, ranges=ranges, serial=5))
     assert [event.offset for event in page.events] == [5]

@@ -56,7 +56,7 @@ class Others:
 
 
 class Archive(Archived):
-    """It is asked for all origins, and lacks the last event of the dead one."""
+    """It lacks the last event of the dead origin."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         ranges = {**request.ranges, GONE: ((0, 0), (1, 2))}
