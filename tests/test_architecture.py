@@ -1,6 +1,6 @@
 """Architecture rules, checked on the whole tree, and each check tested on small trees.
 
-The tables at the top are the rules. The functions below read the sources and import none of them.
+The tables at the top are the rules. None of the sources is imported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLOORS = (
         *("broker.recovery", "broker.replay", "broker.archiver"),
     ),
     ("broker.node", "broker.cli"),
-    # Test doubles; no other package imports them.
+    # Test doubles.
     ("broker.testing",),
 )
 #: (package, forbidden import, except from these modules); names include all below them.
@@ -46,7 +46,6 @@ FORBIDDEN_IMPORTS = (
     ("broker", "broker.matching.reference_matcher", ("broker.matching", "broker.node.matcher")),
     ("plugins", "broker.matching.reference_matcher", ()),
 )
-#: Only these modules use lxml's XPath engine.
 XPATH_PACKAGE = "broker.matching"
 XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O: files of these names take messages and `now`, and return effects.
@@ -66,11 +65,10 @@ NOT_IN_CORES = (
     *("asyncio", "concurrent", "multiprocessing", "select", "selectors", "signal", "socket"),
     *("ssl", "subprocess", "threading", "time"),
 )
-#: Names that describe the kind of code, not its subject.
 EMPTY_NAMES = re.compile(r"(utils?|helpers?|managers?|misc|common|handlers?|processors?)", re.I)
 MAX_LINES = 400
 MUST_NOT_EXIST = ("twisted/__init__.py", "twisted/plugins/__init__.py")
-#: Folders of one machine. (An XPath may begin with `/root`, so that one is left out.)
+#: An XPath may begin with `/root`, so that one is left out.
 MACHINE_PATH = re.compile(r"(?<![\w.:/<>\])*-])/(?:work|tmp|home|Users|opt)(?![\w-])")
 
 

@@ -1,4 +1,4 @@
-"""A fake node for the commands: its client needs no network and records requests."""
+"""A fake node for the commands: its client needs no network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from broker.event.writer import write_event
 
 @attrs.frozen
 class Published:
-    """Arguments of one call of `publish`."""
-
     stream: str
     payload: bytes | None
     event_type: EventType
@@ -31,17 +29,16 @@ class Published:
 
 @attrs.define(eq=False)
 class FakeNode:
-    """Scripted answers and recorded requests of a node. `run` connects to it."""
+    """Scripted answers and recorded requests of a node."""
 
     refuse: Callable[[Published], BrokerError | None] = lambda _: None
     """Returns the error of a publication; None accepts it."""
     unreachable: BrokerError | None = None
-    """Error of every connection."""
     silent: bool = False
     """True if receipts never come."""
     answers: dict[str, Any] = attrs.field(factory=dict)
     stored: list[ReceivedEvent | Gap | TypeChanged] = attrs.field(factory=list)
-    """Items that a subscription delivers; then it blocks."""
+    """Delivered items; then a subscription blocks."""
     ends: bool = True
     """True if a replay ends after the last item."""
     bad_query: BrokerError | None = None
@@ -56,9 +53,7 @@ class FakeNode:
     subscriptions: list[dict[str, Any]] = attrs.field(factory=list)
     asked: list[tuple[str, dict[str, str]]] = attrs.field(factory=list)
     asked_about: list[bytes] = attrs.field(factory=list)
-    """The documents of the requests."""
     processed: list[Any] = attrs.field(factory=list)
-    """The reported positions."""
     closed: int = 0
 
     def __call__(
@@ -77,8 +72,6 @@ class FakeNode:
 
 
 class FakeClient:
-    """The part of `broker.client.client.Client` that the commands use."""
-
     def __init__(self, node: FakeNode) -> None:
         self._node = node
         self._receipts: list[asyncio.Future[Receipt]] = []
@@ -186,7 +179,6 @@ class FakeSubscription:
 def received(
     number: int, payload: bytes | None = b"<flight><id>x</id></flight>", stream: str = "flights"
 ) -> ReceivedEvent:
-    """Return the event at offset `number`."""
     event_id = EventId("zbw", 1_795_000_000_000 + number, number, 7)
     kind = EventType("flight", "1.0")
     return ReceivedEvent(
@@ -198,7 +190,6 @@ def received(
 
 
 def gap(first: int, last: int, reason: str = "retention") -> Gap:
-    """Return a gap between two offsets."""
     return Gap(Place("origin", 1, first), Place("origin", 1, last), last - first + 1, reason)
 
 

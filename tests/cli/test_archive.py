@@ -21,7 +21,7 @@ MADE = [event(n) for n in range(1, 9)]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An archive of one stream: four files of one old hour."""
+    """Four files of one old hour."""
     where = tmp_path / "archive"
     writer = ArchiveWriter(Archive.open(str(where)), "aa", lambda: MORNING)
     for start in range(0, 8, 2):

@@ -18,7 +18,6 @@ OWN = """<!ENTITY % Mspaces.content ", alert">
 <!ELEMENT what (#PCDATA)>
 <!ELEMENT where (#PCDATA)>
 """
-#: A node's report, with the subscriptions that the account may see.
 REPORT = {
     "type": "alert",
     "version": "1.2",

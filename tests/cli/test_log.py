@@ -31,7 +31,7 @@ def lines(result: Result) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The data folder of a node: 200 events in twenty chunks, and a durable subscription."""
+    """200 events in twenty chunks, and a durable subscription."""
     log = LogFile(tmp_path / "log", Retention(), sync=False)
     for first in range(1, 200, 10):
         events = made(log.origin, first, 10, first)
@@ -112,8 +112,7 @@ def test_a_cut_file_is_salvaged(folder: Path, part: float) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_flipped_bits_are_found_or_harmless(folder: Path, seed: int) -> None:
-    """Data without a finding reads as it was written. After a repair, a log that opens reports the
-    rest."""
+    """Data without a finding reads as it was written, also after a repair."""
     random = Random(seed)
     log = folder / "log"
     path = log / FILE

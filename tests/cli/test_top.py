@@ -16,8 +16,6 @@ from tests.cli.network_status import recovery, status_of
 
 
 class SeveralNodes:
-    """Connects to one of several nodes by its endpoint."""
-
     def __init__(self, **nodes: FakeNode) -> None:
         self.nodes = {f"tcp:{name}:1": node for name, node in nodes.items()}
 
@@ -34,7 +32,7 @@ class SeveralNodes:
 
 
 def two_nodes(error: BrokerError | None = None) -> SeveralNodes:
-    """Return two nodes; the second is unreachable if there is an error."""
+    """The second is unreachable if there is an error."""
     return SeveralNodes(
         a1=FakeNode(answers={"status": status_of("a1")}),
         a2=FakeNode(answers={"status": status_of("a2")}, unreachable=error),
@@ -51,8 +49,7 @@ def shown(samples: list[Sample], before: list[Sample | None]) -> str:
 
 
 def row(text: str, beginning: str) -> list[str]:
-    """Return the words of the first line that begins so: nodes come before events, events before
-    links."""
+    """Return the words of the first line that begins so."""
     return next(line.split() for line in text.splitlines() if line.strip().startswith(beginning))
 
 

@@ -35,7 +35,6 @@ def read(*arguments: Path | str, stdin: bytes = b"") -> list[Item]:
 
 
 def payloads(items: list[Item]) -> list[bytes]:
-    """Return the payloads; each item must be a publication."""
     found = []
     for item in items:
         assert isinstance(item, Publication), item

@@ -14,7 +14,7 @@ from broker.cli.publishing.pace import (
 
 
 def send_times(pace: Pace, times: list[float | None], late: float = 0.0) -> list[float]:
-    """Return the virtual send times of events with these times; each send takes `late` seconds."""
+    """Return the virtual send times; each send takes `late` seconds."""
     now, moments = 1000.0, []
     for time in times:
         now += pace.delay(time, now)

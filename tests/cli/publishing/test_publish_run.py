@@ -79,7 +79,6 @@ def publish(
     return asyncio.run(run())
 
 
-#: The `Stop` of the current run.
 stops: list[Stop] = []
 
 
