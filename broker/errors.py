@@ -1,19 +1,15 @@
-"""Errors of this project, in two families.
-
-`OurError`: wrong configuration or caller, or failure of this process's own disk or network.
-`PeerError`: wrong bytes of a peer; the error is sent to it and counted.
-"""
+"""Errors of this project, in two families: `OurError` and `PeerError`."""
 
 from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-#: (code, text, line, column); line and column are 0 for an error without a place in a text.
+#: (code, text, line, column); 0 without a place.
 WireError: TypeAlias = tuple[str, str, int, int]
 
 
 class BrokerError(Exception):
-    """Base of all errors of this project. `line` and `column` count from 1; 0 means no place."""
+    """Base of all errors. `line` and `column` count from 1; 0 means no place in a text."""
 
     code: ClassVar[str] = ""
     _by_code: ClassVar[dict[str, type[BrokerError]]] = {}
@@ -51,7 +47,7 @@ def from_wire(wire: WireError) -> BrokerError:
 
 
 class OurError(BrokerError):
-    """Wrong configuration or call of this process, or failure of its resources."""
+    """Wrong configuration or call of this process, or failure of its own resources."""
 
 
 class PeerError(BrokerError):
@@ -74,25 +70,25 @@ class ConfigurationError(OurError):
 
 
 class StackError(OurError):
-    """The layers do not fit together. Names the layer and its missing property."""
+    """Names the layer and its missing property."""
 
     code = "stack"
 
 
 class UnknownStack(StackError):
-    """Lists the installed stacks."""
+    """Lists the installed ones."""
 
     code = "unknown-stack"
 
 
 class AmbiguousStack(StackError):
-    """Names the source of each stack of that name."""
+    """Names the source of each."""
 
     code = "ambiguous-stack"
 
 
 class LogUnavailable(OurError):
-    """The event log is not writable now (full or failing disk). Nothing is lost; retry."""
+    """Full or failing disk. Nothing is lost; retry."""
 
     code = "log-unavailable"
 
@@ -110,25 +106,25 @@ class LogCorrupt(OurError):
 
 
 class ArchiveUnavailable(OurError):
-    """The archive does not work now. Nothing is lost; retry."""
+    """Nothing is lost; retry."""
 
     code = "archive-unavailable"
 
 
 class ArchiveCorrupt(OurError):
-    """An archive object differs from the written one. Names the object."""
+    """Names the object that differs from the written one."""
 
     code = "archive-corrupt"
 
 
 class ArchiveObjectMissing(ArchiveCorrupt):
-    """A newer archive state may have replaced the object."""
+    """A newer archive state may have replaced it."""
 
     code = "archive-object-missing"
 
 
 class EngineUnavailable(OurError):
-    """The replay engine is not installed, or it died. The text says which."""
+    """It is not installed, or it died. The text says which."""
 
     code = "engine-unavailable"
 
@@ -160,7 +156,7 @@ class Closed(OurError):
 
 
 class GaveUp(OurError):
-    """No node was reachable within the caller's time limit."""
+    """No node was reachable in time."""
 
     code = "gave-up"
 
@@ -179,8 +175,6 @@ class FrameTooLarge(PeerError):
 
 
 class VersionMismatch(PeerError):
-    """The two ends share no version."""
-
     code = "version-mismatch"
 
 
@@ -209,7 +203,7 @@ class SessionSuperseded(PeerError):
 
 
 class TooManySessions(PeerError):
-    """The node or the client has reached its limit."""
+    """Limit of the node or the client."""
 
     code = "too-many-sessions"
 

@@ -82,7 +82,7 @@ class ClientCore:
         self._retry_at: float | None = None
         self._is_blocked = False
         self._duplicates_dropped = 0
-        """Duplicates of ended subscriptions."""
+        """Of ended subscriptions."""
 
     # ------------------------------------------------------------------ calls of the user
 

@@ -1,8 +1,6 @@
 """Filter of repeated events by EventId (A15).
 
-Events come again if a publisher sent them to another node, or their node died.
-
-The filter stores windows of 1024 sequence numbers of a publisher (ClientId and incarnation) in two
+It stores windows of 1024 sequence numbers of a publisher (ClientId and incarnation) in two
 generations. A full younger generation becomes the older, whose windows are dropped unless used
 meanwhile. Events of a dropped window count as new.
 """

@@ -42,14 +42,11 @@ class MergedEvent(ReceivedEvent):
 
 
 class MergedSubscription(Subscription):
-    """A `Subscription` of `MergedEvent`s in resolved order.
+    """A `Subscription` of `MergedEvent`s in resolved order (`docs/merging.md`).
 
-    An event is held until no earlier event can come, or its time is over. The bounds of `Merging`,
-    not the session's window, apply. The position moves past an event when it and all earlier events
-    of its origin are processed.
-
-    A gap of the log is reported before held events; missing numbers of a bundle in their place.
-    Held events can be read after the end of the subscription.
+    The bounds of `Merging`, not the session's window, apply to held events. The position moves past
+    an event when it and all earlier events of its origin are processed. Held events can be read
+    after the end of the subscription.
     """
 
     def __init__(
@@ -74,7 +71,7 @@ class MergedSubscription(Subscription):
         self._alarm = DeadlineTimer(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
         self.on_missing: Callable[[MissingNumbers], None] | None = None
-        """Called in order with the events; by default missing ranges are logged."""
+        """Called in order with the events; without it missing ranges are logged."""
 
     @property
     def counts(self) -> Counts:
@@ -98,7 +95,6 @@ class MergedSubscription(Subscription):
         self._alarm.arm(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """Return the events that are ready, maybe none. The next call marks them as processed."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event(processed=not events)) is not None:
             events.append(event)
@@ -116,7 +112,6 @@ class MergedSubscription(Subscription):
         super().receive_item(item)
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Mark this event, and all returned before it, as processed."""
         if event in self._unprocessed:
             while self._unprocessed:
                 each = self._unprocessed.popleft()

@@ -1,8 +1,7 @@
 """Publications that are not acknowledged yet (P8, Q9).
 
-If the node could take nothing of a batch, it and all later ones are sent again, so order holds.
-They wait until everything sent is answered: an answer names a batch, and could be to its first
-copy.
+If the node could take nothing of a batch, it and all later ones are sent again in order, once
+everything sent is answered: an answer names a batch, not one of its copies.
 """
 
 from __future__ import annotations
@@ -21,10 +20,9 @@ from broker.event.place import Place
 from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Published
 
-#: Bounds of a batch.
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
-#: Bytes of a frame beside a batch's documents: 5 for each, and headers.
+#: Bytes of a frame beside the documents: 5 for each, and headers.
 _FRAME_OVERHEAD: Final = 5 * BATCH_EVENTS + 1024
 #: Bytes of an event and of a frame that a node takes.
 Limits: TypeAlias = tuple[int, int]
@@ -59,7 +57,6 @@ class Outbox:
         self._sent_batches = 0
         """The oldest so many batches are sent."""
         self._unanswered = 0
-        """Number of unanswered messages of this session."""
         self._is_requeued = False
         self._sent_bytes = 0
         self.events = 0
@@ -164,7 +161,6 @@ class Outbox:
         self._mark_unsent(number)
 
     def requeue_all(self) -> None:
-        """Send all unanswered batches again in a new session."""
         self._unanswered = 0
         self._is_requeued = False
         self._mark_unsent(0)

@@ -96,7 +96,6 @@ class PositionReporter:
 
     @property
     def is_confirmed(self) -> bool:
-        """True if the node has confirmed each position that moved in this process."""
         return not self.resume_points.unconfirmed
 
     def request_confirmation(self) -> list[Effect]:
@@ -108,7 +107,6 @@ class PositionReporter:
         ]
 
     def receive_confirmation(self, message: Answer, now: float) -> list[Effect]:
-        """End the session if the answer covers all positions."""
         self.resume_points.apply_confirmation(message.request, message.content)
         if self.is_confirmed or message.error[0]:
             # A node of an earlier version rejects the request.

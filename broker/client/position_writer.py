@@ -25,7 +25,6 @@ class PositionWriter:
         self._is_scheduled = False
         self._is_superseded = False
         self.error: BrokerError | None = None
-        """Error of the newest write."""
 
     def write_soon(self, durables: Mapping[str, ResumePoint]) -> None:
         self._pending.append(durables)

@@ -80,7 +80,7 @@ class TypeChanged:
     ones. `reads-what-changed`: it may match both.
     """
     reason: str
-    """Reason why the query matches no event of one version, for the first two effects."""
+    """Reason for the first two effects."""
     paths: tuple[str, ...]
     """Changed paths that the query reads."""
     came: tuple[str, ...]

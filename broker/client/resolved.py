@@ -28,8 +28,7 @@ MAX_BYTES: Final = 256 << 20
 class ResolvedReplay(Subscription):
     """A finite `Subscription` whose events are sorted by their linkage.
 
-    `position` is empty until the last event is processed, so an interrupted replay can not be
-    resumed. A failed replay returns no event.
+    `position` is empty until the last event is processed. A failed replay returns no event.
     """
 
     def __init__(

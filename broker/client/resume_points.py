@@ -26,7 +26,6 @@ class ResumePoints:
     def __init__(self, points: Mapping[str, ResumePoint]) -> None:
         self._points = dict(points)
         self.unconfirmed: dict[str, Position] = {}
-        """Positions that moved in this process, unconfirmed by the node."""
         self._requested: dict[int, Mapping[str, Position]] = {}
 
     def __len__(self) -> int:

@@ -42,7 +42,6 @@ class ClientSettings:
     attempts: AttemptsFile | None = None
 
     def make_hello(self) -> Hello:
-        """Return the first message of each connection."""
         return Hello(
             magic=MAGIC,
             versions=PROTOCOL_VERSIONS,

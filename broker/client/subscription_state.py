@@ -63,11 +63,11 @@ class SubscriptionState:
     _held_bytes: int = 0
     _is_holding: bool = True
     _last_n_cut: Position = _EMPTY
-    """First cut of a start at the last N events, which are counted back from it."""
+    """First cut of a start at the last N events, counted back from it."""
     _is_recounting: bool = False
     """True if this session requested the last N events up to that cut only."""
     _cut: Position = _EMPTY
-    """Furthest cuts of all sessions. A later node may not know some origin yet."""
+    """Furthest cuts of all sessions: a later node may not know some origin yet."""
     _pending_cuts: dict[str, Mark] = attrs.field(factory=dict)
     """Cuts of the origins that sent nothing beyond them in this session."""
 

@@ -22,7 +22,6 @@ class Waiters:
         self._answers: dict[int, Promise] = {}
 
     def wait_for_session(self, timeout: float | None) -> Awaitable[None]:
-        """Fails with `GaveUp` after `timeout` seconds."""
         promise = self._loop.make_promise()
         self._session[promise] = None
         if timeout is not None:

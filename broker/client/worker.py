@@ -18,11 +18,9 @@ from broker.errors import ConfigurationError, TooLarge
 from broker.event.envelope import EventType
 from broker.event.stream import check_stream_name
 
-#: `dtd/deadletter-1.0.dtd`.
 DEAD_LETTER: Final = EventType("deadletter", "1.0")
 #: Seconds between two tries at most.
 MAX_PAUSE: Final = 30.0
-#: Characters of a reason in a dead letter.
 _MAX_REASON: Final = 2_000
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

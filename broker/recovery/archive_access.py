@@ -23,13 +23,13 @@ class Coverage:
 
     intervals: Intervals = attrs.field(factory=dict)
     repairable: frozenset[str] = frozenset()
-    """Origins with a newly damaged file, which may be written again."""
+    """Origins with a newly damaged file."""
     other_origins: frozenset[str] = frozenset()
     """Further origins in the archive."""
     lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin the end of a known missing range behind all archived events."""
+    """By origin the end of a missing range behind all archived events."""
     is_known: bool = False
-    """True if the archive was readable: other origins are not there."""
+    """True if the archive was readable: it has no other origins."""
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class ArchivedDurable:
 
 class Replay(Protocol):
     scanned_rows: tuple[int, int]
-    """(scanned, total); (0, 0) while the request waits."""
+    """(scanned, total); (0, 0) while it waits."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         """None at the end. Fails with a `BrokerError`."""
@@ -51,7 +51,7 @@ class Replay(Protocol):
         """By origin, the end of its archived events; known at the end."""
 
     def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """Ranges lost to damaged files; known from the first events on."""
+        """Ranges lost to damaged files."""
 
     def cancel(self) -> None:
         """Stop the replay."""
@@ -75,7 +75,7 @@ class ArchiveAccess:
     flush_soon: Callable[[], object]
     """Request an immediate flush of the node's log."""
     max_lag: float
-    """Seconds until the newest events of other nodes must be archived."""
+    """Seconds until other nodes' events must be archived."""
     is_warm: Callable[[], bool] = lambda: True
     """False if the first replay must wait for the replayer."""
     find_dtd: Callable[[DtdReference], Deferred[bytes | None]] = _no_dtd

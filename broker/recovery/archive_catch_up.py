@@ -1,8 +1,4 @@
-"""Fetches events that other origins archived but did not send (X6).
-
-Such an origin may be dead. Events archived for `patience` seconds are handled like pages of its
-log.
-"""
+"""Fetches overdue events from the archive (`docs/protocols/recovery.md`, X6)."""
 
 from __future__ import annotations
 
@@ -37,10 +33,10 @@ class OriginFlows(Protocol):
         """True if no subscription needs other origins."""
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Ends of the needed events in the log, of origins that may not send themselves."""
+        """Ends of the needed events of origins that may not send themselves."""
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Positions of new origins among these that had no links."""
+        """Positions of new origins without links."""
 
     def position_of(self, origin: str) -> Mark | None:
         """None if the origin is unknown."""
@@ -100,7 +96,7 @@ class ArchiveCatchUp:
                 continue
             backlog = before.get(origin)
             if backlog is None or backlog.archived_upto <= position:
-                # The earlier backlog has arrived, or was not yet archived.
+                # The earlier backlog has arrived.
                 backlog = _Backlog(now, upto)
             self._backlogs[origin] = backlog
             if now - backlog.first_seen >= self._context.patience:
@@ -127,7 +123,7 @@ class ArchiveCatchUp:
         try:
             while events := await replay.next_events():
                 if replay.missing_ranges() or self._flows.position_of(origin) != after:
-                    # Others may repair the files, or the origin sends again.
+                    # A repair may follow, or the origin sends again.
                     return
                 end = events[-1].mark
                 self._flows.ingest_page(origin, after, end, events)

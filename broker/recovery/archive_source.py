@@ -29,18 +29,17 @@ from broker.replay.request import ReplayRequest
 from broker.transport.backoff import Backoff
 from broker.transport.sleep import sleep
 
-#: Attempts while the replayer process keeps ending.
 MAX_ATTEMPTS = 3
 #: Seconds between two attempts while the archive is full or not readable.
 MAX_PAUSE = 8.0
 #: Bound of `last`, in events held in memory.
 MAX_LAST = 100_000
-#: Bound of replayed events held in memory, for unarchived events in publisher order.
+#: Bound of replayed events held to merge unarchived ones in publisher order.
 MAX_HELD_BYTES = 32 << 20
 
 
 class ArchiveSource:
-    """Replays the remaining ranges once they are archived, and advances `remaining` behind them."""
+    """Replays the remaining ranges once they are archived, and advances `remaining`."""
 
     log = Logger()
 
@@ -67,16 +66,14 @@ class ArchiveSource:
         self._replay: Replay | None = None
         self._is_cancelled = False
         self._unarchived: UnarchivedEvents | None = None
-        """Events from logs for the missing ranges of the newest replay."""
+        """For the missing ranges of the newest replay."""
         self._earlier_missing: list[MissingRange] = []
         """Missing ranges of earlier replays, up to where these came."""
         self._has_awaited_repair = False
-        """True if damaged files have had their time to be written again."""
         self._repairable: frozenset[str] = frozenset()
         self._deadline = 0.0
-        """Time at which the wait for unreachable nodes ends."""
         self.beyond: dict[str, Mark] = {}
-        """By origin the end of its archived events, where the known end may be passed."""
+        """By origin the end of its archived events behind the known end."""
         self.unnamed_origins: Mapping[str, Mark] = {}
         """The same for origins without a range."""
 
@@ -119,7 +116,6 @@ class ArchiveSource:
                     raise
                 self.log.warn("the replay is restarted: {error}", error=error)
             except (Overloaded, ArchiveUnavailable, EngineUnavailable) as error:
-                # The archive is busy, or a disk is full or away for a moment.
                 now = self._context.clock.seconds()
                 if has_yielded or until == math.inf:
                     until = now + self._context.patience
@@ -204,12 +200,10 @@ class ArchiveSource:
         yield unarchived.take_rest()
 
     async def _read_unarchived(self, ranges: Sequence[MissingRange]) -> UnarchivedEvents:
-        """Read missing ranges from logs. The rest is recorded at once: this replay may break
-        off.
-        """
+        """Record missing ranges at once: this replay may break off."""
         unarchived = UnarchivedEvents(self._missed, self._context)
         await unarchived.read_from_logs(ranges, self._repairable, self._deadline)
-        # The next replay reports later ranges, which may be written again.
+        # The next replay reports later ranges.
         requested = self._requested_ranges()
         begins = {origin: after for origin, (after, upto) in requested.items() if after != upto}
         self._earlier_missing = [
@@ -221,10 +215,7 @@ class ArchiveSource:
         return unarchived
 
     def _requested_ranges(self) -> dict[str, MarkRange]:
-        """Return the remaining ranges.
-
-        An origin may have died with events unknown here. A range that needs them has no end.
-        """
+        """Return the remaining ranges, open if an origin may have died with unknown events."""
         requested = self._remaining.ranges
         if self._missed.is_open_ended:
             requested = {

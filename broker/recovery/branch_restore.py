@@ -1,10 +1,4 @@
-"""Restores own events that this log has lost, from the nodes that have them.
-
-A log started from an older copy lacks its newest events. A node that has them asks to continue on
-another branch of the log's history (`broker.log.history`). The branch's events are fetched from
-that node, its replica and the archive, and logged again. Each gets a new place unless its EventId
-is known here. Places of events that no source has stay empty: readers get a gap.
-"""
+"""Restores own events that this log has lost (`docs/protocols/histories.md`)."""
 
 from __future__ import annotations
 
@@ -37,18 +31,16 @@ from broker.transport.sleep import sleep
 
 #: Seconds in which nodes with a place on another branch are collected.
 COLLECT_TIME = 1.0
-#: Seconds from the first request in which readers of an earlier history wait. They then get losses
-#: at their original places.
+#: Seconds from the first request in which readers of an earlier history wait.
 SETTLE_TIME = 1.5
 #: Seconds until the archive is checked.
 ARCHIVE_DELAY = 4.0
-#: Seconds between two attempts and between two checks of a new epoch; number of attempts.
+#: Seconds between two attempts and two checks of a new epoch; number of attempts.
 RETRY_INTERVAL = 2.0
 EPOCH_POLL_INTERVAL = 0.1
 MAX_TRIES = 30
 #: A place further behind the branch is not believed.
 MAX_BRANCH_PLACES = 1 << 32
-#: Bound of the readers with a stored place.
 MAX_READERS = 16_384
 #: Bounds of one read of own events.
 PAGE_EVENTS = 512
@@ -88,7 +80,7 @@ class BranchRestore:
         self._report_losses = report_losses
         self._waiting: dict[Address, PageRequest] = {}
         self._returned_up_to: dict[Address, Mark] = {}
-        """By reader the place on another branch up to which events were restored."""
+        """By reader the end of the restored events on another branch."""
         self._is_running = False
         self._has_checked_archive = False
         self._first_request_at: float | None = None
@@ -97,9 +89,7 @@ class BranchRestore:
         network.driver.page_server.reader_has_all = self.has_lost_events
 
     def must_delay_page(self, request: PageRequest) -> bool:
-        """Return whether a reader has events that this log lacks. It is answered after the
-        restore.
-        """
+        """Return True if the answer must wait until this reader's events are restored."""
         log = self._event_log
         if request.origin != log.origin or self._has_returned(request):
             return False
@@ -122,7 +112,7 @@ class BranchRestore:
         )
 
     def _is_settling(self) -> bool:
-        """Return whether nodes with more of this log may still show it."""
+        """Return whether nodes may still show places on another branch."""
         if not self._event_log.history_chain.histories[-1].branch[1]:
             return False
         if self._first_request_at is None:
@@ -153,7 +143,6 @@ class BranchRestore:
 
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
         log = self._event_log
-        # The archive may lack events that other nodes have.
         await sleep(self._clock, ARCHIVE_DELAY)
         coverage = await archive.get_coverage({log.origin: (0, 0)})
         if not coverage.is_known or self._is_running:
@@ -176,7 +165,7 @@ class BranchRestore:
             self._start()
 
     async def _relog_adopted(self, origin: str, after: Mark) -> None:
-        """Log again the last events under this log's previous name.
+        """Log again the events under this log's previous name.
 
         Another process continued under it on a copy of the log.
         """
@@ -246,8 +235,7 @@ class BranchRestore:
             await self._record_loss(branch, upto, missing_runs(first, upto[1], offsets))
 
     async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
-        """Log again own events at places up to `upto`, which readers mistake for those of the
-        branch.
+        """Log again own events that readers mistake for those of the branch.
 
         The clock was behind at the start, or another process started in the same epoch.
         """
@@ -286,9 +274,7 @@ class BranchRestore:
     async def _relog(
         self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False
     ) -> set[int]:
-        """Log events again; with `known` also those with a known EventId. Returns the old
-        offsets.
-        """
+        """Log events again, with `known` also known ones. Returns the old offsets."""
         state, log = self._network.state, self._event_log
         if state is None:
             return set()
@@ -364,7 +350,6 @@ class BranchRestore:
     async def _until_durable(
         self, begin: Callable[[Callable[[BrokerError | None], None]], None]
     ) -> None:
-        """Append, and retry while the log is not writable."""
         while True:
             ended: Deferred[BrokerError | None] = Deferred()
             try:

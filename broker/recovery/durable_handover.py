@@ -1,9 +1,4 @@
-"""Handover of durable subscriptions that follow their clients from node to node (P11, G11).
-
-The previous node, and then each node named instead, is asked. It ends the client's session, keeps
-the subscription until `Release`, and sends its position. Of a client in two places, the higher
-incarnation wins.
-"""
+"""Handover of durable subscriptions (`docs/protocols/recovery.md`, P11, G11)."""
 
 from __future__ import annotations
 
@@ -82,9 +77,8 @@ class DurableHandover:
         Returns None if no node has it, or the client has left. No node is asked while the client is
         disconnected: it may be at the previous node, where its session would end.
 
-        A client without a position waits for silent nodes: `ACCEPT_OLD_AFTER` seconds if another
-        node, the archive or this node knows one, else `GIVE_UP_AFTER`. Raises `IncarnationRefused`
-        for a later process elsewhere, and `NotConnected` if the named node is unreachable.
+        A client without a position waits for silent nodes. Raises `IncarnationRefused` for a later
+        process elsewhere, and `NotConnected` if the named node is unreachable.
         """
         address = address_or_none(claim.previous_address)
         tried = self._clock.seconds()
@@ -216,7 +210,7 @@ class DurableHandover:
     ) -> tuple[dict[Address, Position], list[str]]:
         """Return the positions at nodes of all clusters, and the silent nodes.
 
-        A node that was away, or began from an older copy, has an old position.
+        The first position found may be old.
         """
         if not self._search.knows_cluster:
             raise NotConnected("this node has just started and does not know the other nodes yet")
@@ -326,7 +320,7 @@ class DurableHandover:
         )
 
     def release_durable(self, address: str, client_id: str, name: str) -> None:
-        """Request a node to delete a subscription that it has handed over."""
+        """Request a node to delete a subscription."""
         own, target = self._messenger.own_address, address_or_none(address)
         if own is not None and target is not None:
             self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))

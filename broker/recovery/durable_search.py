@@ -1,8 +1,6 @@
-"""Search for a durable subscription whose client does not know the previous node (P11).
+"""Search for a durable subscription whose previous node is unknown (P11).
 
-It descends the hierarchy of units, and asks each node once. This node asks one gateway of each
-sibling unit of its own units. The gateway asks its cluster, and one gateway of each sibling unit
-inside the unit that was asked, in a share of its time.
+It descends the hierarchy of units (`docs/protocols/questions.md`), and asks each node once.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from broker.transport.clock import IClock
 
 #: Seconds that a search waits for others.
 BATCH_DELAY = 0.05
-#: Ms until a unit must answer, and the share of its time that a gateway gives to nodes it asks.
+#: Ms until a unit must answer, and the share of a gateway's time for the nodes that it asks.
 ANSWER_MS = 6_000
 _TIME_SHARE = 0.6
 #: Seconds from the start in which a node learns of others.
@@ -36,9 +34,8 @@ ALONE_LEARNING_TIME = 60.0
 RETURN_TIME = 60.0
 #: Seconds between two updates of the silent nodes.
 CHECK_INTERVAL = 5.0
-#: Bound of the nodes named for one subscription. Some may have an old position.
+#: Bound of the nodes named for one subscription.
 MAX_HOLDERS = 4
-#: By subscription the addresses of its nodes.
 Holders: TypeAlias = dict[DurableKey, list[str]]
 
 
@@ -56,7 +53,7 @@ class DurableSearch:
         self._gateways = GatewayRotation(messenger)
         self._started_at = clock.seconds()
         self._silent_since: dict[str, float] = {}
-        """By unreachable origin the time since when, or the start of this node."""
+        """By unreachable origin the time since when."""
         self._checked_at: float | None = None
         messenger.add_listener(FindDurables, self._receive_question)
 

@@ -61,11 +61,7 @@ class RecoveryInspection:
         return [*self._recovery.active_snapshots(client_id), *catching_up]
 
     def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Explain the sources of missed events.
-
-        Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for bad arguments, and with
-        `UnknownSubscription`.
-        """
+        """Fail with `BadQuery`, `BadName`, `NotAllowed`, `BadPosition` or `UnknownSubscription`."""
         return Deferred.fromCoroutine(self._explain_recovery(identity, ask.arguments))
 
     async def _explain_recovery(

@@ -1,11 +1,8 @@
 """Reads pages of this node's log for one query, for recoveries here and at other nodes.
 
-The log is complete for own events that retention has left. For other origins it is complete only
-for a durable subscription, from where that became active here.
-
-An event that was published to two nodes has two places, and a log holds only one. If the log has
-part of an origin, the event may be missing at one place and left out at the other. Then only own
-events count as read.
+The log is complete for own events that retention has left, and for a durable subscription from
+where that became active here. An event that was published to two nodes has two places, and a log
+holds one. So a log with only a part of another origin counts for own events alone.
 """
 
 from __future__ import annotations
@@ -36,8 +33,7 @@ from broker.recovery.page_range import (
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.start_position import first_serial_after, rewind_lost_branches
 
-#: Bytes of a page, events of one read, and reads of a page. A rare query must not need a question
-#: to another node for every few events.
+#: A rare query must not need a question to another node for every few events.
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
 MAX_READS = 32
@@ -59,7 +55,7 @@ class LogPageRequest:
     from_ms: int = 0
     until_ms: int = 0
     as_logged: bool = False
-    """True if events are returned without matching."""
+    """True if events are returned unmatched."""
     placeholders: bool = True
     """True if the reader supports placeholders (`broker.event.placeholder`)."""
 
@@ -133,9 +129,7 @@ class LogPageReader:
         return bool(events) and events[0].mark <= upto
 
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
-        """Return other origins with a range that ends on a lost branch, of which this log may have
-        a part.
-        """
+        """Return other origins with a range that ends on a lost branch."""
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
         back = rewind_lost_branches(self._log, ends)
@@ -162,7 +156,7 @@ class LogPageReader:
         }
 
     def _next_loss(self, request: LogPageRequest, after: Mark) -> tuple[Mark, Mark] | None:
-        """Return the next loss of own events for a reader at `after`, as (after, upto].
+        """Return the next loss of own events behind `after`, as (after, upto].
 
         It lies where the events were lost, or, in a first page behind that, where it was recorded.
         """
@@ -226,8 +220,8 @@ class LogPageReader:
     def _readable_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
         """Return the complete ranges that continue in this page or later.
 
-        An earlier page may have ended a range at a placeholder, or at damage repaired since. Later
-        pages must not continue behind the omitted events.
+        Later pages must not continue behind the damage or placeholder at which an earlier page
+        ended.
         """
         ranges = self.complete_ranges(request)
         if not request.serial or (request.allow_partial and request.placeholders):

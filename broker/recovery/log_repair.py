@@ -29,7 +29,7 @@ RETRY_INTERVAL = 2.0
 #: Bounds of one round, and of each node.
 MAX_NODES = 32
 MAX_PAGES = 8
-#: The highest rank. The events are compared with the damaged ones and delivered as before.
+#: The highest rank.
 _ALL_LEVELS = 2
 
 

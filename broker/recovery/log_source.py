@@ -37,9 +37,9 @@ class LogSource:
         self._remaining = remaining
         self._is_cancelled = False
         self._answered_origins: set[str] = set()
-        """Origins that their own nodes have sent completely."""
+        """Origins sent completely by their own nodes."""
         self._available_from: dict[str, set[Mark]] = {}
-        """By origin without a complete log, the marks after which some log is complete."""
+        """By origin without a complete log, marks after which some log is complete."""
         self.missing_ranges: list[tuple[str, Mark, Mark]] = []
         """Ranges before these marks that no log has."""
 
@@ -65,7 +65,7 @@ class LogSource:
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Read the logs of the remaining origins.
 
-        All events are read first, so that publishers that moved between origins stay in order. With
+        All are read first, so that publishers that moved between origins stay in order. With
         `archive_follows`, the archive is asked for the rest.
         """
         ranges = self._remaining.ranges
@@ -81,8 +81,7 @@ class LogSource:
             async for page in self._read_log(origin, each):
                 events += page.events
         if self._remaining.ranges and archive_follows:
-            # A publisher may have sent missing events before it moved. The archive has all of them
-            # in order.
+            # The archive has the missing events in order, also of publishers that moved.
             self._remaining.restore(before)
             return
         merged = merge_logs(gathered)
@@ -90,7 +89,6 @@ class LogSource:
             yield run
 
     async def read_all(self) -> list[LoggedEvent]:
-        """Read all remaining events of one origin."""
         found: list[LoggedEvent] = []
         for origin, each in self._remaining.ranges.items():
             async for page in self._read_log(origin, each):
@@ -102,7 +100,7 @@ class LogSource:
     ) -> AsyncIterator[LoggedEvent]:
         """Read this node's copies of events that a restored origin has lost.
 
-        If the origin logs one again, this node drops it as a duplicate.
+        If the origin logs one again, it is a duplicate here.
         """
         if not await self._context.page_reader.has_events(origin, after, upto):
             return
@@ -137,11 +135,9 @@ class LogSource:
     async def read_partial_logs(
         self, survey: LogSurvey | None = None
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read events that this node and others logged for their own subscriptions: the last
-        resort.
+        """Read events that this node and others logged for their own subscriptions.
 
-        An event that is here at another place does not come again. Without a `survey` the other
-        nodes are surveyed.
+        An event that is here at another place does not come again.
         """
         ranges = {
             origin: (after, upto)

@@ -1,7 +1,4 @@
-"""Reads this node's copies of events on a lost branch of a restored origin, in order of place.
-
-They are delivered among those recovered from the origin (`broker.log.history`).
-"""
+"""Reads this node's copies of events on a lost branch of a restored origin, in order of place."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ class LostBranchReader:
     def __init__(
         self, log_source: LogSource, origin: str, branches: Iterable[tuple[Mark, Mark]]
     ) -> None:
-        """`branches` are rising ranges of places."""
         self._log_source = log_source
         self._origin = origin
         self._branches = deque(branches)

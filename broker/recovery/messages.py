@@ -1,6 +1,7 @@
-"""Messages between nodes about durable handover and pages of logs (P11, X6).
+"""Messages between nodes about durable handover and pages of logs.
 
-Events are encoded as chunks of a log (`broker.log.chunk`), one for each run of an origin.
+`docs/protocols/recovery.md` describes them (P11, X6). Events are chunks of a log
+(`broker.log.chunk`), one for each run of an origin.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Released(RoutedMessage, frozen=True):
     name: str
 
 
-#: Name in a `FetchPage` without a client that asks for all logged events of the ranges. Nodes of
-#: older versions find no such subscription.
+#: Name in a `FetchPage` without a client: all logged events. Nodes of older versions find no such
+#: subscription.
 EVERYTHING_LOGGED = "*returned"
 
 
@@ -89,9 +90,7 @@ class FetchPage(NumberedMessage, frozen=True):
 
     client_id: str
     name: str
-    """The client's durable subscription, for which the log is complete. Empty: the log is complete
-    only for its own events.
-    """
+    """The client's durable subscription; empty: only own events are requested."""
     pattern: str
     query: str
     namespaces: Mapping[str, str]
@@ -140,9 +139,8 @@ class DurablesFound(NumberedMessage, frozen=True):
     kind = 0x87
 
     found: tuple[tuple[Count, Address], ...]
-    """Pairs of an index into `keys` and the address of a node."""
+    """Pairs of an index into `keys` and a node."""
     is_complete: bool
-    """True if all nodes have answered."""
 
 
 def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:

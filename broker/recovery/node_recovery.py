@@ -86,14 +86,12 @@ class NodeRecovery:
         return [each.snapshot() for each in self.active if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Return whether so many places should come from the archive instead."""
         archive = self.context.archive
         if archive is None or not archive.is_warm():
             return False
         return places > MAX_LOG_PLACES // (1 + len(self.active))
 
     def is_archive_only(self, origin: str) -> bool:
-        """Return whether only the archive knows an origin's last place."""
         context = self.context
         return (
             self.has_archive and origin != context.own_origin and not context.origin_nodes(origin)

@@ -27,9 +27,9 @@ from broker.recovery.messages import (
 )
 from broker.transport.clock import IClock
 
-#: Seconds until a page must come: the node may match thousands of events.
+#: Seconds until a page must come.
 TIMEOUT = 15.0
-#: Seconds until a request is repeated, since a link may have lost it or its answer.
+#: Seconds until a request is repeated: a link may have lost it or its answer.
 RETRY_AFTER = 3.0
 #: Bound of the requests of other nodes; more are refused.
 MAX_WAITING = 1_024
@@ -53,7 +53,7 @@ class PageExchange:
         self._reading: FetchPage | None = None
         self.pages_served = 0
         self.events_denied = 0
-        """Events left out because no route to the reader is cleared for them."""
+        """Events for which no route to the reader is cleared."""
         messenger.add_listener(FetchPage, self._receive_request)
 
     # ------------------------------------------------------------------ fetching

@@ -23,7 +23,7 @@ from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Varian
 from broker.matching.query.query import Query
 from broker.transport.clock import IClock
 
-#: Seconds that a page for another node waits for a DTD. That node gives up after 15 s.
+#: Seconds that a page for another node waits for a DTD. That node waits 15 s.
 REMOTE_DTD_WAIT: Final = 4.0
 
 Select: TypeAlias = Callable[
@@ -102,9 +102,7 @@ class PageMatcher:
         return self._late_judgement.may_match(reader, first, needed, Liveness.RECOVERY)
 
     async def _await_dtd(self, reader: PageQuery, run: EventRun, needed: TypeMissing) -> bool:
-        """Return whether the DTD of the first event is here. It is awaited if the event may
-        match.
-        """
+        """Await the DTD if the first event may match. Returns whether it is here."""
         if not self._may_match(reader, run, run.events, needed):
             return False
         settled: Deferred[bool | None] = Deferred()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-#: Bound of the pages that are read or not yet sent. Reading ahead keeps the connection busy.
+#: Bound of the pages that are read or not yet sent.
 MAX_IN_FLIGHT: Final = 16
 
 

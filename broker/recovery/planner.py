@@ -1,8 +1,7 @@
 """Plans the sources of a recovery without any I/O (issue 5, planner).
 
-The client's previous node has all of its events in one order. An origin's log has all events of
-that origin. The archive has all of all origins, but later, and a replay takes time. So a small
-number of places is read from logs.
+The archive has all events of all origins, but later, and a replay takes time. So a small number of
+places is read from the client's previous node or the origins' logs.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 
 #: Bound of the places that all active recoveries together read from logs. A replay takes about as
-#: long, and serves all at once.
+#: long.
 MAX_LOG_PLACES = 100_000
 
-#: This node's log, if there never will be another source.
+#: The source if there never will be another one.
 OWN_LOG = "log"
 
 
@@ -54,7 +53,6 @@ class AvailableSources:
 def plan_steps(
     ranges: Mapping[str, MarkRange], sources: AvailableSources, *, all_origins: bool = False
 ) -> list[PlanStep]:
-    """Return the sources in order."""
     steps: list[PlanStep] = []
     count = count_places(ranges)
     many = count is not None and count > sources.max_log_places

@@ -1,7 +1,7 @@
 """Events of an origin in other nodes' logs and replicas, while its own log is out of reach.
 
-A survey asks all nodes for their last place of the origin. Pages are read from the nodes that have
-got further, each of which logged only the events that its own subscriptions needed.
+A survey asks all nodes for their last place of the origin (`docs/protocols/questions.md`). Each
+node logged only the events that its own subscriptions needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from broker.wire.codec import Schema, WireMark, pack
 REACHED: Final = "reached"
 #: Bound of a question, and of an answer.
 MAX_ORIGINS: Final = 512
-#: Bound of the nodes to read from: those that have got furthest.
 MAX_NODES: Final = 32
 _BEFORE_FIRST: Mark = (0, 0)
 _QUESTION: Final = Schema[tuple[str, ...] | None](tuple[str, ...] | None, "question for origins")
@@ -58,7 +57,7 @@ class LogSurvey:
     answered: set[str] = attrs.field(factory=set)
     unanswered: Collection[str] = ()
     is_complete: bool = True
-    """True if all nodes have answered, and all pages read so far have come."""
+    """True if all nodes have answered, and all pages have come."""
 
     def add_answer(self, node: Address, content: bytes) -> None:
         """Raises `ProtocolError`."""
@@ -70,7 +69,6 @@ class LogSurvey:
         self.answered.add(str(node))
 
     def is_log_lost(self, origin: str) -> bool:
-        """Return whether certainly no node has the log of an origin."""
         is_known = self.is_complete and self.has_asked_senders(origin)
         return is_known and origin not in self.available_logs
 

@@ -1,13 +1,9 @@
-"""Recovery of events of a silent origin, from other nodes that have got further.
+"""Recovery of events of a silent origin from other nodes (`docs/protocols/recovery.md`).
 
-When an origin's node dies, nothing levels the last places of the others. So a node surveys all
-others about origins without new events for `recovery.gap_timeout`. It merges the difference from
-their logs and replicas and the archive by places, and ingests it like pages of the origin's log.
-
-Those nodes have logged only events that their subscriptions needed. So a missing range is a loss,
-reported as a gap, only if all nodes, among them that of the origin, have answered and none has the
-origin's log. Until then nothing behind it is ingested, since the origin's node may return. After a
-day its return is not awaited.
+Those nodes have logged only events that their subscriptions needed. So a missing range is a loss
+only if all nodes, among them that of the origin, have answered and none has the origin's log. Until
+then nothing behind it is ingested, since the origin's node may return. After a day its return is
+not awaited.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Recovery of one subscription's missed events, from one source after the other (P11, X6).
 
-Each source yields the order of each origin. So a client that breaks off, and the next source,
-continue behind the last event.
+Each source yields the order of each origin, so the next one continues behind the last event.
 """
 
 from __future__ import annotations
@@ -73,7 +72,6 @@ class SubscriptionRecovery:
         self.events_by_source: Counter[str] = Counter()
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """None at the end. Fails if the archive is needed and not readable."""
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
@@ -101,7 +99,7 @@ class SubscriptionRecovery:
     ) -> tuple[Sequence[LoggedEvent], Sequence[LoggedEvent]]:
         """Split events at the first one behind a loss, and record the losses before all of them.
 
-        A gap comes before the events behind it (guarantee 6), and no position passes it earlier.
+        A gap comes before the events behind it, and no position passes it earlier (guarantee 6).
         """
         self._losses_before = []
         unreported = self._unreported(self._missing_ranges())
@@ -116,16 +114,13 @@ class SubscriptionRecovery:
         return events, ()
 
     def preceding_losses(self) -> Sequence[LostRange]:
-        """Return the losses before the events that `next_events` returned last."""
         return self._losses_before
 
     def open_range_ends(self) -> Mapping[str, Mark]:
-        """At the end: return how far the ranges without an end were read."""
         beyond = {} if self._archive_source is None else self._archive_source.beyond
         return {**self._remaining.open_ends, **beyond}
 
     def remaining_losses(self) -> Sequence[LostRange]:
-        """At the end: return the losses that `preceding_losses` has not returned."""
         lost = self._unreported([*self._missing_ranges(), *self._unfound_ranges()])
         return [each for origin, found in lost.items() for each in self._as_losses(origin, found)]
 
@@ -265,7 +260,7 @@ class SubscriptionRecovery:
         """Change the order of the sources by the archive's coverage.
 
         Without other origins in the archive, logs come first. With several branches of another
-        origin, it comes first: a log or replica holds only one of them.
+        origin, it comes first, as a log or replica holds only one.
         """
         ranges, archive = self._missed.ranges, self._context.archive
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}

@@ -1,8 +1,4 @@
-"""Reads ranges that the archive lacks from logs, and merges them into a replay.
-
-Until an archiver writes a damaged file again, its range is read from the origin's log, a replica,
-or as the last resort this node's log. Only ranges that none of them has are gaps.
-"""
+"""Reads ranges that the archive lacks from logs, and merges them into a replay."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ from broker.transport.sleep import sleep
 
 EventKey: TypeAlias = tuple[str, int, int]
 
-#: Bound of the recorded events inside missing ranges. A gap is reported around each.
+#: Bound of the recorded events inside missing ranges.
 MAX_RECORDED: Final = 4_096
 
 
@@ -159,7 +155,7 @@ class UnarchivedEvents:
         return [event]
 
     def record_event(self, event: LoggedEvent) -> None:
-        """Record an archived event inside a missing range: it may be in an undamaged file."""
+        """Record an archived event inside a missing range."""
         ranges = self._missing.get(event.origin, ())
         if self._recorded < MAX_RECORDED and any(a < event.mark <= upto for a, upto in ranges):
             self._recorded += 1
