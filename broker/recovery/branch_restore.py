@@ -41,6 +41,7 @@ EPOCH_POLL_INTERVAL = 0.1
 MAX_TRIES = 30
 #: A place further behind the branch is not believed.
 MAX_BRANCH_PLACES = 1 << 32
+#: Bound of the readers with a stored place; the oldest is dropped.
 MAX_READERS = 16_384
 #: Bounds of one read of own events.
 PAGE_EVENTS = 512
