@@ -12,12 +12,12 @@ from typing import Final
 
 import attrs
 
-#: Seconds between two lines of one entry: doubled after each line, up to the maximum.
+#: Seconds between two lines of an entry, doubled after each.
 MIN_INTERVAL: Final = 60.0
 MAX_INTERVAL: Final = 3600.0
 #: Peers could fill the memory. Further messages are only counted.
 MAX_ENTRIES: Final = 256
-#: Characters written of a message, which may come from a peer.
+#: The text may come from a peer.
 MAX_TEXT: Final = 400
 
 

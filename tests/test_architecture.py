@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # --------------------------------------------------------------------------- the rules as tables
 
-#: From the bottom: a module imports only from its own level or below.
+#: A module imports only from its own level or below.
 FLOORS = (
     ("broker", "broker.errors", "broker.rate_limited_log"),
     ("broker.event", "broker.transport"),
@@ -48,7 +48,7 @@ FORBIDDEN_IMPORTS = (
 )
 XPATH_PACKAGE = "broker.matching"
 XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
-#: Sans-I/O: files of these names take messages and `now`, and return effects.
+#: Sans-I/O.
 CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
     *(
@@ -81,7 +81,7 @@ def _floor(module: str) -> int | None:
     if module in exact:
         return exact[module]
     for name, level in exact.items():
-        # `broker` is not a level for packages below it: a new package needs an entry.
+        # A new package needs an entry.
         if name != "broker" and _within(module, name):
             return level
     return None

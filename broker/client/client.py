@@ -44,7 +44,7 @@ from broker.event.event_id import EventId, EventIdGenerator
 from broker.event.place import Position
 from broker.event.writer import extract_payload_element, write_event
 
-#: Seconds for a closing client's positions to be committed and its session to end.
+#: Seconds until a closing client ends unconfirmed.
 CLOSE_TIMEOUT = 10.0
 
 

@@ -110,8 +110,7 @@ class ClientDriver:
             try:
                 effects = self._core.receive_message(data, now)
             except BrokerError as error:
-                # The stack delivers nothing twice. A new session begins at the subscriptions'
-                # positions.
+                # Only a new session, from the subscriptions' positions, repairs this.
                 self.last_error = error
                 self._driver.consumed(len(batch) - index)
                 self._apply_effects(self._core.positions.end_session())
@@ -224,7 +223,7 @@ class ClientDriver:
 
     def _end_connection(self) -> None:
         if self._driver.is_attached:
-            # The driver ends it within a limited time, when the last bytes have left.
+            # It ends within a limited time, when the last bytes have left.
             self._driver.close()
         else:
             self._connection.stop()

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from broker.client.received import ReceivedEvent
 
-#: Windows of some 300 bytes: at least the newest 2 million events of a busy publisher, or the
-#: newest of 2000 quiet ones.
+#: Of 300 bytes each: the newest 2 million events of a busy publisher, or of 2000 quiet ones.
 GENERATION_WINDOWS = 2048
-#: Sequence numbers of a window, as a power of two: bits of one integer are fast to copy.
+#: As a power of two: bits of one integer are fast to copy.
 _WINDOW_BITS = 10
 _WINDOW_MASK = (1 << _WINDOW_BITS) - 1
 

@@ -22,9 +22,9 @@ from broker.wire.messages import Published
 
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
-#: Bytes of a frame beside the documents: 5 for each, and headers.
+#: 5 bytes for each document, and headers.
 _FRAME_OVERHEAD: Final = 5 * BATCH_EVENTS + 1024
-#: Bytes of an event and of a frame that a node takes.
+#: For an event and for a frame, in bytes.
 Limits: TypeAlias = tuple[int, int]
 NO_LIMITS: Final[Limits] = (maxsize, maxsize)
 #: Sent documents are in memory twice.

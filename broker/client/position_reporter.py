@@ -13,7 +13,7 @@ from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.messages import Acknowledge, Answer, Goodbye
 
-#: A subscription acknowledges after so many processed events, or so many seconds.
+#: Processed events, or seconds, until an acknowledgement.
 ACKNOWLEDGE_EVENTS: Final = 1000
 ACKNOWLEDGE_AFTER: Final = 0.5
 

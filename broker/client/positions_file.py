@@ -79,7 +79,7 @@ class PositionsFile:
         text = encode_checked(FORMAT, stored)
         new = self.path.with_suffix(".positions-new")
         try:
-            # A new process raises the incarnation under this lock before it reads the positions.
+            # A new process raises the incarnation under this lock, then reads the positions.
             with open(self._lock_path, "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if int(lock.read() or b"0") > self._incarnation:

@@ -17,7 +17,7 @@ from broker.wire.messages import Ask
 
 #: The answer is the committed position of each durable subscription.
 POSITIONS_REQUEST: Final = "durable-positions"
-#: Seconds until the request is repeated while the node's positions are behind.
+#: Seconds until the request is repeated.
 CONFIRMATION_INTERVAL: Final = 0.5
 _POSITION: Final = Schema[WirePosition](WirePosition, "position")
 

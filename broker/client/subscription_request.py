@@ -12,7 +12,7 @@ from broker.errors import BadName, BadPosition, BadQuery
 from broker.event.place import Position
 from broker.wire.messages import MAX_CONTROL
 
-#: Bytes of all texts; the rest of the message is for positions.
+#: The rest of the message is for positions.
 MAX_TEXT_BYTES = MAX_CONTROL - 64 * 1024
 
 

@@ -33,7 +33,7 @@ from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
 
 _BEFORE_FIRST: Mark = (0, 0)
 _EMPTY = Position()
-#: Bytes that a held message without events counts for.
+#: For a held message without events.
 _ITEM_BYTES = 200
 
 
@@ -163,7 +163,7 @@ class SubscriptionState:
         for item, marks in self._take_held():
             if isinstance(item, EventBatch):
                 item = attrs.evolve(item, events=self._with_effective_liveness(item.events))
-            # If an origin was complete up to the cut, its events after the cut are complete too.
+            # An origin that was complete up to the cut is so after it.
             complete = {
                 origin: mark
                 for origin, mark in marks.items()

@@ -19,7 +19,7 @@ from broker.event.envelope import EventType
 from broker.event.stream import check_stream_name
 
 DEAD_LETTER: Final = EventType("deadletter", "1.0")
-#: Seconds between two tries at most.
+#: Seconds.
 MAX_PAUSE: Final = 30.0
 _MAX_REASON: Final = 2_000
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -18,12 +18,12 @@ from broker.recovery.periodic_job import PeriodicJob
 from broker.replay.request import PLACE, ReplayRequest
 from broker.transport.sleep import sleep
 
-#: Seconds between two comparisons.
+#: Seconds.
 CHECK_INTERVAL = 20.0
 _LOG_POLL_INTERVAL = 0.05
-#: Seconds until a page must be in the log: the disk may be full.
+#: Seconds until a page must be in the log.
 _LOG_TIMEOUT = 60.0
-#: The highest rank. Clearance is checked when the events are here.
+#: Clearance is checked when the events are here.
 _ALL_LEVELS = 2
 
 
@@ -36,7 +36,7 @@ class OriginFlows(Protocol):
         """Ends of the needed events of origins that may not send themselves."""
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Positions of new origins without links."""
+        """Positions of those that never sent events, since they had no links."""
 
     def position_of(self, origin: str) -> Mark | None:
         """None if the origin is unknown."""
@@ -96,7 +96,6 @@ class ArchiveCatchUp:
                 continue
             backlog = before.get(origin)
             if backlog is None or backlog.archived_upto <= position:
-                # The earlier backlog has arrived.
                 backlog = _Backlog(now, upto)
             self._backlogs[origin] = backlog
             if now - backlog.first_seen >= self._context.patience:
@@ -131,7 +130,7 @@ class ArchiveCatchUp:
                 if not await wait_until_logged(self._flows, self._context, origin, end):
                     return
                 after = end
-            # The end may be missing if a manifest was deleted meanwhile.
+            # A manifest may have been deleted meanwhile.
             reached = min(upto, replay.end_marks().get(origin, after))
             if not replay.missing_ranges() and reached > after:
                 self._flows.ingest_page(origin, after, reached, ())

@@ -30,9 +30,9 @@ from broker.transport.backoff import Backoff
 from broker.transport.sleep import sleep
 
 MAX_ATTEMPTS = 3
-#: Seconds between two attempts while the archive is full or not readable.
+#: Seconds between two attempts.
 MAX_PAUSE = 8.0
-#: Bound of `last`, in events held in memory.
+#: Bound of `last`: these events are held in memory.
 MAX_LAST = 100_000
 #: Bound of replayed events held to merge unarchived ones in publisher order.
 MAX_HELD_BYTES = 32 << 20
@@ -110,7 +110,6 @@ class ArchiveSource:
                     yield events
                 return
             except (NotConnected, Closed) as error:
-                # A new replayer process continues with the remaining ranges.
                 ends += 1
                 if ends == MAX_ATTEMPTS or (has_yielded and self._missed.last):
                     raise
@@ -152,8 +151,7 @@ class ArchiveSource:
             replay = self._start_replay()
             events = await replay.next_events()
             if replay.missing_ranges() and not self._has_awaited_repair:
-                # A node that still has the events archives them now. Later they could not come in
-                # order.
+                # Nodes archive such events now. Later they could not come in order.
                 self._has_awaited_repair = True
                 if await self._await_repair(replay.missing_ranges()):
                     replay.cancel()
@@ -203,7 +201,6 @@ class ArchiveSource:
         """Record missing ranges at once: this replay may break off."""
         unarchived = UnarchivedEvents(self._missed, self._context)
         await unarchived.read_from_logs(ranges, self._repairable, self._deadline)
-        # The next replay reports later ranges.
         requested = self._requested_ranges()
         begins = {origin: after for origin, (after, upto) in requested.items() if after != upto}
         self._earlier_missing = [

@@ -29,7 +29,7 @@ from broker.recovery.page_exchange import PageExchange
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
-#: Seconds in which nodes with a place on another branch are collected.
+#: Seconds to collect nodes with a place on another branch.
 COLLECT_TIME = 1.0
 #: Seconds from the first request in which readers of an earlier history wait.
 SETTLE_TIME = 1.5
@@ -43,7 +43,6 @@ MAX_TRIES = 30
 MAX_BRANCH_PLACES = 1 << 32
 #: Bound of the readers with a stored place; the oldest is dropped.
 MAX_READERS = 16_384
-#: Bounds of one read of own events.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
@@ -244,7 +243,7 @@ class BranchRestore:
         if upto[0] >= log.newest_own[0]:
             log.begin_epoch(upto[0] + 1)
             while not log.is_writable:
-                # Events with places in the previous epoch are still being written.
+                # The previous epoch is still being written.
                 await sleep(self._clock, EPOCH_POLL_INTERVAL)
         while events := await log.read_past_damage(log.origin, branch, PAGE_EVENTS, PAGE_BYTES):
             branch = events[-1].mark
@@ -308,7 +307,6 @@ class BranchRestore:
                     if isinstance(verdict, Accepted)
                 }
             if job is not None:
-                # An own event is logged only after validation.
                 await sleep(self._clock, RETRY_INTERVAL)
         self.log.error("{count} restored events were not logged", count=len(events))
         return set()

@@ -25,15 +25,13 @@ from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 from broker.wire.messages import NO_ERROR
 
-#: Seconds until a node must answer.
+#: Seconds.
 TIMEOUT = 3.0
-#: Seconds until the takeover gives up, and between two attempts.
 GIVE_UP_AFTER = 60.0
 RETRY_AFTER = 1.0
-#: Seconds until an old position of the archive or of this node is accepted.
+#: Seconds until an old position is accepted.
 ACCEPT_OLD_AFTER = 5.0
 MAY_REPEAT = "Events may come again"
-#: Bound of a chain of moves.
 MAX_MOVES = 8
 
 
@@ -95,7 +93,7 @@ class DurableHandover:
                 if address is not None and follows:
                     return await self._follow_moves(claim, address)
                 found, unanswered = await self._search_network(claim)
-                # A node that answered earlier and is silent now has not got further.
+                # A node that is silent now has not got further.
                 holders |= found
                 if unanswered:
                     uncertainty = (

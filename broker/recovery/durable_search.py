@@ -23,16 +23,16 @@ from broker.transport.clock import IClock
 
 #: Seconds that a search waits for others.
 BATCH_DELAY = 0.05
-#: Ms until a unit must answer, and the share of a gateway's time for the nodes that it asks.
+#: For a unit, and the share of a gateway's time for the nodes that it asks.
 ANSWER_MS = 6_000
 _TIME_SHARE = 0.6
 #: Seconds from the start in which a node learns of others.
 LEARNING_TIME = 3.0
-#: The same while none of the seeds in its cluster has come.
+#: The same while none of its cluster's seeds has come.
 ALONE_LEARNING_TIME = 60.0
-#: Seconds in which a silent node may return before a subscription is taken as new.
+#: Seconds until a silent node is not awaited.
 RETURN_TIME = 60.0
-#: Seconds between two updates of the silent nodes.
+#: Seconds.
 CHECK_INTERVAL = 5.0
 #: Bound of the nodes named for one subscription.
 MAX_HOLDERS = 4
@@ -171,7 +171,7 @@ class DurableSearch:
         if not (self.knows_cluster and is_within(own.unit, scope)) or self._requests.is_full:
             self._send_answer(own, message, found, is_complete=False)
             return
-        # Members disappear from the list before the wait for their return ends.
+        # Members disappear from the list before their return is given up.
         expected, _ = self.count_silent()
         targets = [(address, None) for address in self._messenger.list_members()]
         searching = Deferred.fromCoroutine(

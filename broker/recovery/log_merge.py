@@ -15,7 +15,7 @@ import msgpack
 
 from broker.log.logged_event import LoggedEvent
 
-#: ClientId and incarnation.
+#: ClientId, incarnation.
 _Publisher: TypeAlias = tuple[str, int]
 
 

@@ -115,7 +115,7 @@ class LogPageReader:
         if own in found:
             after, upto = found.pop(own)
             fork = None if upto is None else self._log.find_fork(upto)
-            # Own places on a lost branch are not here, although this log has got further.
+            # Own places on a lost branch are not here.
             if fork is None or after < fork:
                 own_range = {own: (after, upto if fork is None else fork)}
                 return own_range if is_incomplete else {**found, **own_range}

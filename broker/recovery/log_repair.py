@@ -24,12 +24,11 @@ from broker.recovery.log_page_reader import LogPageRequest
 from broker.replay.request import PLACE, ReplayRequest
 from broker.transport.sleep import sleep
 
-#: Seconds between two rounds while a source is out of reach.
+#: Seconds.
 RETRY_INTERVAL = 2.0
 #: Bounds of one round, and of each node.
 MAX_NODES = 32
 MAX_PAGES = 8
-#: The highest rank.
 _ALL_LEVELS = 2
 
 

@@ -23,7 +23,7 @@ from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import Address, Count, Rank, WireErrorFields, WireMark, WirePosition
 from broker.wire.messages import NO_ERROR
 
-#: A page has at least one event, but no more than a frame of a link.
+#: A page has at least one event, but fits into a link's frame.
 MAX_PAGE_BYTES = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")

@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Counters since the archiver began: the end of the metric's name, and its text.
+#: Counters since the archiver began.
 _ARCHIVED = {
     "events": "Events written to the archive.",
     "files": "Files written to the archive.",

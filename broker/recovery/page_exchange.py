@@ -27,11 +27,11 @@ from broker.recovery.messages import (
 )
 from broker.transport.clock import IClock
 
-#: Seconds until a page must come.
+#: Seconds.
 TIMEOUT = 15.0
-#: Seconds until a request is repeated: a link may have lost it or its answer.
+#: Seconds until a request, maybe lost by a link, is repeated.
 RETRY_AFTER = 3.0
-#: Bound of the requests of other nodes; more are refused.
+#: More requests are refused.
 MAX_WAITING = 1_024
 
 

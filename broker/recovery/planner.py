@@ -15,8 +15,7 @@ from broker.archive.interval import Interval, difference
 from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 
-#: Bound of the places that all active recoveries together read from logs. A replay takes about as
-#: long.
+#: Bound of the places that all active recoveries read from logs.
 MAX_LOG_PLACES = 100_000
 
 #: The source if there never will be another one.
@@ -93,7 +92,7 @@ def missing_ranges(after: Mark, upto: Mark | None, covered: Sequence[Interval]) 
     """Return the parts of (after, upto] that the archive lacks before its last event."""
     last = max((end for _, end in covered), default=after)
     requested = (after, last if upto is None else min(last, upto))
-    # A new epoch continues with the next offset, so an empty range is not missing.
+    # A new epoch continues with the next offset, so empty ranges are not missing.
     return [each for each in difference([requested], covered) if each[0][1] < each[1][1]]
 
 
@@ -148,8 +147,7 @@ class RemainingRanges:
             if origin not in self._open or self._left.get(origin, (None, (0, 0)))[1] is not None:
                 continue
             reached, known = self._open[origin], self._known.get(origin, (0, 0))
-            # An epoch may have begun without events. A restored log may reuse lower offsets in
-            # later epochs.
+            # A restored log may reuse lower offsets in later epochs.
             if known > reached and known[1] > reached[1]:
                 self._left[origin] = (reached, known)
             else:

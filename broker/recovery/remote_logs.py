@@ -100,7 +100,7 @@ class RemoteLogs:
         except ProtocolError:
             return None
         if origins is None:
-            # Origin names begin with a time, so the oldest logs that are not here are left out.
+            # Names begin with a time: the oldest logs elsewhere are left out.
             order = sorted(known.list_origins(), reverse=True)
             origins = tuple(sorted(order, key=known.is_log_reachable, reverse=True))
         rows: list[tuple[str, Mark, bool, Sequence[str]]] = []

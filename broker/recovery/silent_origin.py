@@ -25,9 +25,9 @@ from broker.recovery.periodic_job import PeriodicJob
 from broker.recovery.remote_logs import MAX_ORIGINS, LogSurvey, RemoteLogs
 from broker.transport.backoff import backoff_bound
 
-#: Seconds between two checks for silent origins.
+#: Seconds.
 CHECK_INTERVAL: Final = 5.0
-#: Seconds until an origin is surveyed again, at first and at most.
+#: Seconds until the next survey, at first and at most.
 FIRST_RETRY: Final = 20.0
 MAX_RETRY: Final = 3600.0
 BATCH_EVENTS: Final = 256

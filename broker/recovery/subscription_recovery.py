@@ -26,7 +26,6 @@ from broker.recovery.planner import OWN_LOG, PlanStep, RemainingRanges, plan_ste
 from broker.replay.engine.contract import MissingRange
 from broker.transport.sleep import sleep
 
-#: Stage in which unreachable nodes are awaited.
 UNREACHABLE = "cut off"
 
 
@@ -157,8 +156,7 @@ class SubscriptionRecovery:
         had = self._missed.position.get(origin, after)
         if had <= after or upto <= had:
             return max(had, after)
-        # The client's place is on a lost branch. The origin has logged new events behind the branch
-        # place, at which the range begins.
+        # The client's place is on a lost branch. New events lie behind the branch place.
         branch, _ = self._missed.ranges.get(origin, (had, None))
         return upto[0], branch[1]
 

@@ -150,7 +150,7 @@ def test_a_missing_range_is_passed_when_its_gap_arrives() -> None:
     core.session_down()
     core.session_up(False)
     receive(core, deliver(("m", 12)), flowing_at(n=10, m=14))
-    # The gap may still arrive: until then m:12 proves nothing.
+    # Until the gap arrives, m:12 proves nothing.
     assert resubscribe(core).position == (("m", 1, 10), ("n", 1, 10))
     receive(core, flowing_at(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "lost"))
     assert resubscribe(core).position == (("m", 1, 14), ("n", 1, 10))
@@ -287,7 +287,7 @@ def test_the_last_n_events_are_not_recounted_from_the_new_end() -> None:
     core = core_flowing_at(last(5), n=10, m=10)
     receive(core, deliver(("n", 9)))
     asked = resubscribe(core)
-    # Newer events exist by now: it requests the original five, and continues after them.
+    # It requests the original five, and continues after them.
     assert (asked.start, asked.last, asked.until) == ("last", 5, wire(n=10, m=10))
     effects = receive(
         core, Subscribed(1, None, ()), flowing_at(n=20, m=20), deliver(("n", 9), ("n", 10))

@@ -34,7 +34,7 @@ def test_the_order_of_each_origin_and_each_publisher_holds(seed: int) -> None:
     for now in range(random.randrange(1, 80)):
         publisher = random.choice("pqr")
         numbers[publisher] += 1
-        # A publisher without an answer sends its events to another node again.
+        # Publishers without an answer repeat events.
         for origin in random.sample(
             origins, random.choice((1, 1, 1, 2)) if len(origins) > 1 else 1
         ):

@@ -234,7 +234,7 @@ def test_a_page_ends_when_its_matching_events_fill_it(
     assert {event.size for event in EVENTS} == {size}
     monkeypatch.setattr("broker.recovery.log_page_reader.PAGE_BYTES", 3 * size)
     (page,) = ask(pages_of(Log(page=2), Rare()))
-    # Without matching events, one page reads all of the log.
+    # Without matching events, one page reads all.
     assert [event.offset for event in page.events] == ([1, 2, 3, 4] if matching else [])
     assert page.reached == {"own": (1, 4 if matching else 6)}
     assert page.next_serial == (5 if matching else 0)
@@ -346,7 +346,7 @@ def test_an_old_reader_gets_events_up_to_the_first_placeholder(
 def test_a_log_with_a_missing_part_returns_only_own_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # An event of `far` may have come as one of `gone` before, so it is not in this log.
+    # An event of `far` may have come as one of `gone`.
     names = ("own", "far", "gone")
     events = [attrs.evolve(each, origin=names[each.offset % 3]) for each in EVENTS]
     monkeypatch.setattr(f"{__name__}.EVENTS", events)
@@ -363,13 +363,13 @@ def test_a_log_with_a_missing_part_returns_only_own_events(
     assert page(whole, request) == ([1, 2, 3, 4, 5, 6], {*names})
     lacking = Log(coverage=Coverage(marks), begins_after={"gone": (1, 2)})
     assert page(lacking, request) == ([3, 6], {"own"})
-    # Events that the reader has had, and events that never came, are not missing.
+    # Events that the reader had, or that never came, are not missing.
     assert page(
         lacking, attrs.evolve(request, ranges={**request.ranges, "gone": ((1, 2), (1, 5))})
     ) == ([1, 3, 4, 5, 6], {*names})
     never = Log(coverage=Coverage({"own": (1, 6), "far": (1, 4)}), begins_after={"gone": (1, 2)})
     assert page(never, request) == ([1, 3, 4, 6], {"own", "far"})
-    # An earlier page ended at damage that has been repaired since.
+    # An earlier page ended at damage repaired since.
     assert page(whole, attrs.evolve(request, serial=4)) == ([], set())
     behind = {"own": ((1, 3), (1, 6)), "far": ((1, 1), (1, 4)), "gone": ((1, 1), (1, 5))}
     assert page(whole, attrs.evolve(request, ranges=behind, serial=4)) == ([4, 6], {"own", "far"})

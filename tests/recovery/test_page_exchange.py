@@ -113,7 +113,7 @@ def test_a_repeated_request_is_answered_once(others: int) -> None:
         asker.fetch_page(THERE, REQUEST)
     for question in asked.sent:
         messenger.deliver(question)
-    # Over another route it has passed another number of links.
+    # Another route has another number of hops.
     messenger.deliver(msgspec.structs.replace(asked.sent[-1], hops=3))
     for number in range(1 + others):
         assert len(pages.reading) == number + 1
@@ -136,7 +136,6 @@ def test_errors_of_either_side_come_at_once() -> None:
     pages.reading[0].errback(Overloaded("a DTD is looked for"))
     asked.deliver(messenger.sent[0])
     assert isinstance(failed[0], NotConnected) and "a DTD is looked for" in str(failed[0])
-    # A refused request does not block the queue.
     pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
     assert messenger.sent[1].level == 0 and server.pages_served == 1
     asked.deliver(msgspec.structs.replace(messenger.sent[1], chunks=(b"damaged",)))

@@ -36,7 +36,7 @@ from tests.recovery.test_log_merge import logged
 OWN, GONE = "own", "gone"
 PATIENCE = 60.0
 KEEPER = Address(("c",), "keeper")
-#: A publisher's first events are at a dead node, the next ones at this one.
+#: The publisher moved from a dead node to this one.
 EVENTS = {
     GONE: [logged(GONE, n, 10 * n, "p", n) for n in (1, 2, 3)],
     OWN: [logged(OWN, n, 100 + n, "p", 3 + n) for n in (1, 2, 3)],

@@ -30,7 +30,7 @@ from tests.recovery.test_subscription_recovery import (
 )
 
 NODE = Address.parse("c/b")
-#: The archive has two events of a dead origin, and other nodes have reached the third.
+#: Only other nodes have reached the third event of the dead origin.
 ALL = [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2), (OWN, 3)]
 
 

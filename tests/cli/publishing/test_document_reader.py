@@ -167,7 +167,7 @@ def test_a_truncated_archive_is_reported(tmp_path: Path, ending: str, kept: floa
 
 
 def test_an_archive_truncated_between_two_files_is_reported(tmp_path: Path) -> None:
-    # Two blocks for the headers of the folder and the file, one for the content.
+    # Two headers, and one block of content.
     whole = archive(("a", flight(1)), ("b", flight(2)))
     (tmp_path / "x").write_bytes(whole[: 3 * 512])
     items = read(tmp_path / "x")

@@ -193,7 +193,7 @@ def test_invalid_json_is_refused(data: bytes) -> None:
 def test_an_event_in_another_encoding_is_published_in_utf_8(
     declared: str, transcoded: bool
 ) -> None:
-    # As ISO-8859-1 the summary is two letters; its bytes would be one letter in UTF-8.
+    # Its bytes would be one letter in UTF-8.
     document = write_event(
         EventId("other", 1, 1, 1),
         "s",
