@@ -1,22 +1,15 @@
-"""Errors of this project, in two families.
-
-`OurError`: wrong configuration or caller, or failure of this process's own disk or network.
-`PeerError`: wrong bytes of a peer; the error is sent to it and counted.
-"""
+"""Errors of this project, in two families: `OurError` and `PeerError`."""
 
 from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-#: Value of `to_wire` and `from_wire`: code, text, line, column (0 where there is none).
+#: (code, text, line, column); 0 without a place.
 WireError: TypeAlias = tuple[str, str, int, int]
 
 
 class BrokerError(Exception):
-    """Base of all errors of this project; never raised itself.
-
-    `line` and `column` count from 1; 0 means no place in a text. A query has line 1.
-    """
+    """Base of all errors. `line` and `column` count from 1; 0 means no place in a text."""
 
     code: ClassVar[str] = ""
     _by_code: ClassVar[dict[str, type[BrokerError]]] = {}
@@ -38,12 +31,11 @@ class BrokerError(Exception):
         return self.text
 
     def to_wire(self) -> WireError:
-        """Return the error as a tuple that any codec can carry."""
         return (self.code, self.text, self.line, self.column)
 
 
 def from_wire(wire: WireError) -> BrokerError:
-    """Return the error of a `to_wire` tuple; `UnknownPeerError` for the code of a later version."""
+    """Return the error of a tuple; `UnknownPeerError` for the code of a later version."""
     code, text, line, column = wire
     known = BrokerError._by_code.get(code)
     if known is None:
@@ -59,11 +51,11 @@ class OurError(BrokerError):
 
 
 class PeerError(BrokerError):
-    """Broken rule of the other side: sent to it and counted; nothing else changes."""
+    """Broken rule of the other side. The error is sent to it and counted."""
 
 
 class UnknownPeerError(PeerError):
-    """Error from the peer whose code this version does not know."""
+    """A peer's error with a code that this version does not know."""
 
     code = "unknown"
 
@@ -72,85 +64,83 @@ class UnknownPeerError(PeerError):
 
 
 class ConfigurationError(OurError):
-    """Unknown setting, wrong value, or contradiction between settings. Names the key."""
+    """Unknown setting, wrong value, or contradiction. Names the key."""
 
     code = "configuration"
 
 
 class StackError(OurError):
-    """A stack's layers do not fit together. Names the layer and the property that it misses."""
+    """Names the layer and its missing property."""
 
     code = "stack"
 
 
 class UnknownStack(StackError):
-    """No stack of that name is installed. Lists the installed ones."""
+    """Lists the installed ones."""
 
     code = "unknown-stack"
 
 
 class AmbiguousStack(StackError):
-    """Several stacks of that name are installed. Names the source of each."""
+    """Names the source of each."""
 
     code = "ambiguous-stack"
 
 
 class LogUnavailable(OurError):
-    """The event log is not writable now (full or failing disk). Nothing is lost; retry."""
+    """Full or failing disk. Nothing is lost; retry."""
 
     code = "log-unavailable"
 
 
 class Cloned(LogUnavailable):
-    """Another process runs on a copy of this node's data and holds its place in the network."""
+    """Another process runs on a copy of this node's data."""
 
     code = "cloned"
 
 
 class LogCorrupt(OurError):
-    """The event log on disk is not an xmlbroker log, or has an unreadable version."""
+    """The file is not an event log of xmlbroker, or has an unreadable version."""
 
     code = "log-corrupt"
 
 
 class ArchiveUnavailable(OurError):
-    """The archive is not reachable, readable or writable now. Nothing is lost; retry."""
+    """Nothing is lost; retry."""
 
     code = "archive-unavailable"
 
 
 class ArchiveCorrupt(OurError):
-    """An archive object differs from the one that was written. Names the object."""
+    """Names the object that differs from the written one."""
 
     code = "archive-corrupt"
 
 
 class ArchiveObjectMissing(ArchiveCorrupt):
-    """The archive has no object of that name; a newer archive state may have replaced it."""
+    """A newer archive state may have replaced it."""
 
     code = "archive-object-missing"
 
 
 class EngineUnavailable(OurError):
-    """The replay engine is not installed here, or it died. The text says which."""
+    """It is not installed, or it died. The text says which."""
 
     code = "engine-unavailable"
 
 
 class ReplayCancelled(OurError):
-    """The replay was cancelled before it was done."""
-
     code = "replay-cancelled"
 
 
 class ReplayTooLarge(OurError):
-    """The replay finds more than the node may hold for one. Ask for less at a time."""
+    """The replay exceeds the bound for one. Ask for less at a time."""
 
     code = "replay-too-large"
 
 
 class Overloaded(OurError):
-    """A bounded queue is full; its stated rule was applied."""
+    """A bounded queue is full; its rule was applied."""
 
     code = "overloaded"
 
@@ -162,13 +152,11 @@ class NotConnected(OurError):
 
 
 class Closed(OurError):
-    """The object is closed and accepts no more calls."""
-
     code = "closed"
 
 
 class GaveUp(OurError):
-    """No listed node was reachable within the caller's time limit."""
+    """No node was reachable in time."""
 
     code = "gave-up"
 
@@ -177,20 +165,16 @@ class GaveUp(OurError):
 
 
 class ProtocolError(PeerError):
-    """The bytes do not follow the protocol: bad frame, message in the wrong state, garbage."""
+    """Bytes that break the protocol: bad frame, message in the wrong state, garbage."""
 
     code = "protocol"
 
 
 class FrameTooLarge(PeerError):
-    """A frame announces more bytes than this end accepts."""
-
     code = "frame-too-large"
 
 
 class VersionMismatch(PeerError):
-    """The two ends share no protocol version."""
-
     code = "version-mismatch"
 
 
@@ -201,44 +185,41 @@ class PeerSilent(PeerError):
 
 
 class AuthenticationFailed(PeerError):
-    """The credential is missing or wrong. The text does not say which, against guessing."""
+    """The text does not say whether the credential is missing or wrong, against guessing."""
 
     code = "authentication-failed"
 
 
 class IncarnationRefused(PeerError):
-    """Another process of the same client is known, newer or concurrent; only one may be
-    connected."""
+    """Another process of the client is newer or concurrent; only one may be connected."""
 
     code = "incarnation-refused"
 
 
 class SessionSuperseded(PeerError):
-    """Another process of this client connected with a higher incarnation; this session is over."""
+    """Another process of this client connected with a higher incarnation."""
 
     code = "session-superseded"
 
 
 class TooManySessions(PeerError):
-    """The node, or this client, has reached its limit of sessions."""
+    """Limit of the node or the client."""
 
     code = "too-many-sessions"
 
 
 class ShuttingDown(PeerError):
-    """The node is shutting down. Try another node, or this one later."""
-
     code = "shutting-down"
 
 
 class NotAllowed(PeerError):
-    """The account has no right to do this. Names the right and the stream."""
+    """Names the missing right and the stream."""
 
     code = "not-allowed"
 
 
 class ClearanceTooLow(PeerError):
-    """The event's security level is above the client's clearance to publish."""
+    """The event's security level is above the publisher's clearance."""
 
     code = "clearance-too-low"
 
@@ -247,26 +228,23 @@ class ClearanceTooLow(PeerError):
 
 
 class InvalidEvent(PeerError):
-    """Base of all rejections of one event. The event is not logged; its publisher gets the
-    error."""
+    """Base of all rejections of one event, which is not logged. Its publisher gets the error."""
 
     code = "invalid-event"
 
 
 class TooLarge(InvalidEvent):
-    """The document, or one part of it, is larger than the node accepts."""
+    """The document, or one part of it, exceeds the node's limit."""
 
     code = "too-large"
 
 
 class NotWellFormed(InvalidEvent):
-    """The bytes are not a well-formed XML document in UTF-8."""
-
     code = "not-well-formed"
 
 
 class ForbiddenMarkup(InvalidEvent):
-    """The document has an internal subset, a general entity or other forbidden markup."""
+    """The document has an internal subset, general entity or other forbidden markup."""
 
     code = "forbidden-markup"
 
@@ -278,25 +256,25 @@ class NotValid(InvalidEvent):
 
 
 class BadEnvelope(InvalidEvent):
-    """The DTD accepts the envelope, but it breaks a rule that a DTD can not express."""
+    """The envelope breaks a rule that a DTD can not express."""
 
     code = "bad-envelope"
 
 
 class UnknownType(InvalidEvent):
-    """No DTD is available for the event's type and version."""
+    """No DTD is available for the type and version."""
 
     code = "unknown-type"
 
 
 class TooManyTypes(UnknownType):
-    """The DTD can not be stored: its account or node has used its share."""
+    """The account or the node has used its share of DTDs."""
 
     code = "too-many-types"
 
 
 class ForbiddenPointer(UnknownType):
-    """The event's DTD pointer names a place from which this node does not fetch."""
+    """The DTD pointer names a place from which this node does not fetch."""
 
     code = "forbidden-pointer"
 
@@ -308,7 +286,7 @@ class ForgedIdentity(InvalidEvent):
 
 
 class OutsideWindow(InvalidEvent):
-    """The sequence number is too old to tell a duplicate from a new event."""
+    """The sequence number is too old to be told from a duplicate."""
 
     code = "outside-window"
 
@@ -317,7 +295,7 @@ class OutsideWindow(InvalidEvent):
 
 
 class BadDtd(PeerError):
-    """The text is not a usable DTD. Names the problem."""
+    """Names the problem of the text."""
 
     code = "bad-dtd"
 
@@ -326,7 +304,7 @@ class BadDtd(PeerError):
 
 
 class BadName(PeerError):
-    """A stream name, stream pattern, client id or subscription name breaks the grammar."""
+    """A name of a stream, client or subscription, or a stream pattern, breaks the grammar."""
 
     code = "bad-name"
 
@@ -338,31 +316,27 @@ class BadQuery(PeerError):
 
 
 class QueryTooExpensive(BadQuery):
-    """The query costs more than the node allows, at subscribe time or while running."""
+    """The query exceeds the node's limit, when subscribed or while running."""
 
     code = "query-too-expensive"
 
 
 class TooManySubscriptions(PeerError):
-    """The client has reached its limit of subscriptions."""
-
     code = "too-many-subscriptions"
 
 
 class UnknownSubscription(PeerError):
-    """No subscription of this client has that number or name."""
-
     code = "unknown-subscription"
 
 
 class SubscriptionHeld(PeerError):
-    """The durable subscription is in use or paused; it can not be changed or moved now."""
+    """The durable subscription is in use or paused, and can not be changed or moved."""
 
     code = "subscription-held"
 
 
 class BadPosition(PeerError):
-    """The position can not come from this log: it lies in the future or has another origin."""
+    """The position is in the future or of another log."""
 
     code = "bad-position"
 
@@ -371,30 +345,24 @@ class BadPosition(PeerError):
 
 
 class WrongNetwork(PeerError):
-    """The two nodes belong to different networks, or not to the requested cluster."""
+    """The nodes are of different networks, or one is not of the requested cluster."""
 
     code = "wrong-network"
 
 
 class ClusterFull(PeerError):
-    """The cluster has reached its limit of nodes."""
-
     code = "cluster-full"
 
 
 class AddressNotAllowed(PeerError):
-    """Nodes at this network address may not join the cluster."""
+    """Nodes at this network address may not join."""
 
     code = "address-not-allowed"
 
 
 class NameTaken(PeerError):
-    """Another node has this name already."""
-
     code = "name-taken"
 
 
 class TooManyLinks(PeerError):
-    """The node has reached its limit of links over this transport."""
-
     code = "too-many-links"

@@ -1,7 +1,7 @@
 """Log messages limited by rate.
 
-The first message of a place and kind is written at once. Repetitions are written ever less often,
-with their count. A node that retries a dead seed for a night writes some dozens of lines.
+The first message of a place and kind is written at once, repetitions ever less often with their
+count.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 
 import attrs
 
-#: Seconds between two lines of one entry: doubled after each line, up to the maximum.
+#: Seconds between two lines of an entry, doubled after each.
 MIN_INTERVAL: Final = 60.0
 MAX_INTERVAL: Final = 3600.0
-#: Entries held at once, so that strangers can not fill the memory. Others are only counted.
+#: Peers could fill the memory. Further messages are only counted.
 MAX_ENTRIES: Final = 256
-#: Characters of a message that are written; the text may come from a peer.
+#: The text may come from a peer.
 MAX_TEXT: Final = 400
 
 
@@ -32,20 +32,18 @@ class _Entry:
 
 
 class RateLimitedLog:
-    """Writes the messages of each place and kind at a limited rate."""
-
     def __init__(self, write_line: Callable[[str], object], now: Callable[[], float]) -> None:
-        """`write_line` gets each line; `now` returns monotonic seconds."""
+        """`now` returns monotonic seconds."""
         self._write_line = write_line
         self._now = now
         self._entries: OrderedDict[tuple[Hashable, Hashable], _Entry] = OrderedDict()
         self.suppressed = 0
-        """Messages for which there was no room."""
+        """Messages without room for an entry."""
 
     def report(self, place: Hashable, kind: Hashable, text: str) -> None:
-        """Count a message, and write it if its interval is over.
+        """Write a message if its interval is over, else count it.
 
-        A changed text of a known place and kind waits for the minimum interval only.
+        A changed text waits for the minimum interval only.
         """
         now, text = self._now(), printable_line(text)
         known = self._entries.get((place, kind))
@@ -63,7 +61,7 @@ class RateLimitedLog:
         known.interval = MIN_INTERVAL if other else min(MAX_INTERVAL, 2 * known.interval)
 
     def clear(self, place: Hashable) -> None:
-        """Forget the messages of a place: its next one is written at once."""
+        """Write the next message of a place at once."""
         for key in [key for key in self._entries if key[0] == place]:
             del self._entries[key]
 

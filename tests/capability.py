@@ -1,7 +1,6 @@
 """Capabilities of a machine that some tests need, each with a probe.
 
-Tests are skipped through this module only. So `tests.skip_rule` can distinguish a skip explained by
-the machine from one that hides a test.
+Tests are skipped through this module only, so `tests.skip_rule` detects skips that hide a test.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 SHARED_DATA: Final = ROOT.parent / "shared" / "data"
 #: The release before this one.
 PREVIOUS: Final = "a50ae8f"
-#: The last commit whose nodes speak version 1 of the protocol between nodes alone, and that writes
-#: logs of format 3.
+#: The last commit with only version 1 of the protocol between nodes, and logs of format 3.
 VERSION_1: Final = "55c726e"
 _OLDEST_SETUPTOOLS: Final = 75
 _DEFAULT_PORT: Final = 8765
@@ -40,8 +38,6 @@ _PEERS: Final = ("/usr/share/activemq", "/usr/sbin/mosquitto")
 
 @attrs.frozen
 class Capability:
-    """A capability and its probe."""
-
     probe: Callable[[], str]
     """Returns the reason why the machine lacks it, or an empty text."""
     remedy: str
@@ -57,7 +53,7 @@ def _no_root() -> str:
 
 
 def _runs(*command: str) -> str:
-    """Return the reason why a command does not run here; empty if it does."""
+    """Return the reason why a command does not run here, or an empty text."""
     if shutil.which(command[0]) is None:
         return f"there is no command {command[0]}"
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -150,8 +146,7 @@ CAPABILITIES: Final = {
 
 @functools.cache
 def lacking(name: str) -> str:
-    """Return the reason why this machine lacks a capability, or an empty text; probed once a
-    process."""
+    """Return the reason why this machine lacks a capability, or an empty text."""
     return CAPABILITIES[name].probe()
 
 
@@ -163,7 +158,7 @@ def need(*names: str) -> None:
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
-    """Mark a test or module that is skipped unless the machine has all of these."""
+    """Skip a test or module unless the machine has all of these."""
     reason = next((skipped(name, why) for name in names if (why := lacking(name))), "")
     return pytest.mark.skipif(bool(reason), reason=reason)
 

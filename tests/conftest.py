@@ -17,21 +17,18 @@ settings.load_profile("any load")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the rule for skips."""
     config.pluginmanager.register(SkipRule(), "skip-rule")
 
 
 def pytest_collection_finish() -> None:
     """Exclude modules and tests from later garbage collections: they live until the end.
 
-    The thresholds are those of a node's child processes. With Python's own, a fifth of the suite's
-    processor time is garbage collection.
+    With Python's own thresholds, a fifth of the suite's processor time is garbage collection.
     """
     tune_garbage_collector()
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Return the folder of real data."""
     need("shared-data")
     return SHARED_DATA

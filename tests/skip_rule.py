@@ -1,7 +1,6 @@
-"""A pytest plug-in: a skip fails if the machine has the capability that it names.
+"""A pytest plug-in: a skip fails if the machine has the capability that it names, or it names none.
 
-A skip without a capability of `tests.capability` fails as well. The remaining skips are listed at
-the end of the run, each with its remedy.
+The remaining skips are listed at the end of the run, each with its remedy.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ _NAMED: Final = re.compile(r"needs ([a-z0-9-]+): ")
 
 
 class SkipRule:
-    """The plug-in; `tests/conftest.py` registers it."""
-
     def __init__(
         self,
         capabilities: Mapping[str, Capability] = CAPABILITIES,
@@ -33,7 +30,6 @@ class SkipRule:
     def pytest_runtest_makereport(
         self,
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Check a skip of one test."""
         report = yield
         if report.skipped and not hasattr(report, "wasxfail"):
             self._judge(report)
@@ -43,14 +39,12 @@ class SkipRule:
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """Check a skip of a whole module."""
         report = yield
         if report.skipped:
             self._judge(report)
         return report
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """List the skips by capability."""
         skips = Counter(
             (_name_in(reason), reason)
             for report in terminalreporter.stats.get("skipped", [])

@@ -1,4 +1,4 @@
-"""Sources of a tree for `tests/test_architecture.py`: files, modules, imports."""
+"""Sources of a tree for `tests/test_architecture.py`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ NOT_OURS = re.compile(
 
 @attrs.frozen
 class Import:
-    """One import: its name, its line, and its time: at import of the module ("now"), for the type
-    checker only ("typing") or inside a function ("later")."""
+    """`when` is "now", "typing" (for the type checker only) or "later" (inside a function)."""
 
     target: str
     line: int
@@ -28,12 +27,9 @@ class Import:
 
 @attrs.frozen
 class Tree:
-    """Files below a root."""
-
     root: Path
 
     def files(self, folder: str = "") -> Iterator[Path]:
-        """Yield all source files below a folder."""
         start = self.root / folder
         if not start.is_dir() or (start / "pyvenv.cfg").exists():
             return

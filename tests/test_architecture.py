@@ -1,6 +1,6 @@
 """Architecture rules, checked on the whole tree, and each check tested on small trees.
 
-The tables at the top are the rules. The functions below read the sources and import none of them.
+The tables at the top are the rules. None of the sources is imported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # --------------------------------------------------------------------------- the rules as tables
 
-#: From the bottom: a module imports only from its own level or below.
+#: A module imports only from its own level or below.
 FLOORS = (
     ("broker", "broker.errors", "broker.rate_limited_log"),
     ("broker.event", "broker.transport"),
@@ -33,7 +33,7 @@ FLOORS = (
         *("broker.recovery", "broker.replay", "broker.archiver", "broker.child"),
     ),
     ("broker.node", "broker.cli"),
-    # Test doubles; no other package imports them.
+    # Test doubles.
     ("broker.testing",),
 )
 #: (package, forbidden import, except from these modules); names include all below them.
@@ -46,10 +46,9 @@ FORBIDDEN_IMPORTS = (
     ("broker", "broker.matching.reference_matcher", ("broker.matching", "broker.node.matcher")),
     ("plugins", "broker.matching.reference_matcher", ()),
 )
-#: Only these modules use lxml's XPath engine.
 XPATH_PACKAGE = "broker.matching"
 XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
-#: Sans-I/O: files of these names take messages and `now`, and return effects.
+#: Sans-I/O.
 CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
     *(
@@ -66,11 +65,10 @@ NOT_IN_CORES = (
     *("asyncio", "concurrent", "multiprocessing", "select", "selectors", "signal", "socket"),
     *("ssl", "subprocess", "threading", "time"),
 )
-#: Names that describe the kind of code, not its subject.
 EMPTY_NAMES = re.compile(r"(utils?|helpers?|managers?|misc|common|handlers?|processors?)", re.I)
 MAX_LINES = 400
 MUST_NOT_EXIST = ("twisted/__init__.py", "twisted/plugins/__init__.py")
-#: Folders of one machine. (An XPath may begin with `/root`, so that one is left out.)
+#: An XPath may begin with `/root`, so that one is left out.
 MACHINE_PATH = re.compile(r"(?<![\w.:/<>\])*-])/(?:work|tmp|home|Users|opt)(?![\w-])")
 
 
@@ -83,7 +81,7 @@ def _floor(module: str) -> int | None:
     if module in exact:
         return exact[module]
     for name, level in exact.items():
-        # `broker` is not a level for packages below it: a new package needs an entry.
+        # A new package needs an entry.
         if name != "broker" and _within(module, name):
             return level
     return None

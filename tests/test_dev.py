@@ -51,7 +51,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-#: A new enough Python without the venv module, as in Debian without python3-venv.
+#: As in Debian without python3-venv.
 WITHOUT_VENV = "case $2 in *ensurepip*) exit 1 ;; *print*) echo python3.11-venv ;; esac"
 
 

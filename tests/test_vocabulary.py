@@ -36,7 +36,7 @@ _PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def names_are_plain(tree: Tree) -> Iterator[str]:
-    """Names of modules, classes and functions without the words on the left of `WORDS`."""
+    """Names of modules, classes and functions avoid the words on the left of `WORDS`."""
     for module, path in tree.modules().items():
         names = [(1, module.rpartition(".")[2])]
         for node in ast.walk(ast.parse(path.read_text())):

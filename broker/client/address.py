@@ -12,10 +12,9 @@ _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-
 
 
 def parse_address(endpoint: str) -> tuple[str, str, int]:
-    """Return (`tcp` or `tls`, host, port) of an endpoint. Raises `ValueError` with the expected
-    form.
+    """Return (`tcp` or `tls`, host, port). Raises `ValueError` with the expected form.
 
-    A colon in the host may be escaped by a backslash, as in Twisted's endpoint strings.
+    A backslash may escape a colon in the host, as in Twisted.
     """
     kind, _, rest = endpoint.partition(":")
     host, _, port = rest.rpartition(":")
@@ -27,9 +26,9 @@ def parse_address(endpoint: str) -> tuple[str, str, int]:
 
 
 def make_tls_context(trust: Path | None) -> ssl.SSLContext:
-    """Return a TLS context that accepts certificates signed by one of those in `trust`.
+    """Accept certificates signed by one in `trust`; None: by the system's.
 
-    With None the system's authorities apply. Raises `ConfigurationError`.
+    Raises `ConfigurationError`.
     """
     if trust is None:
         return ssl.create_default_context()
@@ -41,9 +40,9 @@ def make_tls_context(trust: Path | None) -> ssl.SSLContext:
 
 
 def load_certificates(trust: Path) -> list[bytes]:
-    """Return the certificates in a PEM file. Raises `ConfigurationError` if there is none."""
+    """Raises `ConfigurationError` if the PEM file has no certificate."""
     try:
-        # Text between the certificates is for people, in any encoding.
+        # Text between them may have any encoding.
         found = _CERTIFICATE.findall(trust.read_bytes())
     except OSError as error:
         raise ConfigurationError(f"the certificates in {trust} can not be read: {error}") from None

@@ -18,13 +18,11 @@ from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
 
-#: Seconds that one attempt to connect may take; then the next endpoint is tried.
+#: Seconds for one endpoint.
 DIAL_TIMEOUT = 10.0
 
 
 class FuturePromise:
-    """A promise backed by an asyncio Future."""
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.awaitable: asyncio.Future[Any] = loop.create_future()
 
@@ -38,12 +36,12 @@ class FuturePromise:
 
 
 class AsyncioLoop:
-    """An asyncio loop as the client uses it. Implements `Loop`."""
+    """Implementation of `Loop`."""
 
     cancelled_error: type[BaseException] = asyncio.CancelledError
 
     def __init__(self, loop: asyncio.AbstractEventLoop, trust: Path | None = None) -> None:
-        """`trust` is a PEM file: nodes need a certificate that one of these has signed."""
+        """`trust` is a PEM file of the accepted authorities."""
         self._loop = loop
         self._trust = trust
         self.clock: IClock = AsyncioClock(loop)
@@ -59,7 +57,7 @@ class AsyncioLoop:
         return asyncio.wait_for(work, seconds)
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
-        """Run in a thread of the loop's executor, which is joined when the loop ends."""
+        """Run in the executor's threads, which are joined when the loop ends."""
         self._loop.run_in_executor(None, call)
 
     def dial(
@@ -68,9 +66,8 @@ class AsyncioLoop:
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object]:
-        """Connect to `tcp:HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`; see `Loop.dial`."""
         task = self._loop.create_task(self._dial(endpoint, connected, failed))
-        # The loop keeps only weak references to its tasks.
+        # The loop has only weak references to its tasks.
         self._dialling.add(task)
         task.add_done_callback(self._dialling.discard)
         return task.cancel
@@ -99,14 +96,14 @@ class AsyncioLoop:
 
 
 def _describe_error(error: Exception) -> str:
-    """Return the system's text for an error: asyncio names the call that failed, not the cause."""
+    """Return the system's text: asyncio names the call that failed, not the cause."""
     if isinstance(error, OSError) and not isinstance(error, socket.gaierror | ssl.SSLError):
         return os.strerror(error.errno) if error.errno else str(error)
     return getattr(error, "strerror", None) or str(error)
 
 
 class AsyncioClient(Client):
-    """A client that is an asynchronous context manager: it closes at the end of the block."""
+    """Asynchronous context manager, which closes the client."""
 
     async def __aenter__(self) -> AsyncioClient:
         return self
@@ -125,12 +122,11 @@ def connect(
     longest_wait: float = 30.0,
     **bounds: int,
 ) -> AsyncioClient:
-    """Return a client that is connecting to the first of `endpoints` that answers.
+    """Return a client that connects to the first of `endpoints` that answers.
 
-    `trust` is a PEM file of authorities for `tls:` endpoints; by default the system's apply.
-    `client_settings` describes the other arguments. Call this where an asyncio loop runs.
-
-    Raises `ConfigurationError` if `trust` is not usable.
+    `trust` is a PEM file of authorities for `tls:` endpoints (default: the system's).
+    `client_settings` describes the other arguments. An asyncio loop must run. Raises
+    `ConfigurationError` if `trust` is not usable.
     """
     settings = client_settings(
         client_id=client_id,

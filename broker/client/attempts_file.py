@@ -1,7 +1,7 @@
 """Delivery attempts that outlive a crashed process, in a file of the client's state folder (Q2).
 
 `<client>.attempts` is JSON: `{"format": "xmlbroker-attempts-1", "durables": {name: {"under_way":
-bool, "place": text, "tries": number}}, "check": checksum}`. Each write replaces the whole file.
+bool, "place": text, "tries": number}}, "check": checksum}`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from broker.event.place import Place
 from broker.wire.codec import Count, Schema
 
 FORMAT: Final = "xmlbroker-attempts-1"
-#: After a crash this many events are recorded before they are tried. The last thousand that the
-#: crashed process handled may be unacknowledged.
+#: The last thousand events of a crashed process may be unacknowledged.
 RECORDED_AFTER_CRASH: Final = 2_000
 
 
@@ -35,10 +34,7 @@ class AttemptsFile:
         self.path = folder / f"{client_id}.attempts"
 
     def read(self, name: str) -> tuple[bool, Place | None, int]:
-        """Return (crashed, place, tries) of a durable subscription's last process.
-
-        Raises `ConfigurationError` if the file holds something else.
-        """
+        """Return (crashed, place, tries) of the last process. Raises `ConfigurationError`."""
         return self._read().get(name, (False, None, 0))
 
     def write(self, name: str, under_way: bool, place: Place | None, tries: int) -> None:
@@ -80,7 +76,7 @@ class AttemptsFile:
 
 
 class Attempts:
-    """Delivery attempts of one durable subscription. Without a file they end with the process."""
+    """Without a file they end with the process."""
 
     def __init__(self, file: AttemptsFile | None, name: str) -> None:
         self._file = file
@@ -90,8 +86,7 @@ class Attempts:
         self._tries = 0
 
     def start(self) -> None:
-        """Load the last process's state and mark this one as running. Raises
-        `ConfigurationError`."""
+        """Mark this process as running. Raises `ConfigurationError`."""
         if self._file is None:
             return
         died, self._place, self._tries = self._file.read(self._name)
@@ -99,7 +94,7 @@ class Attempts:
         self._file.write(self._name, True, self._place, self._tries)
 
     def count_tries(self, place: Place) -> int:
-        """Return how many crashed processes tried this event."""
+        """Return the number of crashed processes that tried this event."""
         return self._tries if place == self._place else 0
 
     def record_try(self, place: Place, tries: int) -> None:

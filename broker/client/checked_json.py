@@ -1,6 +1,6 @@
-"""JSON files of a client's state folder, with a checksum of their content.
+"""JSON files of a client's state folder, with a checksum.
 
-Files of earlier versions have no checksum and are accepted; earlier versions ignore it.
+Files of earlier versions have none and are accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode_checked(format_name: str, durables: dict[str, Any]) -> str:
 
 
 def decode_checked(data: bytes, format_name: str, schema: Schema[T]) -> T:
-    """Return the `durables` of a file that `encode_checked` wrote. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     try:
         stored = _FILE.convert(json.loads(data))
         checksum = _checksum(stored.durables)

@@ -5,8 +5,8 @@
         async for event in subscription:
             print(event.stream, event.payload)
 
-Methods raise the typed errors of `broker.errors`. Without a connection publications wait in the
-outbox. A subscription continues after a broken connection without gap or duplicate.
+Without a connection publications wait in the outbox. A subscription continues after a broken
+connection without gap or duplicate.
 """
 
 from __future__ import annotations
@@ -44,13 +44,11 @@ from broker.event.event_id import EventId, EventIdGenerator
 from broker.event.place import Position
 from broker.event.writer import extract_payload_element, write_event
 
-#: Seconds for the node to commit the positions of a closing client and to end its session.
+#: Seconds until a closing client ends unconfirmed.
 CLOSE_TIMEOUT = 10.0
 
 
 class Client(ClientDriver):
-    """One client: one ClientId and one incarnation, over any number of connections."""
-
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         super().__init__(loop, endpoints, settings)
         self._mint = EventIdGenerator(settings.client_id, settings.incarnation)
@@ -63,38 +61,33 @@ class Client(ClientDriver):
 
     @property
     def incarnation(self) -> int:
-        """Number of this process among those of the ClientId."""
         return self._settings.incarnation
 
     @property
     def connected(self) -> bool:
-        """True while there is a session with a node."""
         return self._core.is_connected
 
     @property
     def unacknowledged(self) -> int:
-        """Number of events in the outbox."""
         return self._core.outbox.events
 
     @property
     def duplicates_dropped(self) -> int:
-        """Number of repeated events that were dropped, over all subscriptions."""
         return self._core.duplicates_dropped
 
     @property
     def positions_error(self) -> BrokerError | None:
-        """The error of the newest write to the state folder; None while writes succeed."""
+        """Error of the newest write to the state folder; None while writes succeed."""
         return None if self._position_writer is None else self._position_writer.error
 
     keeping_error = positions_error  # The old name, kept for one version.
 
     def start(self) -> None:
-        """Start to connect, and keep trying until `close`."""
+        """Connect, and retry until `close`."""
         self._connection.start()
 
     def when_connected(self, timeout: float | None = None) -> Awaitable[None]:
-        """Fire when there is a session; fail with `GaveUp` after `timeout` s, or with a fatal
-        error."""
+        """Fire when there is a session; fail with `GaveUp` after `timeout` s, or a fatal error."""
         if self._core.is_connected and not self._is_stopped:
             return self._fulfilled(None)
         return self._fail_stopped() if self._is_stopped else self._waiters.wait_for_session(timeout)
@@ -107,11 +100,10 @@ class Client(ClientDriver):
         return self._fulfilled(None) if empty else self._waiters.wait_for_drained()
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> Awaitable[bool]:
-        """End the session in good order. The node commits the positions; the outbox is not awaited.
+        """End the session when the node has committed the positions; the outbox is not awaited.
 
-        Resolves to True if the node has confirmed each durable position: none of these events comes
-        again. It closes after `timeout` seconds in any case, with False if a position is
-        unconfirmed.
+        Resolves after at most `timeout` seconds: True if the node has confirmed each durable
+        position, so that no processed event comes again.
         """
         if self._closed is None:
             self._closed = self._loop.make_promise()
@@ -119,7 +111,6 @@ class Client(ClientDriver):
             if self._position_writer is not None:
                 self._position_writer.write_now()
             if self._is_stopped:
-                # It stopped by itself and has reported the reason.
                 self._closed.fulfil(self._core.positions.is_confirmed)
                 return self._closed.awaitable
             self._close_deadline.arm(self._loop.clock.seconds() + timeout)
@@ -141,11 +132,11 @@ class Client(ClientDriver):
         summary: str | None = None,
         system_id: str | None = None,
     ) -> Awaitable[Receipt]:
-        """Publish an event: mint its EventId and write the envelope. Resolves when it is durable.
+        """Resolve when the event is durable.
 
         `payload` is one XML element in UTF-8; a declaration before it is dropped. Raises `BadName`,
-        `BadEnvelope` or `Overloaded` at once. The node may fail the result with `InvalidEvent`,
-        `NotAllowed` or `ClearanceTooLow`.
+        `BadEnvelope` or `Overloaded` at once. The result may fail with `InvalidEvent`, `NotAllowed`
+        or `ClearanceTooLow`.
         """
         self._check_open()
         element = None if payload is None else extract_payload_element(payload)
@@ -163,15 +154,15 @@ class Client(ClientDriver):
             )
             return self._enqueue(document, event_id)
         except Exception:
-            # Sequence numbers of the events that leave must be consecutive.
+            # Sequence numbers of sent events must be consecutive.
             self._mint.return_id(event_id)
             raise
 
     def publish_document(self, document: bytes, event_id: EventId) -> Awaitable[Receipt]:
-        """Publish a complete event document of this client's name and incarnation.
+        """Publish a complete document of this client's name and incarnation.
 
-        An unusable document fails its receipt: `BadEnvelope` if it is not bytes, `NotWellFormed` if
-        it is empty, `TooLarge`, or an error from the node. Raises `Overloaded` or `Closed` at once.
+        A document that is not bytes (`BadEnvelope`), empty (`NotWellFormed`) or `TooLarge` fails
+        its receipt. Raises `Overloaded` or `Closed` at once.
         """
         try:
             if not isinstance(document, bytes | bytearray | memoryview):
@@ -199,14 +190,14 @@ class Client(ClientDriver):
         on_change: Callable[..., None] | None = None,
         merge: Merging | None = None,
     ) -> Awaitable[Subscription]:
-        """Subscribe. Resolves when the node has accepted the query and events flow.
+        """Resolve when the node has accepted the query and events flow.
 
         `start` defaults to `NEW`, for a durable subscription to `STORED`. It ends at the position
         `until`, or before events that reached their origin at `until_time` (ms since 1970). Earlier
-        events are replayed at `pace` times their arrival pace, and at most `rate` a second; 0 is as
-        fast as possible.
+        events are replayed at `pace` times their arrival pace, at most `rate` a second; 0 is
+        unlimited.
 
-        `on_gap` and `on_change` are called in order with the events. With `merge` the result is a
+        `on_gap` and `on_change` are called in order with the events. `merge` makes a
         `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`,
         `BadPosition` or `TooManySubscriptions`.
         """
@@ -240,9 +231,8 @@ class Client(ClientDriver):
         """Return published events that match, as an asynchronous iterator that ends by itself.
 
         It begins after the position `since`, at `since_time` (ms since 1970), or with the `last`
-        events; by default with the oldest. With a position and a time, the time applies to origins
-        that the position does not name. It ends as `subscribe` describes, by default at the current
-        wall-clock time. It continues after a broken connection. `unsubscribe()` ends it early.
+        events; by default with the oldest. With both, the time applies to origins that the position
+        does not name. It ends as in `subscribe`, by default now.
 
         With the order "bundle" it is a `ResolvedReplay`, sorted by linkage or by the rule of
         `merge`. Iterating raises the errors of `subscribe`; an impossible `BadPosition` is raised
@@ -270,11 +260,10 @@ class Client(ClientDriver):
         most: int = MAX_KEYS,
         **replayed: Any,
     ) -> list[ReceivedEvent]:
-        """Return the newest event of each key among those of a `replay`, in order of arrival.
+        """Return the newest event of each key of a `replay`, in order of arrival.
 
-        The key is the stream, or for example `by_xpath("/flight/id")`. The other arguments are
-        those of `replay`. Raises the errors of a replay, and `Overloaded` for more than `most`
-        keys.
+        The key is the stream, or for example `by_xpath("/flight/id")`. Raises the errors of a
+        replay, and `Overloaded` for more than `most` keys.
         """
         latest = Latest(key, most)
         replay = self.replay(query, streams, **replayed)
@@ -298,9 +287,8 @@ class Client(ClientDriver):
     ) -> WorkResult:
         """Call `handle` with the events of a durable subscription, one at a time.
 
-        An event is processed when the awaitable of `handle` is done. If that fails, or exceeds
-        `working.ack_timeout`, the event is given again. After `working.max_deliver` tries it is
-        published on the stream `working.dead_letters`.
+        If the awaitable fails or exceeds `working.ack_timeout`, the event is given again. After
+        `working.max_deliver` tries it is published on `working.dead_letters`.
 
         Returns when the subscription ends. Raises the errors of `subscribe`, and the node's error
         for a refused dead letter. Under Twisted, run it by `Deferred.fromCoroutine`.
@@ -313,10 +301,9 @@ class Client(ClientDriver):
         return await worker.run()
 
     def ask(self, what: str, document: bytes = b"", /, **arguments: str) -> Awaitable[Any]:
-        """Send the node a request (`status`, `dtd-list`, `dtd-show`, `explain`), maybe with an
-        event.
+        """Resolve to the node's answer to `status`, `dtd-list`, `dtd-show` or `explain`.
 
-        Resolves to the answer. Raises `TooLarge` for an event over the node's limit.
+        Raises `TooLarge` for an event over the node's limit.
         """
         self._check_open(document)
         request, effects = self._core.ask(what, arguments, document)
@@ -363,7 +350,6 @@ class Client(ClientDriver):
         return self._failed(self._error or Closed("the client is closed"))
 
     def _check_open(self, document: bytes = b"") -> None:
-        """Raise if the client is closed, or if the document exceeds the node's limit."""
         if self._is_stopped or self._closed is not None:
             raise self._error or Closed("the client is closed")
         if self.welcome is not None and len(document) > self.welcome.max_event_bytes:

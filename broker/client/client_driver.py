@@ -1,4 +1,4 @@
-"""Driver of the client's core: carries out its effects between users and connections."""
+"""Driver of the client's core: carries out its effects."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from broker.wire.stack import session_layers
 
 @implementer(IStackReceiver)
 class ClientDriver:
-    """One client's side of its sessions, one after another. `Client` adds the users' methods."""
+    """One client's sessions, one after another."""
 
     def __init__(self, loop: Loop, endpoints: Sequence[str], settings: ClientSettings) -> None:
         self._loop = loop
@@ -77,19 +77,13 @@ class ClientDriver:
         self._closed: Promise | None = None
         self._is_stopped = False
         self.last_error: BrokerError | None = None
-        """The error of the newest attempt or connection; None while connected."""
+        """Error of the newest attempt or connection; None while connected."""
         self.welcome: Welcome | None = None
-        """The node's Welcome in the newest handshake."""
         self.on_state: Callable[[bool, BrokerError | None], None] | None = None
-        """Called with True when connected, with False and the reason when not."""
+        """Called with True when connected, else with False and the reason."""
         self.trouble: BrokerError | None = None
-        """The reason that the node takes no publications now (its disk is full); None while it
-        takes them.
-
-        They wait in the outbox and are sent again.
-        """
+        """Error while the node takes no publications (its disk is full)."""
         self.on_trouble: Callable[[BrokerError | None], None] | None = None
-        """Called with `trouble` when it begins, and with None when it ends."""
 
     # ------------------------------------------------------------------ for subscriptions
 
@@ -97,7 +91,6 @@ class ClientDriver:
         self._apply_effects(self._core.mark_processed(number, item, self._loop.clock.seconds()))
 
     def discard(self, item: Any) -> None:
-        """Release an item that no user will read."""
         self._apply_effects(self._core.discard(item))
 
     def end_subscription(self, number: int, forget: bool) -> None:
@@ -117,8 +110,7 @@ class ClientDriver:
             try:
                 effects = self._core.receive_message(data, now)
             except BrokerError as error:
-                # The stack delivers nothing twice. Only a new session, which begins at the
-                # subscriptions' positions, can repair that.
+                # Only a new session, from the subscriptions' positions, repairs this.
                 self.last_error = error
                 self._driver.consumed(len(batch) - index)
                 self._apply_effects(self._core.positions.end_session())
@@ -126,8 +118,7 @@ class ClientDriver:
                 return
             self._apply_effects(effects)
         if self._resumed:
-            # A resumed session made progress. A new session could repeat the cause that ended the
-            # one before.
+            # A new session could repeat the failure of the one before.
             self._backoff.report_progress()
         if self._core.outbox.has_unsent:
             self._flush_soon()
@@ -163,7 +154,7 @@ class ClientDriver:
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         self.welcome = welcome
-        # A node's message may exceed the limit for ours: an answer about many events.
+        # A node's message may exceed the limit for ours.
         channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
         self._driver.attach(channel)
 
@@ -232,7 +223,7 @@ class ClientDriver:
 
     def _end_connection(self) -> None:
         if self._driver.is_attached:
-            # The driver ends it when the last bytes have left, within a limited time.
+            # It ends within a limited time, when the last bytes have left.
             self._driver.close()
         else:
             self._connection.stop()
@@ -242,7 +233,6 @@ class ClientDriver:
         self._flush()
 
     def _connection_stopped(self, error: BrokerError | None) -> None:
-        """Settle everything that still waits: the client has ended."""
         self._is_stopped = True
         self._error = error
         self._core.session_down()

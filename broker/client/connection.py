@@ -1,6 +1,6 @@
 """A client's connection: dial, handshake, attach to the stack, and retry with backoff (Q1).
 
-The lifecycle is a state machine; `docs/protocols/session.md` shows the same table.
+`docs/protocols/session.md` has its state table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.wire import messages
 from broker.wire.messages import Hello, Refuse, Welcome
 
-#: Errors that a retry can not fix: the user has to change something.
+#: Errors that a retry can not fix.
 FATAL = (
     AuthenticationFailed,
     BadName,
@@ -44,13 +44,11 @@ HANDSHAKE_TIMEOUT = 10.0
 
 
 class ConnectionMachine(Protocol):
-    """Inputs of the machine."""
-
     def start(self) -> None: ...
     def dialled(self, channel: ISocketChannel) -> None: ...
     def welcomed(self, welcome: Welcome) -> None: ...
     def lost(self, error: BrokerError | None) -> None:
-        """The attempt failed or the connection broke; a retry may succeed."""
+        """A retry may succeed."""
 
     def rejected(self, error: BrokerError) -> None:
         """No further attempt can succeed."""
@@ -65,22 +63,21 @@ class Connection:
     endpoints: Sequence[str]
     make_hello: Callable[[], Hello]
     attach: Callable[[ISocketChannel, Welcome], None]
-    """Called when a connection is accepted; from then on the channel belongs to the stack."""
+    """From then on the channel belongs to the stack."""
     on_down: Callable[[BrokerError | None], None]
-    """Called when an attempt failed or a connection broke; the next attempt follows."""
+    """Called after a failed attempt or broken connection; the next attempt follows."""
     on_stopped: Callable[[BrokerError | None], None]
-    """Called once at the end, with the fatal error or None."""
+    """Called once, with the fatal error or None."""
     backoff: Backoff = attrs.field(factory=Backoff)
-    """Its owner calls `up` when a session is established."""
+    """Its owner reports established sessions."""
     channel: ISocketChannel | None = None
     attempts: int = 0
     timer: Any = None
     cancel_dial: Callable[[], object] | None = None
-    """Cancels the current attempt to dial."""
 
     @property
     def endpoint(self) -> str:
-        """Endpoint of the current attempt; attempts rotate through all endpoints."""
+        """Attempts rotate through all endpoints."""
         return self.endpoints[self.attempts % len(self.endpoints)]
 
 

@@ -1,8 +1,4 @@
-"""The client's session, sans-I/O: outbox, subscriptions with their positions, requests.
-
-Messages of the node and calls of the user go in; effects come out. The same core runs under
-Twisted, under asyncio, and in virtual time in tests.
-"""
+"""The client's session, sans-I/O: outbox, subscriptions with their positions, requests."""
 
 from __future__ import annotations
 
@@ -68,26 +64,25 @@ class ClientCore:
         window_bytes: int,
         resume_points: Mapping[str, ResumePoint] | None = None,
     ) -> None:
-        """`window_bytes` bounds unprocessed deliveries; `resume_points` are the previous
-        process's."""
+        """`window_bytes` bounds unprocessed deliveries."""
         self.outbox = outbox
         self._max_held_bytes = window_bytes // 2
         self._credit = DeliveryCredit(window_bytes)
         self._node_address = ""
         self._subscriptions: dict[int, SubscriptionState] = {}
         self._ending: dict[int, tuple[SubscriptionState, bool]] = {}
-        """Unsubscribed and not confirmed by the node; True if it deletes the durable state."""
+        """Not confirmed by the node; True if it deletes the durable state."""
         self._protocol_version = 1
         self._numbers = itertools.count(1)
         self.positions = PositionReporter(self._subscriptions, resume_points or {}, self._numbers)
         self._requests = PendingRequests()
         self._queued: list[Message] = []
-        """Messages of the time without a connection: a resumed session does not know them."""
+        """Messages of the time without a connection, unknown to a resumed session."""
         self._previous_place: Place | None = None
         self._retry_at: float | None = None
         self._is_blocked = False
         self._duplicates_dropped = 0
-        """Duplicates of subscriptions that have ended."""
+        """Of ended subscriptions."""
 
     # ------------------------------------------------------------------ calls of the user
 
@@ -95,14 +90,14 @@ class ClientCore:
         self.outbox.add(document, event_id, waiter)
 
     def flush(self) -> list[Effect]:
-        """Send the oldest unsent batch, if there is a session. Call it until it returns nothing."""
+        """Send the oldest unsent batch. Call it until it returns nothing."""
         if not self.is_connected or self._retry_at is not None:
             return []
         message = self.outbox.next_unsent()
         return [] if message is None else [Send(message)]
 
     def subscribe(self, request: SubscriptionRequest) -> tuple[int, list[Effect]]:
-        """Request a subscription. Its items arrive under the returned number."""
+        """Return the number under which the items arrive."""
         number = next(self._numbers)
         state = SubscriptionState(
             number,
@@ -114,7 +109,7 @@ class ClientCore:
         return number, self._send_or_queue(state.begin_session())
 
     def unsubscribe(self, number: int, *, forget: bool = False) -> list[Effect]:
-        """End a subscription. With `forget` the node deletes its durable state."""
+        """With `forget` the node deletes the durable state."""
         if number not in self._subscriptions:
             return []
         state = self._subscriptions.pop(number)
@@ -140,7 +135,7 @@ class ClientCore:
     def ask(
         self, what: str, arguments: Mapping[str, str], document: bytes = b""
     ) -> tuple[int, list[Effect]]:
-        """The answer bears the returned number. Raises `TooLarge` or `BadName`."""
+        """Return the request's number. Raises `TooLarge` or `BadName`."""
         ask = Ask(next(self._numbers), what, arguments, document)
         self._requests.add(ask)
         return ask.request, self._send_or_queue(ask)
@@ -201,11 +196,10 @@ class ClientCore:
     def session_up(
         self, resumed: bool, node: str = "", limits: Limits = NO_LIMITS, version: int = 1
     ) -> list[Effect]:
-        """Start with a connection to the node at address `node`.
+        """Begin or resume a session with the node at address `node`.
 
-        If the node has not `resumed` the session, everything open is sent again. Publications and
-        requests that exceed `limits` (bytes of an event, of a frame) fail. `version` is the
-        session's protocol version.
+        Unless `resumed`, everything open is sent again. Publications and requests that exceed
+        `limits` (bytes of an event, of a frame) fail.
         """
         self.positions.is_connected = True
         self._protocol_version = version
@@ -235,7 +229,7 @@ class ClientCore:
             name = state.request.durable
             is_unconfirmed = name in self.positions.resume_points.unconfirmed
             if name and (forget or is_unconfirmed):
-                # The node deletes it, or moves its position, only in a session that has it.
+                # The node deletes or moves a durable subscription only in a session that has it.
                 effects.append(self._send_versioned(state.begin_session()))
                 if is_unconfirmed:
                     moved = ((number, state.processed_position.to_wire()),)
@@ -261,7 +255,6 @@ class ClientCore:
         return min([time for time in times if time is not None], default=None)
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Acknowledge positions that are due, and allow requeued batches to be sent."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_at = None
         return self.positions.handle_timeout(now)
@@ -348,7 +341,7 @@ class ClientCore:
             self._duplicates_dropped += state.duplicates_dropped
             ended = _item_effects(number, state.receive_ended(message))
             if message.error[0] == UnknownSubscription.code and state.request.durable:
-                # It was deleted: a new subscription of that name begins anew.
+                # A new subscription of that name begins anew.
                 self.positions.resume_points.remove(state.request.durable)
                 ended += self.positions.resume_points.save()
             return ended

@@ -1,15 +1,13 @@
 """Credit for deliveries, in bytes, as a running total per session.
 
-The limit is the bytes that arrived in this session plus the free part of the window. It is sent
-when a quarter of the window was freed, or when the node has used the previous limit.
+The limit is the bytes that arrived plus the free part of the window. It is sent when a quarter of
+the window is free, or the previous limit is used up.
 """
 
 from __future__ import annotations
 
 
 class DeliveryCredit:
-    """Unprocessed bytes over all sessions, and the limit of the current one."""
-
     def __init__(self, window_bytes: int) -> None:
         self._window = window_bytes
         self._unprocessed = 0
@@ -17,10 +15,7 @@ class DeliveryCredit:
         self._sent_limit = 0
 
     def begin_session(self) -> int:
-        """Return the first limit of a new session.
-
-        Unprocessed deliveries of previous sessions still count.
-        """
+        """Return the first limit. Unprocessed deliveries of previous sessions count."""
         self._arrived = 0
         self._sent_limit = self._compute_limit()
         return self._sent_limit

@@ -1,11 +1,8 @@
 """Filter of repeated events by EventId (A15).
 
-An event has two places if its publisher was cut off and sent it again to another node. Events that
-a node delivered before it died come again from the next one.
-
-The filter stores windows of 1024 sequence numbers of one publisher (ClientId and incarnation) in
-two generations. When the younger generation is full it becomes the older, and the older is dropped
-except for windows used meanwhile. Events of a dropped window would count as new.
+It stores windows of 1024 sequence numbers of a publisher (ClientId and incarnation) in two
+generations. A full younger generation becomes the older, whose windows are dropped unless used
+meanwhile. Events of a dropped window count as new.
 """
 
 from __future__ import annotations
@@ -14,17 +11,14 @@ from collections.abc import Sequence
 
 from broker.client.received import ReceivedEvent
 
-#: Windows of a generation, of some 300 bytes each. At least the newest 2 million events of a busy
-#: publisher are stored, or the newest of 2000 quiet ones.
+#: Of 300 bytes each: the newest 2 million events of a busy publisher, or of 2000 quiet ones.
 GENERATION_WINDOWS = 2048
-#: Sequence numbers of a window, as a power of two: one integer's bits are fast to copy.
+#: As a power of two: bits of one integer are fast to copy.
 _WINDOW_BITS = 10
 _WINDOW_MASK = (1 << _WINDOW_BITS) - 1
 
 
 class DuplicateFilter:
-    """A bounded set of EventIds."""
-
     def __init__(self, generation: int = GENERATION_WINDOWS) -> None:
         self._generation = generation
         self._younger: dict[tuple[str, int, int], int] = {}
@@ -35,7 +29,7 @@ class DuplicateFilter:
         return len(self._younger) + len(self._older)
 
     def drop_duplicates(self, events: Sequence[ReceivedEvent]) -> Sequence[ReceivedEvent]:
-        """Return the events that are new, and store them."""
+        """Return the new events, and store them."""
         if len(events) == 1:
             return self._check_each(events)
         ids = [event.header.event_id for event in events]
@@ -49,7 +43,7 @@ class DuplicateFilter:
             or not clients.count(client) == incarnations.count(incarnation) == count
         ):
             return self._check_each(events)
-        # Fast path: consecutive events of one publisher need one lookup.
+        # Consecutive events of one publisher need one lookup.
         key = client, incarnation, first >> _WINDOW_BITS
         known = self._younger.get(key)
         if known is None:
@@ -79,7 +73,6 @@ class DuplicateFilter:
         return found if len(found) < len(events) else events
 
     def _promote_window(self, key: tuple[str, int, int]) -> int:
-        """Move a window into the younger generation, and return its bits."""
         known = self._older.pop(key, 0)
         if len(self._younger) >= self._generation:
             self._older = self._younger

@@ -15,11 +15,10 @@ from broker.wire.codec import WireTimes
 
 @attrs.define(eq=False)
 class SharedDelivery:
-    """Counts the subscriptions that have yet to process their part of one delivery."""
+    """Number of subscriptions that have yet to process their part."""
 
     remaining: int
     size: int
-    """Bytes of the delivery."""
 
 
 @attrs.frozen
@@ -29,20 +28,18 @@ class Send:
 
 @attrs.frozen
 class PublicationSettled:
-    """Result of a publication, for the waiter that came with it."""
-
     waiter: Any
     result: Receipt | BrokerError
 
 
 @attrs.frozen
 class EventBatch:
-    """Events of one message for one subscription; `ClientCore.mark_processed` takes it back."""
+    """Events of one message for one subscription."""
 
     events: Sequence[ReceivedEvent]
     delivery: SharedDelivery
     position: Position = Position()
-    """Nothing is missing up to here once they are processed; empty where something may be."""
+    """Nothing is missing up to here once they are processed; empty if something may be."""
 
 
 @attrs.frozen
@@ -53,7 +50,7 @@ class SubscriptionAccepted:
 
 @attrs.frozen
 class PositionMoved:
-    """The position or the stream times moved without an event."""
+    """Progress without an event."""
 
     position: Position
     times: WireTimes = ()
@@ -62,7 +59,7 @@ class PositionMoved:
 
 @attrs.frozen
 class SubscriptionEnded:
-    """The subscription ended; `error` is None if the client ended it."""
+    """`error` is None if the client ended it."""
 
     error: BrokerError | None
     position: Position = Position()
@@ -87,8 +84,6 @@ class ItemArrived:
 
 @attrs.frozen
 class ResumePoint:
-    """Position at which a durable subscription resumes."""
-
     position: Position
     node: str = ""
     """Address of the node at which it was last active; empty if unknown."""
@@ -96,8 +91,6 @@ class ResumePoint:
 
 @attrs.frozen
 class SavePositions:
-    """Save these resume points, by subscription name, for the client's next process."""
-
     resume_points: Mapping[str, ResumePoint]
 
 
@@ -110,14 +103,14 @@ class RequestAnswered:
 
 @attrs.frozen
 class MessagesConsumed:
-    """Return credit to the stack for this many messages."""
+    """Return credit to the stack."""
 
     count: int
 
 
 @attrs.frozen
 class PublishingBlocked:
-    """The node takes no publications now, for this reason; None when it takes them again."""
+    """Reason that the node takes no publications; None when it takes them again."""
 
     error: BrokerError | None
 

@@ -1,4 +1,4 @@
-"""A client's incarnation on disk: it rises with every process, regardless of the clock (T18)."""
+"""A client's incarnation on disk: it rises with each process, whatever the clock (T18)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from broker.event.event_id import next_incarnation
 
 
 def incarnation_file(folder: Path, client_id: str) -> Path:
-    """Return the path of the newest incarnation; it is also the lock of the files beside it."""
+    """The file is also the lock of the files beside it."""
     return folder / f"{client_id}.incarnation"
 
 
 def raise_incarnation(folder: Path, client_id: str, now_us: int) -> int:
-    """Return the client's next incarnation, stored durably.
+    """Return the next incarnation, stored durably under a lock.
 
-    The file is locked meanwhile, so two processes that start at once get two numbers. Raises
-    `ConfigurationError` if the folder is not writable or the file does not hold a number.
+    Raises `ConfigurationError` if the folder is not writable or the file holds no number.
     """
     path = incarnation_file(folder, client_id)
     try:

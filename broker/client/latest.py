@@ -9,9 +9,7 @@ from broker.client.received import ReceivedEvent
 from broker.errors import Overloaded
 from broker.matching.payload_key import compile_key
 
-#: Returns the key of an event.
 Key: TypeAlias = Callable[[ReceivedEvent], str]
-#: Default bound of the number of keys.
 MAX_KEYS: Final = 100_000
 
 
@@ -20,10 +18,9 @@ def by_stream(event: ReceivedEvent) -> str:
 
 
 def by_xpath(text: str, namespaces: Mapping[str, str] | None = None) -> Key:
-    """Return a key: the string-value of an XPath expression on the payload as published.
+    """Return the string-value of an XPath expression on the payload as a key, empty without one.
 
-    It is empty for an event without a payload. This function, or the key, raises `BadQuery` for an
-    expression that can not be evaluated.
+    This function or the key raises `BadQuery`.
     """
     value = compile_key(text, namespaces or {})
     return lambda event: "" if event.payload is None else value(event.payload)
@@ -36,9 +33,8 @@ class Latest:
         self._events: dict[str, ReceivedEvent] = {}
 
     def add(self, event: ReceivedEvent) -> None:
-        """Add the next event. Raises `Overloaded` for one key too many."""
+        """Raises `Overloaded` for one key too many."""
         key = self._key(event)
-        # A dict keeps insertion order: the newest events come last.
         self._events.pop(key, None)
         self._events[key] = event
         if len(self._events) > self._max_keys:

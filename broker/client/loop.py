@@ -11,29 +11,27 @@ from broker.transport.socket import ISocketChannel
 
 
 class Promise(Protocol):
-    """A result that is settled once and awaited by the user."""
+    """A result that is settled once; later calls, also after cancellation, have no effect."""
 
     @property
     def awaitable(self) -> Awaitable[Any]:
-        """The awaitable for the user: a Deferred, or an asyncio Future."""
+        """A Deferred or an asyncio Future."""
 
     def fulfil(self, value: Any) -> None:
-        """Settle with a result; no effect if it is settled or cancelled."""
+        """Settle with a result."""
 
     def fail(self, error: Exception) -> None:
-        """Settle with an error; no effect if it is settled or cancelled."""
+        """Settle with an error."""
 
 
 class Loop(Protocol):
-    """Time, later calls, connections and promises of one event loop."""
-
     @property
     def clock(self) -> IClock:
         """Monotonic time and later calls."""
 
     @property
     def cancelled_error(self) -> type[BaseException]:
-        """The exception that is raised in a cancelled coroutine."""
+        """The exception raised in a cancelled coroutine."""
 
     def make_promise(self) -> Promise:
         """Return a new promise."""
@@ -42,10 +40,10 @@ class Loop(Protocol):
         """Call in a later turn of the loop."""
 
     def run_with_timeout(self, work: Coroutine[Any, Any, Any], seconds: float) -> Awaitable[Any]:
-        """Run a coroutine; after `seconds` cancel it and raise `TimeoutError`."""
+        """After `seconds` cancel the coroutine and raise `TimeoutError`."""
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
-        """Call in another thread a function that may block and raises nothing."""
+        """Call a function that may block and raises nothing."""
 
     def dial(
         self,
@@ -53,8 +51,7 @@ class Loop(Protocol):
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object] | None:
-        """Connect to an endpoint such as `tcp:host:port`. Later exactly one of both callbacks is
-        called.
+        """Connect to an endpoint such as `tcp:host:port`, then call exactly one callback.
 
-        The returned function, if any, cancels the attempt: then neither is called.
+        The returned function cancels the attempt: then neither is called.
         """

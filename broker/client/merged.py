@@ -1,8 +1,4 @@
-"""A subscription whose events come in the order of their linkage (Mspaces M38).
-
-`broker.event.merging` does the merge. The position stays behind all held events, so they come again
-if the process is killed.
-"""
+"""A subscription whose events come in the order of their linkage (Mspaces M38)."""
 
 from __future__ import annotations
 
@@ -41,20 +37,16 @@ _log = logging.getLogger(__name__)
 
 @attrs.frozen(slots=False, eq=False)
 class MergedEvent(ReceivedEvent):
-    """An event of a merged subscription."""
-
     late: bool = False
     """True if an event that follows it in the resolved order was returned before."""
 
 
 class MergedSubscription(Subscription):
-    """A `Subscription` in resolved order; its events are `MergedEvent`s.
+    """A `Subscription` of `MergedEvent`s in resolved order (`docs/merging.md`).
 
-    An event is held until no earlier event can come, or its time is over. Held events have left the
-    session's window; the bounds of `Merging` apply to them. The position moves past an event when
-    it and all earlier events of its origin are processed. A gap of the log is reported when it
-    arrives, before held events; missing numbers of a bundle are reported in their place. After the
-    end of the subscription, held events can still be read, in order.
+    The bounds of `Merging`, not the session's window, apply to held events. The position moves past
+    an event when it and all earlier events of its origin are processed. Held events can be read
+    after the end of the subscription.
     """
 
     def __init__(
@@ -75,12 +67,11 @@ class MergedSubscription(Subscription):
         self._reported_position = Position()
         self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
         self._unprocessed: deque[ReceivedEvent] = deque()
-        """Events that were returned and may not be processed."""
+        """Returned, maybe not processed."""
         self._alarm = DeadlineTimer(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
-        """The newest missing ranges of bundles."""
         self.on_missing: Callable[[MissingNumbers], None] | None = None
-        """Called with each missing range, in order with the events; by default they are logged."""
+        """Called in order with the events; without it missing ranges are logged."""
 
     @property
     def counts(self) -> Counts:
@@ -93,7 +84,6 @@ class MergedSubscription(Subscription):
 
     @property
     def position(self) -> Position:
-        """The processed position; held events are not processed."""
         return super().position.merged(self._ledger.position)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
@@ -105,7 +95,6 @@ class MergedSubscription(Subscription):
         self._alarm.arm(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """Return the events that are ready, maybe none. The next call marks them as processed."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event(processed=not events)) is not None:
             events.append(event)
@@ -123,7 +112,6 @@ class MergedSubscription(Subscription):
         super().receive_item(item)
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Mark this event, and all that were returned before it, as processed."""
         if event in self._unprocessed:
             while self._unprocessed:
                 each = self._unprocessed.popleft()
@@ -142,7 +130,7 @@ class MergedSubscription(Subscription):
         try:
             expects = StreamPattern.parse(self.streams).matches
         except BadName:
-            # The node reports the error to the caller.
+            # The node reports the error.
             return Merger(self._merging)
         return Merger(self._merging, expects)
 
@@ -176,7 +164,7 @@ class MergedSubscription(Subscription):
         return None
 
     def _merge_arrived(self) -> None:
-        """Merge all arrived items. Only then is it known which events wait for nothing."""
+        """Merge all arrived items at once, which shows the events that wait for nothing."""
         arrived: list[LinkedEvent[ReceivedEvent]] = []
         times: dict[str, int] = {}
         while self._items:
@@ -230,7 +218,6 @@ class MergedSubscription(Subscription):
 
 
 def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
-    """Return an event with its linkage, as a merge takes it."""
     try:
         linkage = read_linkage(event.document)
     except BrokerError:
@@ -241,5 +228,4 @@ def link_event(event: ReceivedEvent) -> LinkedEvent[ReceivedEvent]:
 
 
 def subscription_factory(merge: Merging | None) -> Callable[..., Subscription]:
-    """Return the constructor of a subscription, merged or in order of arrival."""
     return Subscription if merge is None else partial(MergedSubscription, merge)

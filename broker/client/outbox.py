@@ -1,9 +1,7 @@
 """Publications that are not acknowledged yet (P8, Q9).
 
-Events leave in batches, in order. A batch stays until the node has reported its result. If the node
-could take nothing of a batch, the batch and all later ones are sent again, so order holds. They
-wait until everything sent so far is answered. An answer names a batch, not a copy of it, so an
-answer to the first copy could be taken for one to the second.
+If the node could take nothing of a batch, it and all later ones are sent again in order, once
+everything sent is answered: an answer names a batch, not one of its copies.
 """
 
 from __future__ import annotations
@@ -22,15 +20,14 @@ from broker.event.place import Place
 from broker.wire.event_batch import encode_batch
 from broker.wire.messages import Published
 
-#: Bounds of a batch, even if more is published at the same moment.
 BATCH_EVENTS = 1000
 BATCH_BYTES = 256 * 1024
-#: Bytes of a frame beside a batch's documents: 5 for each, and headers.
+#: 5 bytes for each document, and headers.
 _FRAME_OVERHEAD: Final = 5 * BATCH_EVENTS + 1024
-#: Bytes of an event and of a frame that a node takes.
+#: For an event and for a frame, in bytes.
 Limits: TypeAlias = tuple[int, int]
 NO_LIMITS: Final[Limits] = (maxsize, maxsize)
-#: Bound of unanswered bytes: sent documents are in memory twice.
+#: Sent documents are in memory twice.
 MAX_UNANSWERED_BYTES = 8 << 20
 
 
@@ -44,13 +41,12 @@ class _Batch:
     documents: list[bytes] = attrs.field(factory=list)
     ids: list[EventId] = attrs.field(factory=list)
     waiters: list[Any] = attrs.field(factory=list)
-    """One per event, returned with its result."""
     size: int = 0
     sent: bool = False
 
 
 class Outbox:
-    """A bounded queue of unacknowledged batches; when full, `add` raises `Overloaded`."""
+    """Bounded queue of unacknowledged batches; when full, `add` raises `Overloaded`."""
 
     def __init__(self, max_events: int, max_bytes: int) -> None:
         self._max_events = max_events
@@ -59,16 +55,15 @@ class Outbox:
         self._pending: deque[_Batch] = deque()
         self._next_number = 1
         self._sent_batches = 0
-        """Number of sent batches, always the oldest."""
+        """The oldest so many batches are sent."""
         self._unanswered = 0
-        """Number of unanswered messages of this session."""
         self._is_requeued = False
         self._sent_bytes = 0
         self.events = 0
         self.bytes = 0
 
     def add(self, document: bytes, event_id: EventId, waiter: Any) -> None:
-        """Queue one event. `waiter` is any object; it is returned with the event's result.
+        """Queue an event. `waiter`, any object, is returned with the result.
 
         Raises `TooLarge` for an event that does not fit into an empty outbox.
         """
@@ -101,7 +96,7 @@ class Outbox:
         last.size += len(document)
 
     def next_unsent(self) -> bytes | None:
-        """Return the PUBLISH message of the oldest unsent batch, and mark the batch as sent."""
+        """Return the PUBLISH message of the oldest unsent batch, which is sent then."""
         if (self._is_requeued and self._unanswered) or self._sent_bytes >= MAX_UNANSWERED_BYTES:
             return None
         self._is_requeued = False
@@ -119,13 +114,12 @@ class Outbox:
 
     @property
     def can_resend(self) -> bool:
-        """True if batches were requeued and may be sent again now."""
         return self._is_requeued and not self._unanswered
 
     def settle_batch(self, published: Published) -> list[tuple[Any, Receipt | BrokerError]]:
-        """Return (waiter, result) of each event of the answered batch. Answers come in order.
+        """Return (waiter, result) of each event of the oldest batch.
 
-        Raises `ProtocolError`, and settles nothing, if the answer does not fit the batch.
+        Raises `ProtocolError`, and settles nothing, if the answer does not fit it.
         """
         if not self._sent_batches or self._pending[0].number != published.batch:
             raise ProtocolError(f"the node answered batch {published.batch} out of order")
@@ -167,7 +161,6 @@ class Outbox:
         self._mark_unsent(number)
 
     def requeue_all(self) -> None:
-        """Send all unanswered batches again in a new session."""
         self._unanswered = 0
         self._is_requeued = False
         self._mark_unsent(0)
@@ -177,8 +170,7 @@ class Outbox:
     ) -> list[tuple[Any, BrokerError]]:
         """Fit unsent batches to the limits of a node that has received none of them.
 
-        Returns (waiter, error) of each event that is too large: sending it would break this
-        connection and each later one.
+        Returns (waiter, error) of each event that is too large: it would break each connection.
         """
         self._batch_bytes = max(1, min(BATCH_BYTES, max_frame_bytes - _FRAME_OVERHEAD))
         if all(

@@ -1,4 +1,4 @@
-"""Requests to the node that are not answered yet."""
+"""Requests to the node that are not answered yet. A new session sends them again."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from broker.wire.messages import MAX_CONTROL, Ask, encode
 
 
 class PendingRequests:
-    """Unanswered requests by number; a new session sends them again."""
-
     def __init__(self) -> None:
         self._open: dict[int, Ask] = {}
 
     def add(self, ask: Ask) -> None:
-        """Add a request. Raises `TooLarge` or `BadName` for one that no message can hold."""
+        """Raises `TooLarge` or `BadName` for a request that no message can hold."""
         try:
             length = len(encode(msgspec.structs.replace(ask, document=b"")))
         except UnicodeEncodeError as error:
@@ -30,7 +28,6 @@ class PendingRequests:
         self._open.pop(request, None)
 
     def refuse_larger(self, max_bytes: int) -> list[RequestAnswered]:
-        """Answer the requests with events that exceed the node's limit."""
         refused = [ask for ask in self._open.values() if len(ask.document) > max_bytes]
         for ask in refused:
             del self._open[ask.request]

@@ -1,4 +1,4 @@
-"""Position reports of one client: acknowledgements while it runs, a confirmation when it closes."""
+"""Position reports of one client: acknowledgements, and a confirmation when it closes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.messages import Acknowledge, Answer, Goodbye
 
-#: A subscription acknowledges after this many processed events, or after `ACKNOWLEDGE_AFTER` s.
+#: Processed events, or seconds, until an acknowledgement.
 ACKNOWLEDGE_EVENTS: Final = 1000
 ACKNOWLEDGE_AFTER: Final = 0.5
 
 
 class PositionReporter:
-    """Acknowledges durable positions, and ends the session when the node has committed them."""
-
     def __init__(
         self,
         subscriptions: Mapping[int, SubscriptionState],
@@ -33,7 +31,7 @@ class PositionReporter:
         self.is_connected = False
         self.is_closing = False
         self.is_finished = False
-        """True if this end has nothing more to send in the session, or gave up."""
+        """True if this end has nothing more to send, or gave up."""
         self._acknowledge_at: float | None = None
         self._save_at: float | None = None
         self._confirm_at: float | None = None
@@ -53,10 +51,7 @@ class PositionReporter:
                 self._save_at = now + ACKNOWLEDGE_AFTER
 
     def acknowledge_positions(self) -> list[Effect]:
-        """Return the acknowledgement of the positions that moved.
-
-        Without a connection they are acknowledged in the next one.
-        """
+        """Acknowledge the positions that moved; without a connection, in the next one."""
         self._acknowledge_at = None
         if not self.is_connected:
             return []
@@ -72,7 +67,6 @@ class PositionReporter:
         return [_send(Acknowledge(tuple(positions)))] if positions else []
 
     def save_positions(self) -> list[Effect]:
-        """Return the effect that saves the durable positions for the next process."""
         self._save_at = None
         for subscription in self._subscriptions.values():
             self.resume_points.update(subscription)
@@ -87,9 +81,9 @@ class PositionReporter:
         return [*self.acknowledge_positions(), _send(Goodbye())]
 
     def start_closing(self) -> list[Effect]:
-        """Start to close: the session ends when the node has committed the positions.
+        """End the session when the node has committed the positions.
 
-        Afterwards `is_finished` is True if that has happened already.
+        Then, or if it already has, `is_finished` is True.
         """
         self.is_closing = True
         if self.is_confirmed:
@@ -102,7 +96,6 @@ class PositionReporter:
 
     @property
     def is_confirmed(self) -> bool:
-        """True if the node has confirmed each position that moved in this process."""
         return not self.resume_points.unconfirmed
 
     def request_confirmation(self) -> list[Effect]:
@@ -114,10 +107,9 @@ class PositionReporter:
         ]
 
     def receive_confirmation(self, message: Answer, now: float) -> list[Effect]:
-        """Apply the node's answer; end the session if it covers all positions."""
         self.resume_points.apply_confirmation(message.request, message.content)
         if self.is_confirmed or message.error[0]:
-            # A node of an earlier version rejects the request: it can not confirm.
+            # A node of an earlier version rejects the request.
             return self.end_session()
         # The subscription may still be moving here from another node.
         self._confirm_at = now + CONFIRMATION_INTERVAL

@@ -1,4 +1,4 @@
-"""Writing of a client's positions in another thread: a disk may block."""
+"""Writing of a client's newest positions in another thread: a disk may block."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ _log = logging.getLogger(__name__)
 
 
 class PositionWriter:
-    """Writes the newest positions, one write at a time."""
-
     def __init__(
         self, file: PositionsFile, run_in_thread: Callable[[Callable[[], None]], None]
     ) -> None:
@@ -27,8 +25,6 @@ class PositionWriter:
         self._is_scheduled = False
         self._is_superseded = False
         self.error: BrokerError | None = None
-        """The error of the newest write. The client continues; its next process may receive
-        processed events again."""
 
     def write_soon(self, durables: Mapping[str, ResumePoint]) -> None:
         self._pending.append(durables)
@@ -37,16 +33,16 @@ class PositionWriter:
             self._run_in_thread(self._write_in_thread)
 
     def write_now(self) -> None:
-        """Write pending positions in this thread, since the process may end."""
+        """Write in this thread, since the process may end."""
         self._write()
 
     def _write_in_thread(self) -> None:
-        # Positions that arrive from here on schedule a call of their own.
+        # Later positions schedule a call of their own.
         self._is_scheduled = False
         self._write()
 
     def _write(self) -> None:
-        # The holder of the lock writes the newest: an older one is never written after it.
+        # An older position must not be written after a newer one.
         with self._lock:
             if not self._pending or self._is_superseded:
                 return

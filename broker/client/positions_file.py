@@ -1,9 +1,9 @@
 """Positions of a client's durable subscriptions, in a file for its next process (X6).
 
 `<client>.positions` is JSON: `{"format": "xmlbroker-positions-1", "durables": {name: {"node":
-address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. Each write replaces the
-whole file; the previous one stays as `<client>.positions-before`. If the file is damaged, the
-previous one is used: events come again, but none is lost.
+address, "position": [[origin, epoch, offset], ...]}}, "check": checksum}`. Each write leaves the
+previous file as `<client>.positions-before`. It is used if the file is damaged: events come again,
+but none is lost.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ _DURABLES: Final = Schema[dict[str, _Durable]](dict[str, _Durable], "positions")
 
 
 class PositionsFile:
-    """The positions file, as one process of a client uses it."""
-
     log = Logger()
 
     def __init__(self, folder: Path, client_id: str, incarnation: int) -> None:
@@ -48,7 +46,7 @@ class PositionsFile:
     def read(self) -> dict[str, ResumePoint]:
         """Return the previous process's resume points by subscription name; empty without a file.
 
-        Raises `ConfigurationError` if neither the file nor the previous one is usable.
+        Raises `ConfigurationError` if neither the file nor its backup is usable.
         """
         try:
             return self._read(self.path)
@@ -73,11 +71,7 @@ class PositionsFile:
             raise ConfigurationError(f"{path} does not hold positions; remove it") from None
 
     def write(self, durables: Mapping[str, ResumePoint]) -> None:
-        """Replace the file durably.
-
-        Raises `ConfigurationError` if that fails, and `SessionSuperseded` if a newer process of
-        this client owns the file.
-        """
+        """Raises `ConfigurationError`, or `SessionSuperseded` if a newer process owns the file."""
         stored = {
             name: {"node": left.node, "position": left.position.to_wire()}
             for name, left in durables.items()
@@ -85,7 +79,7 @@ class PositionsFile:
         text = encode_checked(FORMAT, stored)
         new = self.path.with_suffix(".positions-new")
         try:
-            # A new process raises the incarnation under this lock before it reads the positions.
+            # A new process raises the incarnation under this lock, then reads the positions.
             with open(self._lock_path, "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if int(lock.read() or b"0") > self._incarnation:

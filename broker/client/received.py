@@ -20,20 +20,18 @@ class Receipt:
 
     event_id: EventId
     place: Place | None
-    """Its place in the log; None for a duplicate, whose place was reported the first time."""
+    """None for a duplicate."""
     duplicate: bool = False
 
 
 @attrs.frozen(slots=False, eq=False)
 class ReceivedEvent:
-    """An event as a subscription delivers it."""
-
     place: Place
     header: Header
     liveness: Liveness
-    """Effective: `recovery` if it was published before the subscription was flowing."""
+    """`recovery` if it was published before the subscription was flowing."""
     document: bytes
-    """The event, byte for byte as its publisher wrote it."""
+    """As its publisher wrote it."""
 
     @property
     def event_id(self) -> EventId:
@@ -45,26 +43,26 @@ class ReceivedEvent:
 
     @functools.cached_property
     def event(self) -> Event:
-        """All parts of the event, parsed on first use."""
         return read_event(self.document)
 
     @property
     def payload(self) -> bytes | None:
-        """The payload element as it is in the document, or None."""
+        """The payload element as it is in the document."""
         return self.event.payload
 
 
 @attrs.frozen
 class Gap:
-    """Events that may have matched are lost; never skipped silently (DESIGN 4, 5)."""
+    """Lost events that may have matched (DESIGN 4, 5)."""
 
     first: Place
     last: Place
     count: int
-    """For `slow` the dropped events; for other reasons the places, matching or not."""
+    """For `slow` the dropped events; else the places, matching or not."""
     reason: str
     """`slow`: the transient subscriber's queue was full. `retention`: the node's log has expired
-    them, and no other source could be asked. `lost`: no source has them."""
+    them, and no other source could be asked. `lost`: no source has them.
+    """
 
 
 @attrs.frozen
@@ -78,18 +76,19 @@ class TypeChanged:
     old: str
     new: str
     effect: str
-    """`can-not-match-any-more` and `can-match-now` compare events of the new version with those of
-    the old one. `reads-what-changed`: it may match both."""
+    """`can-not-match-any-more` and `can-match-now` compare the new version's events with the old
+    ones. `reads-what-changed`: it may match both.
+    """
     reason: str
-    """The reason why the query matches no event of one version, for the first two effects."""
+    """Reason for the first two effects."""
     paths: tuple[str, ...]
-    """The paths that the query reads and that were added, removed or changed."""
+    """Changed paths that the query reads."""
     came: tuple[str, ...]
     went: tuple[str, ...]
     changed: tuple[str, ...]
     """Attributes with other values or another default: path, colon, change."""
     left_out: int
-    """Number of entries omitted from the four lists because of their bounds."""
+    """Number of entries that exceed the bounds of the four lists."""
 
     @classmethod
     def from_message(cls, message: messages.TypeChanged) -> TypeChanged:
@@ -107,19 +106,16 @@ class FlowStarted:
 
 @attrs.frozen
 class Start:
-    """Start of a subscription."""
-
     kind: str
     position: Position = Position()
     time_ms: int = 0
     last: int = 0
 
 
-#: Only new events.
 NEW = Start("new")
 #: All events that the node still has.
 ALL = Start("all")
-#: The stored position of the durable subscription; `NEW` if there is none.
+#: The stored position; `NEW` if there is none.
 STORED = Start("stored")
 
 
@@ -133,5 +129,4 @@ def since_time(time_ms: int) -> Start:
 
 
 def last(count: int) -> Start:
-    """Start at the newest `count` events that match."""
     return Start("last", last=count)

@@ -17,12 +17,10 @@ from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
 
-#: Orders of a replay.
 PUBLISHER: Final = "publisher"
 """The order of each origin and of each publisher, otherwise by arrival."""
 BUNDLE: Final = "bundle"
 """The order of the bundles and constraints of EventLinkage."""
-#: Bounds of a replay in resolved order.
 MAX_EVENTS: Final = 100_000
 MAX_BYTES: Final = 256 << 20
 
@@ -30,8 +28,7 @@ MAX_BYTES: Final = 256 << 20
 class ResolvedReplay(Subscription):
     """A finite `Subscription` whose events are sorted by their linkage.
 
-    This order is not the order of the origins. So `position` stays empty until the last event is
-    processed, and an interrupted replay can not be resumed. A failed replay returns no event.
+    `position` is empty until the last event is processed. A failed replay returns no event.
     """
 
     def __init__(
@@ -55,19 +52,18 @@ class ResolvedReplay(Subscription):
 
     @property
     def position(self) -> Position:
-        """The end of the replay once all of it is processed; empty before."""
         is_done = self.over and self._resolved is not None and not self._resolved
         return super().position if is_done else Position()
 
     def take_ready(self) -> list[ReceivedEvent]:
-        """Return all events in resolved order once the last has arrived; none before."""
+        """Return all events once the last has arrived; none before."""
         events: list[ReceivedEvent] = []
         while (event := self._next_event()) is not None:
             events.append(event)
         return events
 
     def processed(self, event: ReceivedEvent) -> None:
-        """Ignored: a replay in resolved order has no position before its end."""
+        """Ignored: there is no position before the end."""
 
     def unsubscribe(self, *, forget: bool = False) -> None:
         super().unsubscribe(forget=forget)
@@ -91,7 +87,7 @@ class ResolvedReplay(Subscription):
             if not isinstance(item, EventBatch):
                 self._pass_item(item)
                 continue
-            # Held events need no position: if this process ends, its replay ends too.
+            # If this process ends, its replay ends too.
             self._owner.mark_processed(self._number, item)
             self._held += item.events
             self._held_bytes += sum(len(event.document) for event in item.events)
@@ -116,7 +112,7 @@ class ResolvedReplay(Subscription):
 
 
 def replay_factory(order: str, merge: Merging | None) -> Callable[..., Subscription]:
-    """Return the constructor of a replay in this order. Raises `BadPosition` for an unknown one."""
+    """Raises `BadPosition` for an unknown order."""
     if order == BUNDLE:
         return partial(ResolvedReplay, merge)
     if order != PUBLISHER:

@@ -1,7 +1,6 @@
 """Resume points of a client's durable subscriptions, for its next process.
 
-They go to the client's file, if it has a state folder, and to the node. A position is confirmed
-when the node reports it as committed.
+They go to the client's file, if any, and to the node, which confirms committed positions.
 """
 
 from __future__ import annotations
@@ -16,28 +15,24 @@ from broker.event.place import Position
 from broker.wire.codec import Schema, WirePosition
 from broker.wire.messages import Ask
 
-#: The node answers this request with the committed position of each durable subscription.
+#: The answer is the committed position of each durable subscription.
 POSITIONS_REQUEST: Final = "durable-positions"
-#: Seconds until the request is repeated, while the node's positions are behind.
+#: Seconds until the request is repeated.
 CONFIRMATION_INTERVAL: Final = 0.5
 _POSITION: Final = Schema[WirePosition](WirePosition, "position")
 
 
 class ResumePoints:
-    """Resume points of one process, by subscription name."""
-
     def __init__(self, points: Mapping[str, ResumePoint]) -> None:
-        """`points` are those of the previous process."""
         self._points = dict(points)
         self.unconfirmed: dict[str, Position] = {}
-        """Positions that moved in this process and that the node has not confirmed."""
         self._requested: dict[int, Mapping[str, Position]] = {}
 
     def __len__(self) -> int:
         return len(self._points)
 
     def find(self, name: str) -> ResumePoint:
-        """Return a resume point; its position is empty if none is known."""
+        """Return a resume point, with an empty position if none is known."""
         return self._points.get(name, ResumePoint(Position()))
 
     def mark_unconfirmed(self, subscription: SubscriptionState) -> None:

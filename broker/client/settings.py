@@ -23,8 +23,6 @@ from broker.wire.messages import MAGIC, PROTOCOL_VERSIONS, Hello
 
 @attrs.frozen
 class ClientSettings:
-    """One client's identity and bounds. Made by `client_settings`."""
-
     client_id: str
     incarnation: int
     token: bytes = attrs.field(factory=lambda: os.urandom(16), repr=False)
@@ -42,10 +40,8 @@ class ClientSettings:
     positions: PositionsFile | None = None
     resume_points: Mapping[str, ResumePoint] = attrs.field(factory=dict)
     attempts: AttemptsFile | None = None
-    """The file in which `Client.work` records attempts."""
 
     def make_hello(self) -> Hello:
-        """Return the first message of every connection of this process."""
         return Hello(
             magic=MAGIC,
             versions=PROTOCOL_VERSIONS,
@@ -73,13 +69,12 @@ def client_settings(
 ) -> ClientSettings:
     """Return the settings for one process of a client.
 
-    `client_id` defaults to the account's name, and without an account to a random name. `state` is
-    a folder for the incarnation and the durable positions: the incarnation rises even if the clock
-    was set back, and the next process resumes at any node. Without it the node may refuse a process
-    whose incarnation was used (`IncarnationRefused`). `longest_wait` bounds the seconds between two
-    attempts to connect.
+    `client_id` defaults to the account's name, else to a random one. `state` is a folder for the
+    incarnation and durable positions: the next process resumes at any node, and the incarnation
+    rises even if the clock was set back. Without it the node may refuse a used incarnation
+    (`IncarnationRefused`). `longest_wait` bounds the seconds between two attempts to connect.
 
-    Raises `ConfigurationError` if the folder is not writable or holds something else.
+    Raises `ConfigurationError` if the folder is not usable.
     """
     name = check_client_id(client_id or account or f"anonymous-{os.urandom(6).hex()}")
     now_us = time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""A subscription for its user: an asynchronous iterator of events."""
+"""A subscription for its user."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ _log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """The client, as its subscriptions use it."""
-
     def mark_processed(self, number: int, item: Item) -> None: ...
     def discard(self, item: Item) -> None: ...
     def end_subscription(self, number: int, forget: bool) -> None: ...
@@ -33,16 +31,14 @@ class Owner(Protocol):
 
 
 class Subscription:
-    """Iterate over it to get the events, in order, each once.
+    """Asynchronous iterator of events, in order, each once.
 
     An event counts as processed when the next one is requested; the position of a durable
-    subscription follows. The session's window bounds unread events. A slow reader slows only the
-    deliveries to this client. Receipts and answers do not wait behind them: the client may publish
-    without reading.
+    subscription follows. The session's window bounds unread events. A slow reader does not delay
+    receipts and answers.
 
-    A gap is reported in its order: to `on_gap`, and in `gaps`. Without `on_gap` it is logged as a
-    warning. A new version of an event type that affects the query is reported the same way, to
-    `on_change` and in `changes`.
+    A gap is reported in order with the events: to `on_gap`, or as a logged warning, and in `gaps`.
+    So is a new version of an event type that affects the query, by `on_change` and `changes`.
     """
 
     def __init__(
@@ -82,7 +78,7 @@ class Subscription:
     def flowing(self) -> Awaitable[Subscription]:
         """Fire with the subscription when it is flowing; fail if it ends before."""
         if self._flowing_promise is None:
-            # Made on demand: an unread failed promise would be reported as an error.
+            # An unread failed promise would be reported as an error.
             self._flowing_promise = self._loop.make_promise()
             self._settle_flowing()
         return self._flowing_promise.awaitable
@@ -96,14 +92,11 @@ class Subscription:
 
     @property
     def duplicates_dropped(self) -> int:
-        """Number of repeated events, from another place or node, while it was active."""
+        """Number of repeated events, from another place or node."""
         return self._owner.duplicates_of(self._number)
 
     def unsubscribe(self, *, forget: bool = False) -> None:
-        """End the subscription; unread events are dropped.
-
-        With `forget`, the node deletes a durable subscription.
-        """
+        """Drop unread events. With `forget`, the node deletes a durable subscription."""
         if self.over:
             return
         self._last_position = self.position
@@ -134,16 +127,15 @@ class Subscription:
     def take_ready(self) -> list[ReceivedEvent]:
         """Return the next batch of events, or none. The next call marks it as processed.
 
-        Gaps are reported in between, after the events before them were returned.
+        Gaps are reported in between, in order.
         """
         events: list[ReceivedEvent] = []
         if self._batch is not None and self._index < len(self._batch.events):
-            # The rest of a batch that iteration has begun.
             events.extend(self._batch.events[self._index :])
             self._index = len(self._batch.events)
             return events
         while not events:
-            # A batch of duplicates alone holds no event, and is finished at once.
+            # A batch of duplicates alone is empty.
             self._finish_batch()
             if not self._items:
                 break
@@ -158,7 +150,7 @@ class Subscription:
     def processed(self, event: ReceivedEvent) -> None:
         """Mark this event and all before it as processed; later ones of its message may not be.
 
-        Only needed to stop in the middle: iterating moves the position by itself.
+        Only needed to stop in the middle of iterating.
         """
         if self.over or self._batch is None:
             return

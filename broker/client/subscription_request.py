@@ -12,13 +12,13 @@ from broker.errors import BadName, BadPosition, BadQuery
 from broker.event.place import Position
 from broker.wire.messages import MAX_CONTROL
 
-#: Bytes of all texts of a request; the rest of the message is for positions.
+#: The rest of the message is for positions.
 MAX_TEXT_BYTES = MAX_CONTROL - 64 * 1024
 
 
 @attrs.frozen
 class SubscriptionRequest:
-    """The original request of a subscription, wherever it continues later (Q3, N4, N5)."""
+    """The original request of a subscription, wherever it continues (Q3, N4, N5)."""
 
     query: str = "true()"
     pattern: str = ">"
@@ -28,8 +28,7 @@ class SubscriptionRequest:
     until: Position = Position()
     """It ends when everything up to here was delivered; empty: no such end."""
     until_ms: int = 0
-    """It ends before events that arrived at this time, in ms since 1970, or later; 0: no such
-    end."""
+    """It ends before events that arrived at or after this time (ms since 1970); 0: no such end."""
     pace: float = 0.0
     """Factor of the pace at which recovered events first arrived; 0: as fast as possible."""
     rate: int = 0
@@ -39,8 +38,7 @@ class SubscriptionRequest:
     def validate(self) -> SubscriptionRequest:
         """Return the request itself. Raises `BadQuery`, `BadName` or `BadPosition`.
 
-        A node ends the session of a client that sends an invalid message, and would end the next
-        one too.
+        A node ends each session of a client that sends an invalid message.
         """
         self._validate_texts()
         if not 0.0 <= self.pace < math.inf:

@@ -1,10 +1,9 @@
 """State of one subscription through sessions and nodes.
 
-A position is *complete* when no matching event is missing up to it. Before the message `Flowing` a
-node's deliveries may skip events; it fills these ranges, or reports them as gaps, only after it. So
-items are held until `Flowing`, and dropped if the session is lost before. Then the subscription
-resumes at its complete position, and the items come again in order. After `Flowing` each origin's
-events come in order and gaps are reported, so the complete position follows them.
+A position is *complete* when no matching event is missing up to it. Before `Flowing` a node's
+deliveries may skip events, which it sends or reports as gaps later. So items are held until
+`Flowing`. If the session is lost before, they are dropped, and come again from the complete
+position. After `Flowing` the complete position follows each origin's events and gaps.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
 
 _BEFORE_FIRST: Mark = (0, 0)
 _EMPTY = Position()
-#: Bytes that a held message without events counts for.
+#: For a held message without events.
 _ITEM_BYTES = 200
 
 
@@ -44,38 +43,38 @@ class SubscriptionState:
     request: SubscriptionRequest
     max_held_bytes: int
     """Bytes held until `Flowing`. Beyond that items are released as they come: none comes twice,
-    but after a lost session some may come out of order."""
+    but after a lost session some may come out of order.
+    """
     resume_point: ResumePoint = ResumePoint(Position())
     complete_position: Position = Position()
-    """Resume position after the node lost the session; empty until `has_begun`."""
+    """Resume position after a lost session; empty until `has_begun`."""
     processed_position: Position = Position()
     acknowledged_position: Position = Position()
     events_since_acknowledged: int = 0
     has_begun: bool = False
     """True once the complete position, not the start, defines where it continues."""
     is_flowing: bool = False
-    """True after `Flowing` in this session."""
     previous_node: str = ""
     """Address of the node at which it last flowed."""
     duplicates_dropped: int = 0
     _duplicates: DuplicateFilter = attrs.field(factory=DuplicateFilter)
     _held: list[tuple[Item, Mapping[str, Mark]]] = attrs.field(factory=list)
-    """Items before `Flowing`; with batches, the newest mark of each origin."""
+    """With batches, the newest mark of each origin."""
     _held_bytes: int = 0
     _is_holding: bool = True
     _last_n_cut: Position = _EMPTY
-    """First cut of a start at the last N events: they are counted back from it."""
+    """First cut of a start at the last N events, counted back from it."""
     _is_recounting: bool = False
     """True if this session requested the last N events up to that cut only."""
     _cut: Position = _EMPTY
-    """The furthest cuts of all sessions. A later session's node may not know some origin yet."""
+    """Furthest cuts of all sessions: a later node may not know some origin yet."""
     _pending_cuts: dict[str, Mark] = attrs.field(factory=dict)
     """Cuts of the origins that sent nothing beyond them in this session."""
 
     # ------------------------------------------------------------------ sessions
 
     def begin_session(self) -> Subscribe:
-        """Return the Subscribe message for a new session. Held items must be dropped before."""
+        """Return the message for a new session. Held items must be dropped before."""
         assert not self._held
         self._is_holding = True
         self.is_flowing = False
@@ -97,7 +96,7 @@ class SubscriptionState:
             last=start.last,
             pace=request.pace,
             rate=request.rate,
-            # Events that arrived and are not processed have to come again if this process ends.
+            # Unprocessed events must come again if this process ends.
             processed=self.processed_position.to_wire()
             if request.durable and self.has_begun
             else None,
@@ -114,8 +113,7 @@ class SubscriptionState:
         return start
 
     def _session_end(self) -> Position:
-        """Return the end for this session. The last N events are requested again up to their first
-        cut; else newer events would take their place."""
+        """Newer events would take the place of the last N, which are requested again."""
         return self._last_n_cut if self._must_recount() else self.request.until
 
     def _must_recount(self) -> bool:
@@ -125,7 +123,7 @@ class SubscriptionState:
     def continue_after_recount(self, message: Ended) -> list[Item] | None:
         """Return the items released when the last N events are complete; None if it is over.
 
-        The caller requests it once more, from behind them.
+        The caller then requests the subscription from behind them.
         """
         if message.error[0] or not (self._is_recounting and self._must_recount()):
             return None
@@ -134,7 +132,7 @@ class SubscriptionState:
         return [*self._release_held(), PositionMoved(self._last_n_cut)]
 
     def drop_held(self) -> list[EventBatch]:
-        """Drop the held items and return the batches: they come again, or nobody reads them."""
+        """Return the dropped batches to free their credit."""
         return [item for item, _ in self._take_held() if isinstance(item, EventBatch)]
 
     # ------------------------------------------------------------------ messages of the node
@@ -165,7 +163,7 @@ class SubscriptionState:
         for item, marks in self._take_held():
             if isinstance(item, EventBatch):
                 item = attrs.evolve(item, events=self._with_effective_liveness(item.events))
-            # If an origin was complete up to the cut, its events after the cut are complete too.
+            # An origin that was complete up to the cut is so after it.
             complete = {
                 origin: mark
                 for origin, mark in marks.items()
@@ -204,7 +202,6 @@ class SubscriptionState:
         )
 
     def receive_ended(self, message: Ended) -> list[Item]:
-        """Release the held items, then end."""
         items = self._release_held()
         error = from_wire(message.error) if message.error[0] else None
         return [*items, SubscriptionEnded(error, self.processed_position)]
@@ -218,10 +215,7 @@ class SubscriptionState:
             self.processed_position = self.processed_position.merged(position)
 
     def _with_effective_liveness(self, events: Sequence[ReceivedEvent]) -> Sequence[ReceivedEvent]:
-        """Mark events up to the cut as recovery events.
-
-        They were published before the subscription was flowing, even if the node sent them as live.
-        """
+        """Events up to the cut were published before the subscription flowed: they are recovery."""
         found = []
         for event in events:
             cut = self._pending_cuts.get(event.place.origin)
@@ -234,7 +228,7 @@ class SubscriptionState:
         return found
 
     def _begin_after_last_n(self, marks: Mapping[str, Mark]) -> list[Item]:
-        """Begin at the first event beyond the cut: then the last N events are complete."""
+        """The first event beyond the cut shows that the last N events are complete."""
         cut = self._last_n_cut
         if all(mark <= cut.marks.get(origin, _BEFORE_FIRST) for origin, mark in marks.items()):
             return []
@@ -243,7 +237,7 @@ class SubscriptionState:
         return [PositionMoved(cut)]
 
     def _hold_item(self, item: Item, size: int, marks: Mapping[str, Mark]) -> list[Item]:
-        """Hold an item. Return the items to release if too much is held."""
+        """Return the items to release if too much is held."""
         self._held.append((item, marks))
         self._held_bytes += size
         self._is_holding = self._is_holding and self._held_bytes <= self.max_held_bytes
@@ -257,7 +251,7 @@ class SubscriptionState:
         return held
 
     def _release_item(self, item: Item, marks: Mapping[str, Mark]) -> list[Item]:
-        """Return the items for the user; up to `marks` nothing is missing."""
+        """Up to `marks` nothing is missing."""
         if isinstance(item, EventBatch):
             return [self._make_batch(item.events, item.delivery, marks)]
         if isinstance(item, Gap):

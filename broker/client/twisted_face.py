@@ -22,8 +22,6 @@ from broker.transport.socket.tcp import TcpChannelFactory
 
 
 class DeferredPromise:
-    """A promise backed by a Deferred."""
-
     def __init__(self) -> None:
         self.awaitable: Deferred[Any] = Deferred()
 
@@ -39,8 +37,6 @@ class DeferredPromise:
 def run_with_timeout(
     clock: IClock, work: Coroutine[Any, Any, Any], seconds: float
 ) -> Deferred[Any]:
-    """See `Loop.run_with_timeout`."""
-
     def late(result: Any, _: float) -> Any:
         if isinstance(result, Failure) and result.check(CancelledError):
             return Failure(TimeoutError())
@@ -50,12 +46,12 @@ def run_with_timeout(
 
 
 class TwistedLoop:
-    """A reactor as the client uses it. Implements `Loop`."""
+    """Implementation of `Loop`."""
 
     cancelled_error: type[BaseException] = CancelledError
 
     def __init__(self, reactor: Any, trust: Path | None = None) -> None:
-        """`trust` is a PEM file: nodes need a certificate that one of these has signed."""
+        """`trust` is a PEM file of the accepted authorities."""
         self._reactor = reactor
         self._trust = trust
         self.clock: IClock = cast(IClock, IReactorTime(reactor))
@@ -70,7 +66,7 @@ class TwistedLoop:
         return run_with_timeout(self.clock, work, seconds)
 
     def run_in_thread(self, call: Callable[[], None]) -> None:
-        """Run in a thread of the reactor's pool, which is joined when the reactor stops."""
+        """Run in the reactor's pool, which is joined when the reactor stops."""
         self._reactor.callInThread(call)
 
     def dial(
@@ -79,7 +75,7 @@ class TwistedLoop:
         connected: Callable[[ISocketChannel], None],
         failed: Callable[[BrokerError], None],
     ) -> Callable[[], object]:
-        """Connect to any of Twisted's client endpoint strings; see `Loop.dial`."""
+        """Connect to any of Twisted's client endpoint strings."""
 
         def refused(failure: Failure) -> None:
             if not failure.check(CancelledError):
@@ -114,12 +110,11 @@ def connect(
     longest_wait: float = 30.0,
     **bounds: int,
 ) -> Client:
-    """Return a client that is connecting to the first of `endpoints` that answers.
+    """Return a client that connects to the first of `endpoints` that answers.
 
-    `trust` is a PEM file of authorities for `tls:` endpoints; by default the system's apply.
-    `client_settings` describes the other arguments. End it with `close()`.
-
-    Raises `ConfigurationError` if `trust` is not usable.
+    `trust` is a PEM file of authorities for `tls:` endpoints (default: the system's).
+    `client_settings` describes the other arguments. Raises `ConfigurationError` if `trust` is not
+    usable.
     """
     if reactor is None:
         from twisted.internet import reactor as installed

@@ -11,8 +11,6 @@ from broker.transport.clock import IDelayed
 
 
 class Waiters:
-    """Promises that belong to no event and no subscription. Each is settled once."""
-
     def __init__(
         self, loop: Loop, endpoints: str, last_error: Callable[[], BrokerError | None]
     ) -> None:
@@ -24,7 +22,6 @@ class Waiters:
         self._answers: dict[int, Promise] = {}
 
     def wait_for_session(self, timeout: float | None) -> Awaitable[None]:
-        """The result fails with `GaveUp` after `timeout` seconds."""
         promise = self._loop.make_promise()
         self._session[promise] = None
         if timeout is not None:
@@ -75,7 +72,6 @@ class Waiters:
     def _time_out(self, promise: Promise, timeout: float) -> None:
         del self._session[promise]
         error = self._last_error()
-        # A single endpoint need not be named twice.
         text = str(error).removeprefix(f"{self._endpoints}: ")
         reason = f": {text}" if error is not None else ""
         promise.fail(GaveUp(f"no node answered at {self._endpoints} in {timeout:g} s{reason}"))

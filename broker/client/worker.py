@@ -1,5 +1,4 @@
-"""Processing of a durable subscription: retry each event until it is done, else dead-letter it
-(Q2)."""
+"""Processing of a durable subscription: retry each event, then dead-letter it (Q2)."""
 
 from __future__ import annotations
 
@@ -19,11 +18,9 @@ from broker.errors import ConfigurationError, TooLarge
 from broker.event.envelope import EventType
 from broker.event.stream import check_stream_name
 
-#: Event type of a dead letter: `dtd/deadletter-1.0.dtd`.
 DEAD_LETTER: Final = EventType("deadletter", "1.0")
-#: Longest pause between two tries, in seconds.
+#: Seconds.
 MAX_PAUSE: Final = 30.0
-#: Characters of a reason in a dead letter.
 _MAX_REASON: Final = 2_000
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -38,9 +35,8 @@ class Working:
     ack_timeout: float = 30.0
     """Seconds that one try may take."""
     pause: float = 1.0
-    """Seconds before the second try; doubled with each further one, up to 30 s."""
+    """Seconds before the second try; doubled for each further one, up to 30 s."""
     dead_letters: str = "dead-letters"
-    """The stream for events that failed every try."""
 
     def __attrs_post_init__(self) -> None:
         if self.max_deliver < 1 or not 0 < self.ack_timeout < float("inf") or self.pause < 0:
@@ -58,9 +54,7 @@ DEFAULT_WORKING: Final = Working()
 class WorkResult:
     done: int = 0
     failed: int = 0
-    """Tries that failed or timed out."""
     dead: int = 0
-    """Events that were published as dead letters."""
 
 
 class DeadLetterPublisher(Protocol):
@@ -74,9 +68,8 @@ class DeadLetterPublisher(Protocol):
 class Worker:
     """Processes one durable subscription, one event after another.
 
-    An event is done when `handle` returns. If `handle` raises or times out, the event is given
-    again. After the last try it becomes a dead letter, which is durable before the subscription
-    continues. With a state folder, a crash during a try counts as a try.
+    A dead letter is durable before the subscription continues. With a state folder, a crash during
+    a try counts as a try.
     """
 
     def __init__(
@@ -99,10 +92,10 @@ class Worker:
         self.result = WorkResult()
 
     async def run(self) -> WorkResult:
-        """Process events until the subscription ends, and return the counts.
+        """Process events until the subscription ends.
 
-        Raises the subscription's error, or the node's error for a dead letter that it refuses. Then
-        the event comes again.
+        Raises the subscription's error, or the node's for a refused dead letter, whose event comes
+        again.
         """
         self._attempts.start()
         try:

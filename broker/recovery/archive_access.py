@@ -19,18 +19,17 @@ Intervals: TypeAlias = Mapping[str, Sequence[tuple[Mark, Mark]]]
 
 @attrs.frozen
 class Coverage:
-    """The archive's coverage of some origins. It is unknown for origins that are not named."""
+    """Coverage of the named origins; unknown for others."""
 
     intervals: Intervals = attrs.field(factory=dict)
-    """Ranges that are complete in the archive."""
     repairable: frozenset[str] = frozenset()
-    """Origins with a file that was just found damaged, and may be written again."""
+    """Origins with a newly damaged file."""
     other_origins: frozenset[str] = frozenset()
-    """Further origins with events in the archive."""
+    """Further origins in the archive."""
     lost_ends: Mapping[str, Mark] = attrs.field(factory=dict)
-    """By origin the end of a known missing range behind all archived events."""
+    """By origin the end of a missing range behind all archived events."""
     is_known: bool = False
-    """True if the archive was readable. Then it has nothing of origins that are not named."""
+    """True if the archive was readable: it has no other origins."""
 
 
 @attrs.frozen
@@ -42,20 +41,17 @@ class ArchivedDurable:
 
 
 class Replay(Protocol):
-    """One running request to the archive."""
-
     scanned_rows: tuple[int, int]
-    """Rows scanned so far, and rows in total; (0, 0) while the request waits."""
+    """(scanned, total); (0, 0) while it waits."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """Return the next events; none at the end. Fails with a `BrokerError`."""
+        """None at the end. Fails with a `BrokerError`."""
 
     def end_marks(self) -> Mapping[str, Mark]:
-        """At the end: by origin, the end of its archived events."""
+        """By origin, the end of its archived events; known at the end."""
 
     def missing_ranges(self) -> Sequence[tuple[str, Mark, Mark]]:
-        """Ranges lost to damaged files, by origin; known from the first events on, or at the
-        end."""
+        """Ranges lost to damaged files."""
 
     def cancel(self) -> None:
         """Stop the replay."""
@@ -74,16 +70,15 @@ def _no_dtd(_: DtdReference) -> Deferred[bytes | None]:
 class ArchiveAccess:
     replays: Replays
     get_coverage: Callable[[Mapping[str, Mark]], Deferred[Coverage]]
-    """Returns the coverage of these origins after these marks."""
     find_durable: Callable[[str, str], Deferred[ArchivedDurable | None]]
-    """Finds a stored durable subscription by ClientId and name."""
+    """By ClientId and name."""
     flush_soon: Callable[[], object]
-    """Asks for an immediate flush of the node's log into the archive."""
+    """Request an immediate flush of the node's log."""
     max_lag: float
-    """Seconds until the newest events of other nodes must be archived."""
+    """Seconds until other nodes' events must be archived."""
     is_warm: Callable[[], bool] = lambda: True
-    """True if the replayer runs. If not, the first replay waits for its start."""
+    """False if the first replay must wait for the replayer."""
     find_dtd: Callable[[DtdReference], Deferred[bytes | None]] = _no_dtd
-    """Returns a DTD; None if there is none, or the answer took too long."""
+    """None if there is no DTD, or the answer took too long."""
     snapshot: Callable[[], Mapping[str, Any]] = dict
-    """State of the archiver and the replayer, with the keys `archiver` and `replays`."""
+    """With the keys `archiver` and `replays`."""

@@ -1,9 +1,4 @@
-"""Catch-up from the archive: fetches events that other origins archived but did not send (X6).
-
-A node may die with events that were archived and never sent. A node that holds a replica sends them
-from there. Otherwise, events that the archive has had for `patience` seconds are fetched here and
-handled like pages of the origin's log. The reason why they did not arrive does not matter.
-"""
+"""Fetches overdue events from the archive (`docs/protocols/recovery.md`, X6)."""
 
 from __future__ import annotations
 
@@ -23,39 +18,33 @@ from broker.recovery.periodic_job import PeriodicJob
 from broker.replay.request import PLACE, ReplayRequest
 from broker.transport.sleep import sleep
 
-#: Seconds between two comparisons with the archive.
+#: Seconds.
 CHECK_INTERVAL = 20.0
-#: Seconds between two checks whether a page is in the log.
 _LOG_POLL_INTERVAL = 0.05
-#: Seconds until a page must be in the log. The disk may be full, for example.
+#: Seconds until a page must be in the log.
 _LOG_TIMEOUT = 60.0
-#: The highest rank. Clearance is checked when the events are here.
+#: Clearance is checked when the events are here.
 _ALL_LEVELS = 2
 
 
 class OriginFlows(Protocol):
-    """This node's progress in the events of other origins."""
-
     @property
     def has_no_interest(self) -> bool:
-        """True if no subscription needs events of other origins."""
+        """True if no subscription needs other origins."""
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Positions of origins that may not send their events themselves, and may be needed here.
-
-        A position is the end of the needed events in the log.
-        """
+        """Ends of the needed events of origins that may not send themselves."""
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Positions of new origins among these that never sent events, since they had no links."""
+        """Positions of those that never sent events, since they had no links."""
 
     def position_of(self, origin: str) -> Mark | None:
-        """Return this node's position of an origin; None if the origin is unknown."""
+        """None if the origin is unknown."""
 
     def ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     ) -> None:
-        """Ingest all events of an origin in (after, upto]."""
+        """Ingest all events in (after, upto]."""
 
 
 @attrs.frozen
@@ -65,8 +54,6 @@ class _Backlog:
 
 
 class ArchiveCatchUp:
-    """Compares this node's positions with the archive, and fetches overdue events."""
-
     log = Logger()
 
     def __init__(
@@ -80,7 +67,7 @@ class ArchiveCatchUp:
         self.events_found = 0
 
     def run_if_due(self) -> None:
-        """Compare with the archive if it is time; call it each second."""
+        """Call it each second."""
         self._job.run_if_due()
 
     def _start(self) -> Coroutine[Any, Any, None] | None:
@@ -98,7 +85,6 @@ class ArchiveCatchUp:
         intervals = coverage.intervals
         now = self._context.clock.seconds()
         before = self._backlogs
-        # The coverage of origins that are not named is unknown.
         self._backlogs = {
             o: each for o, each in before.items() if o in positions.keys() - intervals.keys()
         }
@@ -110,8 +96,6 @@ class ArchiveCatchUp:
                 continue
             backlog = before.get(origin)
             if backlog is None or backlog.archived_upto <= position:
-                # The earlier backlog has arrived, or this range was not yet archived at the last
-                # comparison.
                 backlog = _Backlog(now, upto)
             self._backlogs[origin] = backlog
             if now - backlog.first_seen >= self._context.patience:
@@ -138,7 +122,7 @@ class ArchiveCatchUp:
         try:
             while events := await replay.next_events():
                 if replay.missing_ranges() or self._flows.position_of(origin) != after:
-                    # Others may repair the damaged files, or the origin sends again.
+                    # A repair may follow, or the origin sends again.
                     return
                 end = events[-1].mark
                 self._flows.ingest_page(origin, after, end, events)
@@ -146,7 +130,7 @@ class ArchiveCatchUp:
                 if not await wait_until_logged(self._flows, self._context, origin, end):
                     return
                 after = end
-            # The end may be missing if a manifest was deleted meanwhile.
+            # A manifest may have been deleted meanwhile.
             reached = min(upto, replay.end_marks().get(origin, after))
             if not replay.missing_ranges() and reached > after:
                 self._flows.ingest_page(origin, after, reached, ())
@@ -157,7 +141,7 @@ class ArchiveCatchUp:
 async def wait_until_logged(
     flows: OriginFlows, context: RecoveryContext, origin: str, end: Mark
 ) -> bool:
-    """Wait until the log has an origin's events up to `end`. Returns whether it has them."""
+    """Return whether the log has the events up to `end`, after at most 60 s."""
     until = context.clock.seconds() + _LOG_TIMEOUT
     while (flows.position_of(origin) or (0, 0)) < end:
         if context.clock.seconds() >= until:

@@ -1,4 +1,4 @@
-"""The archive as a source of DTDs: it has those of all archived events (X9)."""
+"""The archive as a source of DTDs (X9)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ArchiveDtdSource:
     name: str = attrs.field(default="the archive", init=False)
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the DTD. Fails with `UnknownType` if the archive has none, or does not answer."""
+        """Fails with `UnknownType` if there is no DTD, or no answer."""
 
         def found(text: bytes | None) -> bytes:
             if text is None:

@@ -29,18 +29,17 @@ from broker.replay.request import ReplayRequest
 from broker.transport.backoff import Backoff
 from broker.transport.sleep import sleep
 
-#: Attempts to replay while the replayer process keeps ending.
 MAX_ATTEMPTS = 3
-#: Most seconds between two attempts while the archive is full or not readable.
+#: Seconds between two attempts.
 MAX_PAUSE = 8.0
-#: Most events that `last` may ask for. They stay in memory until the end.
+#: Bound of `last`: these events are held in memory.
 MAX_LAST = 100_000
-#: Bytes of replayed events kept in memory to merge unarchived events in publisher order.
+#: Bound of replayed events held to merge unarchived ones in publisher order.
 MAX_HELD_BYTES = 32 << 20
 
 
 class ArchiveSource:
-    """Replays the remaining ranges once they are archived, and advances `remaining` behind them."""
+    """Replays the remaining ranges once they are archived, and advances `remaining`."""
 
     log = Logger()
 
@@ -55,35 +54,32 @@ class ArchiveSource:
         self._context = context
         self._archive = archive
         self._remaining = remaining
-        # An event may also have a place that the client has passed. It must not come again.
+        # An event may also have a place that the client has passed.
         self._already_received: dict[str, MarkRange] = {
             o: (mark, mark) for o, mark in missed.position.items()
         }
         if missed.all_origins:
-            # The request asks for all origins, so it must exclude ranges that are complete.
+            # All origins are requested, so complete ranges must be excluded.
             self._already_received |= {
                 o: (upto, upto) for o, (_, upto) in missed.ranges.items() if upto is not None
             }
         self._replay: Replay | None = None
         self._is_cancelled = False
         self._unarchived: UnarchivedEvents | None = None
-        """Events from logs for the missing ranges of the newest replay."""
+        """For the missing ranges of the newest replay."""
         self._earlier_missing: list[MissingRange] = []
         """Missing ranges of earlier replays, up to where these came."""
         self._has_awaited_repair = False
-        """True if damaged files have had their time to be written again."""
         self._repairable: frozenset[str] = frozenset()
-        """Origins with ranges that were just found missing, and may be written again."""
         self._deadline = 0.0
-        """Time at which the wait for unreachable nodes ends."""
         self.beyond: dict[str, Mark] = {}
-        """By origin the end of its archived events, where the end known here may be passed."""
+        """By origin the end of its archived events behind the known end."""
         self.unnamed_origins: Mapping[str, Mark] = {}
-        """The same for origins that the ranges do not name."""
+        """The same for origins without a range."""
 
     @property
     def missing_ranges(self) -> Sequence[MissingRange]:
-        """Missing ranges between archived ones, without the events that logs have."""
+        """Missing ranges between archived ones that no log has."""
         return [
             *self._earlier_missing,
             *([] if self._unarchived is None else self._unarchived.missing_ranges),
@@ -91,7 +87,6 @@ class ArchiveSource:
 
     @property
     def scanned_rows(self) -> tuple[int, int]:
-        """Rows scanned so far, and rows in total; (0, 0) without a running replay."""
         return (0, 0) if self._replay is None else self._replay.scanned_rows
 
     def cancel(self) -> None:
@@ -100,8 +95,7 @@ class ArchiveSource:
             self._replay.cancel()
 
     async def read_events(self) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Yield archived events of the remaining ranges. Raises `BrokerError` if the replay
-        fails."""
+        """Raises `BrokerError`."""
         self._deadline = self._context.clock.seconds() + self._context.patience
         await self._await_newest_events()
         if not (self._remaining.ranges or self._missed.all_origins):
@@ -116,13 +110,11 @@ class ArchiveSource:
                     yield events
                 return
             except (NotConnected, Closed) as error:
-                # The replayer process ended. A new one continues with the remaining ranges.
                 ends += 1
                 if ends == MAX_ATTEMPTS or (has_yielded and self._missed.last):
                     raise
                 self.log.warn("the replay is restarted: {error}", error=error)
             except (Overloaded, ArchiveUnavailable, EngineUnavailable) as error:
-                # The archive is busy, or a disk is full or away for a moment.
                 now = self._context.clock.seconds()
                 if has_yielded or until == math.inf:
                     until = now + self._context.patience
@@ -159,8 +151,7 @@ class ArchiveSource:
             replay = self._start_replay()
             events = await replay.next_events()
             if replay.missing_ranges() and not self._has_awaited_repair:
-                # A node that still has the events archives them now. Later they could not come in
-                # order.
+                # Nodes archive such events now. Later they could not come in order.
                 self._has_awaited_repair = True
                 if await self._await_repair(replay.missing_ranges()):
                     replay.cancel()
@@ -189,7 +180,6 @@ class ArchiveSource:
     async def _merge_unarchived(
         replay: Replay, events: Sequence[LoggedEvent], unarchived: UnarchivedEvents
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Yield replayed events, beginning with `events`, merged with unarchived ones from logs."""
         held: list[LoggedEvent] = []
         size = 0
         while events and not unarchived.is_empty and size < MAX_HELD_BYTES:
@@ -208,11 +198,9 @@ class ArchiveSource:
         yield unarchived.take_rest()
 
     async def _read_unarchived(self, ranges: Sequence[MissingRange]) -> UnarchivedEvents:
-        """Read missing ranges from logs. Record at once which ones stay missing, since this replay
-        may break off later."""
+        """Record missing ranges at once: this replay may break off."""
         unarchived = UnarchivedEvents(self._missed, self._context)
         await unarchived.read_from_logs(ranges, self._repairable, self._deadline)
-        # Later ranges are reported by the next replay: they may have been written again.
         requested = self._requested_ranges()
         begins = {origin: after for origin, (after, upto) in requested.items() if after != upto}
         self._earlier_missing = [
@@ -224,11 +212,7 @@ class ArchiveSource:
         return unarchived
 
     def _requested_ranges(self) -> dict[str, MarkRange]:
-        """Return the remaining ranges of the request.
-
-        An origin may have died with more events than are known here. If those are needed too, its
-        range has no end.
-        """
+        """Return the remaining ranges, open if an origin may have died with unknown events."""
         requested = self._remaining.ranges
         if self._missed.is_open_ended:
             requested = {
@@ -246,7 +230,6 @@ class ArchiveSource:
         return upto if origin == self._context.own_origin else None
 
     def _record_beyond(self, reached: Mapping[str, Mark]) -> None:
-        """Record how far the archive went where an end may be passed."""
         if not self._missed.is_open_ended:
             return
         for origin, mark in reached.items():
@@ -259,8 +242,7 @@ class ArchiveSource:
                 self.beyond[origin] = max(mark, self.beyond.get(origin, mark))
 
     async def _await_newest_events(self) -> None:
-        """Wait until the newest events are archived and damaged files are written again, for at
-        most `max_lag` seconds."""
+        """Wait for the newest events and rewritten files, at most `max_lag` s."""
         archive, context = self._archive, self._context
         until = context.clock.seconds() + archive.max_lag
         archive.flush_soon()
@@ -291,7 +273,7 @@ class ArchiveSource:
             await sleep(context.clock, POLL_INTERVAL)
 
     async def _await_repair(self, damaged: Sequence[MissingRange]) -> bool:
-        """Wait as long for damaged ranges. Returns whether some of them are archived again."""
+        """Wait at most `max_lag` s. Returns whether some ranges are archived again."""
         archive, context = self._archive, self._context
         until = context.clock.seconds() + archive.max_lag
         archive.flush_soon()
@@ -302,7 +284,7 @@ class ArchiveSource:
                 for origin, after, upto in damaged
                 if difference([(after, upto)], coverage.intervals.get(origin, ()))
             ]
-            # An archiver that does not answer may be archiving.
+            # A silent archiver may be archiving.
             self._repairable = frozenset(
                 origin
                 for origin, _, _ in damaged

@@ -1,12 +1,4 @@
-"""Restores own events that this log has lost, from the nodes that have them.
-
-A log that was started from an older copy lacks its newest events. Another node shows that it has
-them when it asks this node to continue: its place lies on another branch of this log's history
-(`broker.log.history`). The events of that branch are fetched from that node, its replica and the
-archive, and logged again. Each gets a new place unless its EventId is known here, so all
-subscribers that lack it receive it. Events that no source has are a loss: their places stay empty,
-and every reader that passes them gets a gap.
-"""
+"""Restores own events that this log has lost (`docs/protocols/histories.md`)."""
 
 from __future__ import annotations
 
@@ -37,22 +29,20 @@ from broker.recovery.page_exchange import PageExchange
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
-#: Seconds from the first node with a place on another branch until the search begins.
+#: Seconds to collect nodes with a place on another branch.
 COLLECT_TIME = 1.0
-#: Seconds from the first request for this log in which readers of an earlier history wait. They
-#: then get losses at their original places.
+#: Seconds from the first request in which readers of an earlier history wait.
 SETTLE_TIME = 1.5
-#: Seconds until the archive is checked for events that this log lacks.
+#: Seconds until the archive is checked.
 ARCHIVE_DELAY = 4.0
-#: Seconds between two attempts, between two checks of a new epoch, and the number of attempts.
+#: Seconds between two attempts and two checks of a new epoch; number of attempts.
 RETRY_INTERVAL = 2.0
 EPOCH_POLL_INTERVAL = 0.1
 MAX_TRIES = 30
 #: A place further behind the branch is not believed.
 MAX_BRANCH_PLACES = 1 << 32
-#: Readers with a stored place.
+#: Bound of the readers with a stored place; the oldest is dropped.
 MAX_READERS = 16_384
-#: Limits of one read of own events to be logged again.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
@@ -62,9 +52,7 @@ OnCommitted = Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None]
 @attrs.define
 class RestoreCounts:
     branches: int = 0
-    """Branches of which other nodes have more than this log."""
     restored: int = 0
-    """Events restored that were unknown here."""
     lost: int = 0
 
 
@@ -82,8 +70,7 @@ class BranchRestore:
         on_committed: OnCommitted,
         report_losses: Callable[[], object],
     ) -> None:
-        """`on_committed` is called with own events that became durable, `report_losses` after a
-        loss."""
+        """`on_committed` gets own durable events; `report_losses` is called after a loss."""
         self._network = network
         self._event_log = event_log
         self._archive = archive
@@ -93,7 +80,7 @@ class BranchRestore:
         self._report_losses = report_losses
         self._waiting: dict[Address, PageRequest] = {}
         self._returned_up_to: dict[Address, Mark] = {}
-        """By reader the place on another branch up to which its events were restored."""
+        """By reader the end of the restored events on another branch."""
         self._is_running = False
         self._has_checked_archive = False
         self._first_request_at: float | None = None
@@ -102,10 +89,7 @@ class BranchRestore:
         network.driver.page_server.reader_has_all = self.has_lost_events
 
     def must_delay_page(self, request: PageRequest) -> bool:
-        """Return whether a reader has events that this log lacks.
-
-        It is answered after they are restored.
-        """
+        """Return True if the answer must wait until this reader's events are restored."""
         log = self._event_log
         if request.origin != log.origin or self._has_returned(request):
             return False
@@ -128,9 +112,8 @@ class BranchRestore:
         )
 
     def _is_settling(self) -> bool:
-        """Return whether nodes with more of this log may not have had time to show it."""
+        """Return whether nodes may still show places on another branch."""
         if not self._event_log.history_chain.histories[-1].branch[1]:
-            # The history began with this process.
             return False
         if self._first_request_at is None:
             self._first_request_at = self._clock.seconds()
@@ -146,8 +129,7 @@ class BranchRestore:
     # ------------------------------------------------------------------ adopted and archived events
 
     def start_due_job(self) -> None:
-        """Log again the events under a previous name, or restore archived branches; call it each
-        second."""
+        """Call it each second."""
         if self._event_log.pending_adoption and self._network.state and not self._is_running:
             self._is_running = True
             Deferred.fromCoroutine(
@@ -161,7 +143,6 @@ class BranchRestore:
 
     async def _restore_from_archive(self, archive: ArchiveAccess) -> None:
         log = self._event_log
-        # Other nodes come first, since the archive may lack some events.
         await sleep(self._clock, ARCHIVE_DELAY)
         coverage = await archive.get_coverage({log.origin: (0, 0)})
         if not coverage.is_known or self._is_running:
@@ -184,10 +165,9 @@ class BranchRestore:
             self._start()
 
     async def _relog_adopted(self, origin: str, after: Mark) -> None:
-        """Log again the last events under this log's previous name.
+        """Log again the events under this log's previous name.
 
-        Another process continued under that name on a copy of the log. It and other nodes may lack
-        them.
+        Another process continued under it on a copy of the log.
         """
         log = self._event_log
         try:
@@ -227,7 +207,6 @@ class BranchRestore:
     async def _restore_branch(
         self, branch: Mark, upto: Mark, shown: Mapping[Address, Mark]
     ) -> None:
-        """Fetch a branch's events up to a place, from the nodes in `shown` and from the archive."""
         log = self._event_log
         known = log.history_chain.newest_of_branch(branch)
         self.counts.branches += 1
@@ -242,7 +221,7 @@ class BranchRestore:
         offsets: set[int] = set()
         near = [each.node.address for each in self._network.neighbours if each.up]
         first = branch[1] + 1
-        # A neighbour may have a replica of the branch although it has read on.
+        # A neighbour that has read on may have a replica of the branch.
         for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
             if address not in shown and not missing_runs(first, upto[1], offsets):
                 break
@@ -251,21 +230,20 @@ class BranchRestore:
         async for events in self._origin_reader.recover_from_archive(branch, upto):
             offsets |= await self._relog(events, None)
         if upto > known:
-            # Each of several rounds counts only its new losses.
+            # Each round counts only its new losses.
             first = max(branch[1], known[1]) + 1
             await self._record_loss(branch, upto, missing_runs(first, upto[1], offsets))
 
     async def _relog_covered(self, branch: Mark, upto: Mark) -> None:
-        """Log again own events that readers of the branch mistake for events that they have.
+        """Log again own events that readers mistake for those of the branch.
 
-        Their places are not behind `upto`: this machine's clock was behind at the start, or another
-        process started in the same epoch.
+        The clock was behind at the start, or another process started in the same epoch.
         """
         log = self._event_log
         if upto[0] >= log.newest_own[0]:
             log.begin_epoch(upto[0] + 1)
             while not log.is_writable:
-                # Events with places in the previous epoch are still being written.
+                # The previous epoch is still being written.
                 await sleep(self._clock, EPOCH_POLL_INTERVAL)
         while events := await log.read_past_damage(log.origin, branch, PAGE_EVENTS, PAGE_BYTES):
             branch = events[-1].mark
@@ -296,10 +274,7 @@ class BranchRestore:
     async def _relog(
         self, events: Sequence[LoggedEvent], sender: Address | None, known: bool = False
     ) -> set[int]:
-        """Give events places at the end of this log; with `known` also those with a known EventId.
-
-        Returns the old offsets of the events that are in the log now.
-        """
+        """Log events again, with `known` also known ones. Returns the old offsets."""
         state, log = self._network.state, self._event_log
         if state is None:
             return set()
@@ -332,7 +307,6 @@ class BranchRestore:
                     if isinstance(verdict, Accepted)
                 }
             if job is not None:
-                # An own event is logged only after validation.
                 await sleep(self._clock, RETRY_INTERVAL)
         self.log.error("{count} restored events were not logged", count=len(events))
         return set()
@@ -375,7 +349,6 @@ class BranchRestore:
     async def _until_durable(
         self, begin: Callable[[Callable[[BrokerError | None], None]], None]
     ) -> None:
-        """Append, and try again while the log is not writable."""
         while True:
             ended: Deferred[BrokerError | None] = Deferred()
             try:

@@ -50,8 +50,6 @@ def build_recovery(
     on_committed: OnCommitted,
     report_losses: Callable[[], object],
 ) -> NodeRecovery:
-    """Build a node's recovery. `on_committed` is called with own events that became durable,
-    `report_losses` after own events were lost."""
     pages = LogPageReader(event_log, matcher, page_matcher, durables)
     messenger = page_exchange = handover = archive_catch_up = questions = remote_logs = None
     if network is not None:

@@ -15,7 +15,7 @@ from broker.recovery.planner import AvailableSources
 from broker.recovery.remote_logs import RemoteLogs
 from broker.transport.clock import IClock
 
-#: Seconds between two checks while a recovery waits.
+#: Seconds.
 POLL_INTERVAL = 0.5
 
 
@@ -25,18 +25,19 @@ class RecoveryContext:
     page_reader: LogPageReader
     page_exchange: PageExchange | None
     origin_nodes: Callable[[str], list[Address]]
-    """Returns the nodes that have all events of an origin, the best first, without this node."""
+    """Returns the other nodes that have all events of an origin, the best first."""
     is_reachable: Callable[[str], bool]
     archive: ArchiveAccess | None
     clock: IClock
     patience: float
-    """Seconds from its start that a recovery waits for unreachable nodes, and since its last event
-    for an unreadable archive."""
+    """Seconds that a recovery waits for unreachable nodes, or since its last event for an
+    unreadable archive.
+    """
     remote_logs: RemoteLogs | None = None
-    """Other nodes' events of origins with an unreachable log."""
+    """None without a network."""
 
     def available_sources(self, missed: RecoveryRequest, busy: int) -> AvailableSources:
-        """Return the sources available now; `busy` counts the other active recoveries."""
+        """`busy` counts the other active recoveries."""
         has_network = self.page_exchange is not None
         log_origins = [
             origin
@@ -46,7 +47,7 @@ class RecoveryContext:
         ]
         previous_node = missed.previous_address
         can_reach = bool(previous_node) and has_network and self.is_reachable(previous_node)
-        # Own events are first looked for in this log, so the replayer is not started for them.
+        # This log has own events, so the replayer is not started for them.
         is_cold = self.archive is not None and not self.archive.is_warm()
         only_own = missed.ranges.keys() == {self.own_origin}
         return AvailableSources(

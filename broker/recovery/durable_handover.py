@@ -1,9 +1,4 @@
-"""Handover of durable subscriptions that follow their clients from node to node (P11, G11).
-
-The client's new node asks its previous node, and then each node that is named instead. The previous
-node ends the client's session, keeps the subscription until it is released, and sends its position.
-If a client seems to be in two places, the higher incarnation wins.
-"""
+"""Handover of durable subscriptions (`docs/protocols/recovery.md`, P11, G11)."""
 
 from __future__ import annotations
 
@@ -30,21 +25,18 @@ from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 from broker.wire.messages import NO_ERROR
 
-#: Seconds until a node must answer.
+#: Seconds.
 TIMEOUT = 3.0
-#: Seconds until the takeover gives up, and between two attempts.
 GIVE_UP_AFTER = 60.0
 RETRY_AFTER = 1.0
-#: Seconds until an old position of the archive or of this node is accepted.
+#: Seconds until an old position is accepted.
 ACCEPT_OLD_AFTER = 5.0
-#: End of a warning that a position may be old.
 MAY_REPEAT = "Events may come again"
-#: Most nodes asked in a chain of moves.
 MAX_MOVES = 8
 
 
-#: Ends the session of a client (ClientId, incarnation, token) that has moved to another node.
-#: Raises `IncarnationRefused` if a later process is known here.
+#: Ends the session of a client (ClientId, incarnation, token). Raises `IncarnationRefused` if a
+#: later process is here.
 SupersedeSession: TypeAlias = Callable[[str, int, bytes], object]
 
 
@@ -59,7 +51,6 @@ class DurableHandover:
         clock: IClock,
         find_archived: Callable[[str, str], Deferred[ArchivedDurable | None]],
     ) -> None:
-        """`find_archived` finds a subscription in the archive by ClientId and name."""
         self._messenger = messenger
         self._durables = durables
         self._supersede = supersede
@@ -81,13 +72,11 @@ class DurableHandover:
     async def take_over_durable(self, claim: HandoverRequest) -> HandoverResult | None:
         """Get a subscription from the client's previous node.
 
-        Returns None if no node has it, or if the client has left this node. No node is asked while
-        the client is disconnected: it may be at the previous node, where its session would end.
+        Returns None if no node has it, or the client has left. No node is asked while the client is
+        disconnected: it may be at the previous node, where its session would end.
 
-        A client without a position waits for nodes that do not answer: `ACCEPT_OLD_AFTER`
-        seconds if another node, the archive or this node knows one, else `GIVE_UP_AFTER` seconds.
-        Raises `IncarnationRefused` if a later process of the client is at another node, and
-        `NotConnected` if the node that the client names is unreachable.
+        A client without a position waits for silent nodes. Raises `IncarnationRefused` for a later
+        process elsewhere, and `NotConnected` if the named node is unreachable.
         """
         address = address_or_none(claim.previous_address)
         tried = self._clock.seconds()
@@ -97,14 +86,14 @@ class DurableHandover:
                 await sleep(self._clock, RETRY_AFTER)
                 continue
             follows = address is not None and address != self._messenger.own_address
-            # Count before the search: a node that returns during it has not been asked.
+            # A node that returns during the search has not been asked.
             expected, silent_count = (False, 0) if follows else self._search.count_silent()
             uncertainty = "nodes that just became unreachable may have it" if expected else ""
             try:
                 if address is not None and follows:
                     return await self._follow_moves(claim, address)
                 found, unanswered = await self._search_network(claim)
-                # A node that answered earlier and is silent now has not got further.
+                # A node that is silent now has not got further.
                 holders |= found
                 if unanswered:
                     uncertainty = (
@@ -136,8 +125,7 @@ class DurableHandover:
     def _as_new(
         self, claim: HandoverRequest, silent_count: int, reason: str = ""
     ) -> HandoverResult | None:
-        """Start a new subscription if no reachable node has it, and warn about nodes that may have
-        it."""
+        """Start a new subscription, with a warning about nodes that may have it."""
         if claim.is_stored_here:
             return None
         if not reason and silent_count and not claim.has_position:
@@ -156,12 +144,10 @@ class DurableHandover:
     async def _find_old_position(
         self, claim: HandoverRequest, holders: Mapping[Address, Position], uncertainty: str
     ) -> HandoverResult | None:
-        """Return the furthest known position, with a warning that unreachable nodes may have a
-        newer one."""
         archived = await self._find_in_archive(claim)
         position = Position() if archived is None else archived.position or Position()
         if archived is not None and archived.address:
-            # The archive names the last node, and that one has answered.
+            # The archive names the last node, which has answered.
             return self._furthest_position(
                 claim, {**holders, Address.parse(archived.address): position}
             )
@@ -220,10 +206,9 @@ class DurableHandover:
     async def _search_network(
         self, claim: HandoverRequest
     ) -> tuple[dict[Address, Position], list[str]]:
-        """Return the positions at nodes of all clusters, and the nodes that did not answer.
+        """Return the positions at nodes of all clusters, and the silent nodes.
 
-        A node has an old position if it was away when the client moved on, or was started from an
-        older copy. So the first position found need not be the newest.
+        The first position found may be old.
         """
         if not self._search.knows_cluster:
             raise NotConnected("this node has just started and does not know the other nodes yet")
@@ -262,7 +247,7 @@ class DurableHandover:
         holders: Mapping[Address, Position],
         archived: Position = Position(),
     ) -> HandoverResult:
-        """Return the furthest position of several nodes, and release the others, which are old."""
+        """Return the furthest position, and release the other nodes."""
         furthest = reduce(Position.merged, holders.values(), archived)
         reached = {
             address: sum(furthest.marks[origin] == mark for origin, mark in position.marks.items())
@@ -302,7 +287,7 @@ class DurableHandover:
         except BrokerError as error:
             self._send_answer(message, error=error)
             return
-        # Read it again: ending the session may have stored the client's last acknowledgements.
+        # Ending the session may have stored the last acknowledgements.
         durable = self._durables.get(client_id, name)
         assert durable is not None
         position = durable.position
@@ -333,7 +318,7 @@ class DurableHandover:
         )
 
     def release_durable(self, address: str, client_id: str, name: str) -> None:
-        """Tell a node to delete a subscription that it has handed over."""
+        """Request a node to delete a subscription."""
         own, target = self._messenger.own_address, address_or_none(address)
         if own is not None and target is not None:
             self._messenger.send(Release(target, own, MAX_HOPS, client_id, name))

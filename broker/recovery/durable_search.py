@@ -1,9 +1,6 @@
-"""Search for a durable subscription when its client does not know the previous node (P11).
+"""Search for a durable subscription whose previous node is unknown (P11).
 
-The search descends the hierarchy of units. This node asks one gateway of each sibling unit of its
-own units. The gateway asks the nodes of its cluster, and one gateway of each sibling unit inside
-the unit that was asked. So every node is asked once, however the clusters are linked. Each level
-has less time than the one above, so that its answer arrives in time.
+It descends the hierarchy of units (`docs/protocols/questions.md`), and asks each node once.
 """
 
 from __future__ import annotations
@@ -24,28 +21,25 @@ from broker.recovery.messages import MAX_SEARCHED, DurableKey, DurablesFound, Fi
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.transport.clock import IClock
 
-#: Seconds that the first of several searches waits for others.
+#: Seconds that a search waits for others.
 BATCH_DELAY = 0.05
-#: Ms until a unit must answer, and the share of its time that a gateway gives to nodes it asks.
+#: For a unit, and the share of a gateway's time for the nodes that it asks.
 ANSWER_MS = 6_000
 _TIME_SHARE = 0.6
 #: Seconds from the start in which a node learns of others.
 LEARNING_TIME = 3.0
-#: The same for a node that has seeds in its cluster, none of which has come.
+#: The same while none of its cluster's seeds has come.
 ALONE_LEARNING_TIME = 60.0
-#: Seconds in which a silent node may return before a subscription is taken as new.
+#: Seconds until a silent node is not awaited.
 RETURN_TIME = 60.0
-#: Seconds between two updates of the silent nodes.
+#: Seconds.
 CHECK_INTERVAL = 5.0
-#: Most nodes that are named for one subscription. Some may have an old position.
+#: Bound of the nodes named for one subscription.
 MAX_HOLDERS = 4
-#: By subscription the addresses of the nodes that have it.
 Holders: TypeAlias = dict[DurableKey, list[str]]
 
 
 class DurableSearch:
-    """Searches for clients of this node, and answers searches of other nodes."""
-
     log = Logger()
 
     def __init__(
@@ -59,20 +53,19 @@ class DurableSearch:
         self._gateways = GatewayRotation(messenger)
         self._started_at = clock.seconds()
         self._silent_since: dict[str, float] = {}
-        """By unreachable origin the time since when, or the start of this node."""
+        """By unreachable origin the time since when."""
         self._checked_at: float | None = None
         messenger.add_listener(FindDurables, self._receive_question)
 
     @property
     def knows_cluster(self) -> bool:
-        """True if this node has had time to learn of its cluster."""
         began = self._clock.seconds() - self._started_at
         return began >= (
             ALONE_LEARNING_TIME if self._messenger.is_missing_members else LEARNING_TIME
         )
 
     def track_silent_nodes(self) -> None:
-        """Update the silent nodes if it is time; call it each second."""
+        """Call it each second."""
         now = self._clock.seconds()
         if self._checked_at is None or now >= self._checked_at + CHECK_INTERVAL:
             self._update_silent(now)
@@ -96,8 +89,7 @@ class DurableSearch:
         }
 
     def find_holders(self, client_id: str, name: str) -> Deferred[tuple[list[Address], bool]]:
-        """Find the nodes outside this cluster that have a durable subscription, or have handed it
-        over.
+        """Find the nodes outside this cluster that have it or handed it over.
 
         The second result is whether all nodes have answered.
         """
@@ -139,7 +131,6 @@ class DurableSearch:
         targets: Sequence[tuple[Address | None, UnitPath | None]],
         ms: int,
     ) -> tuple[Holders, bool]:
-        """Return the holders by subscription, and whether all nodes have answered."""
         asked = [self._send_question(address, unit, keys, ms) for address, unit in targets]
         found: Holders = {}
         is_complete = True
@@ -170,7 +161,7 @@ class DurableSearch:
             return
         found: Holders = {}
         for client_id, name in message.keys:
-            # Count it even if it was handed over: the new node may have died before it stored it.
+            # The node that it was handed to may have died before it stored it.
             if self._durables.get(client_id, name) is not None:
                 _add_holder(found, (client_id, name), str(own))
         scope = message.unit
@@ -180,7 +171,7 @@ class DurableSearch:
         if not (self.knows_cluster and is_within(own.unit, scope)) or self._requests.is_full:
             self._send_answer(own, message, found, is_complete=False)
             return
-        # Members disappear from the list before the wait for their return ends.
+        # Members disappear from the list before their return is given up.
         expected, _ = self.count_silent()
         targets = [(address, None) for address in self._messenger.list_members()]
         searching = Deferred.fromCoroutine(

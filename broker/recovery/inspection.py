@@ -35,8 +35,6 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 
 class RecoveryInspection:
-    """Lists and explains the recoveries of one node."""
-
     def __init__(
         self,
         recovery: NodeRecovery,
@@ -45,7 +43,6 @@ class RecoveryInspection:
         parse_query: Callable[[str, Mapping[str, str]], Query],
         feeds: Callable[[str], Iterable[Feed]] = lambda _: (),
     ) -> None:
-        """`feeds` returns the subscriptions of a client."""
         self._recovery = recovery
         self._log = log
         self._durables = durables
@@ -53,8 +50,7 @@ class RecoveryInspection:
         self._feeds = feeds
 
     def list_recoveries(self, identity: Identity, _: Ask) -> list[dict[str, Any]]:
-        """List a client's active recoveries, and its subscriptions that catch up from this node's
-        log."""
+        """List a client's recoveries, and its subscriptions that catch up from this log."""
         client_id = identity.client_id
         catching_up = [
             {"subscription": feed.number, "sources": [OWN_LOG], "stage": OWN_LOG}
@@ -65,11 +61,7 @@ class RecoveryInspection:
         return [*self._recovery.active_snapshots(client_id), *catching_up]
 
     def explain_recovery(self, identity: Identity, ask: Ask) -> Deferred[dict[str, Any]]:
-        """Explain where the events that a client missed would be looked for.
-
-        Fails with `BadQuery`, `BadName`, `NotAllowed` or `BadPosition` for bad arguments, and with
-        `UnknownSubscription` if the client has no such durable subscription here.
-        """
+        """Fail with `BadQuery`, `BadName`, `NotAllowed`, `BadPosition` or `UnknownSubscription`."""
         return Deferred.fromCoroutine(self._explain_recovery(identity, ask.arguments))
 
     async def _explain_recovery(
@@ -164,8 +156,7 @@ class RecoveryInspection:
     def _durable_ranges(
         self, durable: DurableSubscription
     ) -> tuple[Mapping[str, MarkRange], Mapping[str, MarkRange]]:
-        """Return the ranges that the client missed, and the part that its log lacks, if it came
-        back now."""
+        """Return the ranges missed so far, and the part that this log lacks."""
         log = self._log
         position = rewind_lost_branches(log, durable.position.marks)
         cut = log.end_position()

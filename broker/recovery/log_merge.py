@@ -1,7 +1,7 @@
 """Merges the logs of several origins: in origin order, in publisher order, else by arrival.
 
-Clocks differ and publishers move between nodes, so arrival alone would misorder a publisher's
-events. `broker.replay.ordering` does the same for columns of an archive.
+Clocks differ and publishers move between nodes, so arrival alone would misorder.
+`broker.replay.ordering` does the same for columns of an archive.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ import msgpack
 
 from broker.log.logged_event import LoggedEvent
 
-#: ClientId and incarnation.
+#: ClientId, incarnation.
 _Publisher: TypeAlias = tuple[str, int]
 
 
 def merge_logs(logs: Mapping[str, Sequence[LoggedEvent]]) -> Iterator[LoggedEvent]:
-    """Yield the events of all origins, each of which is in its own order.
-
-    If the orders contradict each other, which real runs can not cause, that of the origins holds.
-    """
+    """If the orders contradict each other, that of the origins holds."""
     queues = {
         origin: deque((_publication(event), event) for event in events)
         for origin, events in logs.items()

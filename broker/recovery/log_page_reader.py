@@ -1,11 +1,8 @@
 """Reads pages of this node's log for one query, for recoveries here and at other nodes.
 
-The log is complete for own events that retention has left. For other origins it is complete only
-for a durable subscription, from the places where that became active here.
-
-An event that was published to two nodes has two places, and a log holds it at only one of them. If
-the log has only part of an origin, it must not count the rest as read: the event may be missing at
-one place and left out at the other. Then only own events count.
+The log is complete for own events that retention has left, and for a durable subscription from
+where that became active here. An event that was published to two nodes has two places, and a log
+holds one. So a log with only a part of another origin counts for own events alone.
 """
 
 from __future__ import annotations
@@ -36,8 +33,7 @@ from broker.recovery.page_range import (
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.start_position import first_serial_after, rewind_lost_branches
 
-#: Limits of a page: its bytes, events of one read, and reads. A rare query must not need a question
-#: to another node for every few events.
+#: A rare query must not need a question to another node for every few events.
 PAGE_BYTES = 256 << 10
 READ_EVENTS = 512
 MAX_READS = 32
@@ -46,23 +42,20 @@ _BEFORE_FIRST: Mark = (0, 0)
 
 @attrs.frozen
 class LogPageRequest:
-    """A query on ranges of a log."""
-
     pattern: StreamPattern
     query: Query
     clearance: int
     ranges: Mapping[str, MarkRange]
     serial: int = 0
-    """Serial to continue at; 0: the start of the ranges."""
+    """0: the start of the ranges."""
     client_id: str = ""
     name: str = ""
-    """Name of a durable subscription for which the log is complete."""
+    """A durable subscription for which the log is complete."""
     allow_partial: bool = False
-    """True if the log may lack part of the ranges."""
     from_ms: int = 0
     until_ms: int = 0
     as_logged: bool = False
-    """True if events are returned without matching, to be logged elsewhere."""
+    """True if events are returned unmatched."""
     placeholders: bool = True
     """True if the reader supports placeholders (`broker.event.placeholder`)."""
 
@@ -75,17 +68,15 @@ class Page:
     reached: Mapping[str, Mark]
     """By complete origin, the place up to which it was read."""
     next_serial: int
-    """Serial of the next page, to be read with the rest of the ranges; 0: this is the last page."""
+    """Serial to read the rest of the ranges from; 0: this is the last page."""
     denied: int = 0
-    """Matching events that were left out, above the clearance."""
+    """Number of matching events above the clearance."""
     begins: Mapping[str, Mark] = attrs.field(factory=dict)
     """By incomplete origin, the mark after which the log is complete."""
     origin: str = ""
 
 
 class LogPageReader:
-    """Reads one page at a time."""
-
     def __init__(
         self,
         log: EventLog,
@@ -124,7 +115,7 @@ class LogPageReader:
         if own in found:
             after, upto = found.pop(own)
             fork = None if upto is None else self._log.find_fork(upto)
-            # Own places on a lost branch are not here, although this log has got further.
+            # Own places on a lost branch are not here.
             if fork is None or after < fork:
                 own_range = {own: (after, upto if fork is None else fork)}
                 return own_range if is_incomplete else {**found, **own_range}
@@ -138,11 +129,7 @@ class LogPageReader:
         return bool(events) and events[0].mark <= upto
 
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
-        """Return other origins with a range that ends on a lost branch of theirs.
-
-        This log may have read only a part of that branch. Its missing range up to the end is
-        unknown.
-        """
+        """Return other origins with a range that ends on a lost branch."""
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
         ends.pop(self._log.origin, None)
         back = rewind_lost_branches(self._log, ends)
@@ -169,10 +156,9 @@ class LogPageReader:
         }
 
     def _next_loss(self, request: LogPageRequest, after: Mark) -> tuple[Mark, Mark] | None:
-        """Return the next loss of own events for a reader at `after`, as (after, upto].
+        """Return the next loss of own events behind `after`, as (after, upto].
 
-        It lies where the events were lost, or, in a first page that begins behind that, where the
-        loss was recorded.
+        It lies where the events were lost, or, in a first page behind that, where it was recorded.
         """
         for loss in self._log.history_chain.losses:
             if loss.is_before(after):
@@ -197,7 +183,6 @@ class LogPageReader:
     def _ranges_before_loss(
         self, request: LogPageRequest, ranges: Mapping[str, MarkRange]
     ) -> dict[str, MarkRange]:
-        """Cut the ranges at the next loss of own events."""
         own = self._log.origin
         loss = self._next_loss(request, ranges[own][0]) if own in ranges else None
         if loss is None:
@@ -224,7 +209,7 @@ class LogPageReader:
                     request, await self._read_replica_page(request, reader, wait)
                 )
             page = await self._read_log_page(request, ranges, reader, wait)
-        # Retention may have removed events meanwhile. The reader must get these origins elsewhere.
+        # Retention may have removed events meanwhile.
         left = self.complete_ranges(request)
         if ranges.keys() == left.keys():
             return self._with_begins(request, page)
@@ -235,8 +220,8 @@ class LogPageReader:
     def _readable_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
         """Return the complete ranges that continue in this page or later.
 
-        An earlier page may have ended a range that is complete now: at damage that was repaired, or
-        at a placeholder. Later pages must not continue behind the omitted events.
+        Later pages must not continue behind the damage or placeholder at which an earlier page
+        ended.
         """
         ranges = self.complete_ranges(request)
         if not request.serial or (request.allow_partial and request.placeholders):
@@ -245,7 +230,6 @@ class LogPageReader:
         return {o: each for o, each in ranges.items() if first_after(o, each[0]) >= request.serial}
 
     def _with_begins(self, request: LogPageRequest, page: Page) -> Page:
-        """Add to a page where the unread ranges begin in this log."""
         kept = {
             origin: max(span.after, self._damage_end(REPLICA_TABLE, request, origin))
             for origin, span in self._log.replica_spans.items()
@@ -327,7 +311,6 @@ class LogPageReader:
             matched = await self._select_events(request, reader, requested)
             span = self._log.replica_spans.get(origin)
             if span is None or after < span.after:
-                # They were removed during the read.
                 break
             cleared = [event for event in matched if event.level <= request.clearance]
             if behind is not None:
@@ -355,7 +338,7 @@ class LogPageReader:
 
     @contextmanager
     def _subscribed_query(self, request: LogPageRequest, *, patient: bool) -> Iterator[PageQuery]:
-        """Subscribe the query to the matcher for a while, in the share of the client's queries."""
+        """Subscribe the query in the share of the client's queries."""
         number = self._matcher.subscribe(request.pattern, request.query, request.client_id)
         try:
             yield PageQuery(request.pattern, request.query, number, waits_for_dtds=patient)

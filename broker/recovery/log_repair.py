@@ -1,8 +1,4 @@
-"""Finds events for a damaged log: in replicas, other nodes' logs, and the archive.
-
-Nodes are asked for pages of their logs, as in a recovery. Events that a node logged for its own
-clients count too: `allow_partial` asks for them.
-"""
+"""Finds events for a damaged log: in replicas, other nodes' logs, and the archive."""
 
 from __future__ import annotations
 
@@ -28,12 +24,11 @@ from broker.recovery.log_page_reader import LogPageRequest
 from broker.replay.request import PLACE, ReplayRequest
 from broker.transport.sleep import sleep
 
-#: Seconds between two rounds while a source is out of reach.
+#: Seconds.
 RETRY_INTERVAL = 2.0
-#: Most nodes asked in one round, and most pages of each.
+#: Bounds of one round, and of each node.
 MAX_NODES = 32
 MAX_PAGES = 8
-#: The highest rank. The events are compared with the damaged ones and delivered as before.
 _ALL_LEVELS = 2
 
 
@@ -41,7 +36,7 @@ _ALL_LEVELS = 2
 class _Search:
     damage: Damage
     offsets: frozenset[int]
-    """Damaged offsets; empty if they are unknown."""
+    """Empty if they are unknown."""
     found: dict[int, LoggedEvent] = attrs.field(factory=dict)
     needs_events: bool = False
     """True if a placeholder does not count: the places are own, or of a replica."""
@@ -65,7 +60,7 @@ class _Search:
 
 
 class LogRepair:
-    """Implements `broker.log.repair.FindEvents`."""
+    """Implementation of `broker.log.repair.FindEvents`."""
 
     log = Logger()
 
@@ -78,7 +73,8 @@ class LogRepair:
         parse_query: Callable[[str, Mapping[str, str]], Query],
     ) -> None:
         """`nodes` returns nodes that may have an origin's events, the likeliest first. `is_cut_off`
-        returns whether none of them is reachable."""
+        returns whether none is reachable.
+        """
         self._log = event_log
         self._context = context
         self._nodes = nodes
@@ -141,7 +137,7 @@ class LogRepair:
         return problem
 
     def _awaits_node(self, search: _Search) -> bool:
-        """Return whether a node that may have more is unreachable now."""
+        """Return whether a node that may have more is unreachable."""
         if self._context.page_exchange is None:
             return False
         if search.span.origin == self._log.origin:

@@ -1,5 +1,4 @@
-"""Logs as sources of one recovery: of the client's previous node, of the origins, and of this
-node."""
+"""Logs as sources of one recovery: of the previous node, of the origins, and of this node."""
 
 from __future__ import annotations
 
@@ -22,7 +21,6 @@ from broker.recovery.page_merge import EventPages, PageMerge
 from broker.recovery.planner import RemainingRanges
 from broker.recovery.remote_logs import LogSurvey
 
-#: Most events of a batch of merged events.
 BATCH_EVENTS = 256
 
 
@@ -39,9 +37,9 @@ class LogSource:
         self._remaining = remaining
         self._is_cancelled = False
         self._answered_origins: set[str] = set()
-        """Origins that their own nodes have sent completely."""
+        """Origins sent completely by their own nodes."""
         self._available_from: dict[str, set[Mark]] = {}
-        """By origin without a complete log, the marks after which some log is complete."""
+        """By origin without a complete log, marks after which some log is complete."""
         self.missing_ranges: list[tuple[str, Mark, Mark]] = []
         """Ranges before these marks that no log has."""
 
@@ -65,10 +63,10 @@ class LogSource:
     async def read_origin_logs(
         self, *, archive_follows: bool
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Read the logs of the remaining origins. All events are read first, so that publishers
-        that moved between origins stay in order. They are few.
+        """Read the logs of the remaining origins.
 
-        With `archive_follows`, the archive is asked for the rest.
+        All are read first, so that publishers that moved between origins stay in order. With
+        `archive_follows`, the archive is asked for the rest.
         """
         ranges = self._remaining.ranges
         if len(ranges) == 1:
@@ -83,8 +81,7 @@ class LogSource:
             async for page in self._read_log(origin, each):
                 events += page.events
         if self._remaining.ranges and archive_follows:
-            # A publisher may have sent the missing events before it moved to another origin. The
-            # archive, which is next, has all of them in order.
+            # The archive has the missing events in order, also of publishers that moved.
             self._remaining.restore(before)
             return
         merged = merge_logs(gathered)
@@ -92,7 +89,6 @@ class LogSource:
             yield run
 
     async def read_all(self) -> list[LoggedEvent]:
-        """Read all remaining events of one origin that a complete log has."""
         found: list[LoggedEvent] = []
         for origin, each in self._remaining.ranges.items():
             async for page in self._read_log(origin, each):
@@ -102,9 +98,9 @@ class LogSource:
     async def read_lost_branch(
         self, origin: str, after: Mark, upto: Mark
     ) -> AsyncIterator[LoggedEvent]:
-        """Read this node's copies of events in (`after`, `upto`] that a restored origin has lost.
+        """Read this node's copies of events that a restored origin has lost.
 
-        If the origin logs such an event again, this node drops it as a duplicate.
+        If the origin logs one again, it is a duplicate here.
         """
         if not await self._context.page_reader.has_events(origin, after, upto):
             return
@@ -141,8 +137,7 @@ class LogSource:
     ) -> AsyncIterator[Sequence[LoggedEvent]]:
         """Read events that this node and others logged for their own subscriptions.
 
-        This is the last resort for ranges that no complete log has. An event that is here at
-        another place does not come again. `survey` is that of other nodes; None: survey them now.
+        An event that is here at another place does not come again.
         """
         ranges = {
             origin: (after, upto)
@@ -190,12 +185,11 @@ class LogSource:
         return run
 
     def mark_log_lost(self, origin: str) -> None:
-        """Do not wait for nodes with the log of an origin: there is none."""
+        """Do not wait for a log that no node has."""
         self._answered_origins.add(origin)
 
     def unreachable_origins(self) -> list[str]:
-        """Return origins with a known remainder whose own node was unreachable or did not
-        answer."""
+        """Return origins with a known remainder whose own node has not answered."""
         return [
             origin
             for origin, (_, upto) in self._remaining.ranges.items()
@@ -238,8 +232,7 @@ class LogSource:
     async def _read_pages(
         self, address: Address | None, request: LogPageRequest
     ) -> AsyncIterator[Page]:
-        """Yield pages of a node's log, or of this one's, and advance the ranges behind each
-        page."""
+        """Yield pages of a node's log, and advance the ranges behind each; None: this node."""
         while not self._is_cancelled:
             page = await self._read_page(address, request)
             yield page

@@ -1,8 +1,4 @@
-"""Reads this node's copies of events that a restored origin has lost, in order of their places.
-
-The origin was started from an older copy of its log (`broker.log.history`). Events of its lost
-branch that this node has are delivered among those recovered from the origin.
-"""
+"""Reads this node's copies of events on a lost branch of a restored origin, in order of place."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.log_source import LogSource
 
-#: Most events of one result.
 MAX_EVENTS: Final = 256
 
 
@@ -22,7 +17,6 @@ class LostBranchReader:
     def __init__(
         self, log_source: LogSource, origin: str, branches: Iterable[tuple[Mark, Mark]]
     ) -> None:
-        """`branches` are rising ranges of places."""
         self._log_source = log_source
         self._origin = origin
         self._branches = deque(branches)
@@ -30,7 +24,7 @@ class LostBranchReader:
         self._next_event: LoggedEvent | None = None
 
     async def read_before(self, mark: Mark | None) -> list[LoggedEvent]:
-        """Return the next events, at most `MAX_EVENTS`, with places before a mark; None: all."""
+        """Return the next events, at most `MAX_EVENTS`, before a mark; None: all."""
         found: list[LoggedEvent] = []
         while len(found) < MAX_EVENTS:
             if self._next_event is None:

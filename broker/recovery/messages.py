@@ -1,6 +1,7 @@
-"""Messages between nodes about durable handover and pages of logs (P11, X6).
+"""Messages between nodes about durable handover and pages of logs.
 
-Events are encoded as chunks of a log (`broker.log.chunk`), one for each run of an origin.
+`docs/protocols/recovery.md` describes them (P11, X6). Events are chunks of a log
+(`broker.log.chunk`), one for each run of an origin.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import Address, Count, Rank, WireErrorFields, WireMark, WirePosition
 from broker.wire.messages import NO_ERROR
 
-#: A page has at least one event, however large, but no more than a frame of a link.
+#: A page has at least one event, but fits into a link's frame.
 MAX_PAGE_BYTES = 1 << 30
 _RANKS = 3
 _origin = attrgetter("origin")
 
-#: Most durable subscriptions in one message.
 MAX_SEARCHED = 512
 
 #: ClientId and name of a durable subscription.
@@ -38,8 +38,6 @@ WireRanges = tuple[tuple[str, WireMark, WireMark | None], ...]
 
 @CODEC.register
 class TakeOver(NumberedMessage, frozen=True):
-    """Ask a client's previous node for this durable subscription."""
-
     kind = 0x80
 
     client_id: str
@@ -56,7 +54,7 @@ class HandedOver(NumberedMessage, frozen=True):
 
     error: WireErrorFields = NO_ERROR
     position: WirePosition | None = None
-    """Processed position; None if the subscription is unknown."""
+    """None if the subscription is unknown."""
     moved_to: Address = ""
     """Address of the node that has it now; empty if the position is the newest."""
 
@@ -79,21 +77,20 @@ class Released(RoutedMessage, frozen=True):
     name: str
 
 
-#: Name in a `FetchPage` without a client that asks for all logged events of the ranges. An origin's
-#: node asks so for its lost events. Nodes of older versions find no such subscription.
+#: Name in a `FetchPage` without a client: all logged events. Nodes of older versions find no such
+#: subscription.
 EVERYTHING_LOGGED = "*returned"
 
 
 @CODEC.register
 class FetchPage(NumberedMessage, frozen=True):
-    """Ask for a page of matching events in these ranges, from a serial of the log on."""
+    """Ask for a page of matching events, from a serial of the log on."""
 
     kind = 0x83
 
     client_id: str
     name: str
-    """Name of the client's durable subscription there; the log is complete for it, of any origin.
-    Empty: the log is complete only for its own events."""
+    """The client's durable subscription; empty: only own events are requested."""
     pattern: str
     query: str
     namespaces: Mapping[str, str]
@@ -105,19 +102,15 @@ class FetchPage(NumberedMessage, frozen=True):
 
 @CODEC.register
 class PageFetched(NumberedMessage, frozen=True):
-    """A page, or an error."""
-
     kind = 0x84
     max_bytes: ClassVar[int] = MAX_PAGE_BYTES
 
     error: WireErrorFields = NO_ERROR
     reached: WirePosition = ()
-    """Marks up to which the ranges were read. Origins that are not named were incomplete, so not
-    read."""
+    """Marks up to which complete origins were read."""
     next: Count = 0
     """Serial of the next page; 0: none."""
     rank: Rank = 0
-    """Highest rank of its events."""
     chunks: tuple[bytes, ...] = ()
     begins: WirePosition = ()
     """Marks after which incomplete origins are complete."""
@@ -126,7 +119,6 @@ class PageFetched(NumberedMessage, frozen=True):
 
     @property
     def level(self) -> int:
-        """See `RoutedMessage`."""
         return self.rank
 
 
@@ -147,9 +139,8 @@ class DurablesFound(NumberedMessage, frozen=True):
     kind = 0x87
 
     found: tuple[tuple[Count, Address], ...]
-    """Pairs of an index into `keys` and the address of a node that has the subscription."""
+    """Pairs of an index into `keys` and a node."""
     is_complete: bool
-    """True if all nodes have answered."""
 
 
 def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
@@ -157,7 +148,7 @@ def pack_events(events: Sequence[LoggedEvent]) -> tuple[bytes, ...]:
 
 
 def unpack_events(chunks: Sequence[bytes]) -> list[LoggedEvent]:
-    """Decode the chunks of `pack_events`. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     found: list[LoggedEvent] = []
     try:
         for data in chunks:

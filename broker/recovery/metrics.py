@@ -1,4 +1,4 @@
-"""Prometheus metrics of recoveries and the archive. Labels are bounded: sources and outcomes."""
+"""Prometheus metrics of recoveries and the archive. Labels are sources and outcomes, so bounded."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Counters of the archiver since its process began: the end of the metric's name, and its text.
+#: Counters since the archiver began.
 _ARCHIVED = {
     "events": "Events written to the archive.",
     "files": "Files written to the archive.",
@@ -17,7 +17,6 @@ _ARCHIVED = {
 
 
 def recovery_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Turn a `recovery_snapshot` into metrics."""
     recoveries = report["recoveries"]
     yield CounterMetricFamily(
         "xmlbroker_recoveries", "Recoveries started.", value=recoveries["begun"]

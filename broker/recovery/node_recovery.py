@@ -24,7 +24,7 @@ from broker.recovery.subscription_recovery import SubscriptionRecovery
 
 
 class NodeRecovery:
-    """Implements `broker.delivery.recovery_contract.RecoveryService`."""
+    """Implementation of `broker.delivery.recovery_contract.RecoveryService`."""
 
     def __init__(
         self,
@@ -41,15 +41,12 @@ class NodeRecovery:
         self.silent_origin_recovery = silent_origin_recovery
         self.handover = handover
         self.questions = questions
-        """Questions to all other nodes; None without a network."""
         self.started = 0
         self.cancelled = 0
         self.failed = 0
         """Recoveries that ended because the archive was not readable."""
         self.events_by_source: Counter[str] = Counter()
-        """Events of finished recoveries by source."""
         self.lost_places = 0
-        """Places that no source had."""
         self.active: dict[SubscriptionRecovery, None] = {}
 
     @property
@@ -75,7 +72,7 @@ class NodeRecovery:
             self.lost_places += recovery.lost_places
 
     def run_periodic_jobs(self) -> None:
-        """Run due jobs; call it each second."""
+        """Call it each second."""
         if self.handover is not None:
             self.handover.track_silent_nodes()
         if self.branch_restore is not None:
@@ -89,14 +86,12 @@ class NodeRecovery:
         return [each.snapshot() for each in self.active if each.client_id == client_id]
 
     def is_too_much_for_log(self, places: int) -> bool:
-        """Return whether so many places should come from the archive instead of the log."""
         archive = self.context.archive
         if archive is None or not archive.is_warm():
             return False
         return places > MAX_LOG_PLACES // (1 + len(self.active))
 
     def is_archive_only(self, origin: str) -> bool:
-        """Return whether only the archive knows an origin's last place."""
         context = self.context
         return (
             self.has_archive and origin != context.own_origin and not context.origin_nodes(origin)

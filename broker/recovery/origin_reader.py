@@ -48,11 +48,11 @@ class OriginReader:
             self.log.info("reading from {node} failed: {e}", node=str(address), e=error)
 
     def read_log(self, address: Address, after: Mark, upto: Mark) -> EventPages:
-        """Yield events of a node's log in order. Raises `BrokerError`."""
+        """Yield events in order. Raises `BrokerError`."""
         return self._read_pages(address, EVERYTHING_LOGGED, after, upto)
 
     def read_replica(self, address: Address, after: Mark, upto: Mark) -> EventPages:
-        """Yield events of a node's replica in order. Raises `BrokerError`."""
+        """Yield events in order. Raises `BrokerError`."""
         return self._read_pages(address, "", after, upto)
 
     async def _read_pages(self, address: Address, name: str, after: Mark, upto: Mark) -> EventPages:
@@ -75,7 +75,6 @@ class OriginReader:
                 yield events
             begun = page.reached.get(origin, begun)
             if not page.next_serial and page.begins.get(origin, begun) > begun:
-                # The replica has a missing range, and continues behind it.
                 begun = page.begins[origin]
             elif not page.next_serial or page.next_serial == serial and not events:
                 return
@@ -84,7 +83,7 @@ class OriginReader:
             serial = page.next_serial
 
     async def recover_from_archive(self, after: Mark, upto: Mark) -> EventPages:
-        """Yield events of the archive. Errors are logged."""
+        """Errors are logged."""
         try:
             async for events in self.read_archive(after, upto):
                 yield events
@@ -92,7 +91,7 @@ class OriginReader:
             self.log.warn("reading the archive failed: {error}", error=error)
 
     async def read_archive(self, after: Mark, upto: Mark) -> EventPages:
-        """Yield events of the archive in order. Raises `BrokerError`."""
+        """Yield events in order. Raises `BrokerError`."""
         if self._archive is None:
             return
         ranges = {self._origin: (after, upto)}

@@ -27,11 +27,11 @@ from broker.recovery.messages import (
 )
 from broker.transport.clock import IClock
 
-#: Seconds until a page must come. The node may have to read and match thousands of events.
+#: Seconds.
 TIMEOUT = 15.0
-#: Seconds until a request is repeated, since a link may have lost it or its answer.
+#: Seconds until a request, maybe lost by a link, is repeated.
 RETRY_AFTER = 3.0
-#: Most requests of other nodes that wait. More are refused.
+#: More requests are refused.
 MAX_WAITING = 1_024
 
 
@@ -53,14 +53,13 @@ class PageExchange:
         self._reading: FetchPage | None = None
         self.pages_served = 0
         self.events_denied = 0
-        """Events left out because no route to the reader is cleared for them."""
+        """Events for which no route to the reader is cleared."""
         messenger.add_listener(FetchPage, self._receive_request)
 
     # ------------------------------------------------------------------ fetching
 
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
-        """Fetch a page of a node's log. Fails with the node's error, `PeerSilent` or
-        `NotConnected`."""
+        """Fails with the node's error, `PeerSilent` or `NotConnected`."""
         return Deferred.fromCoroutine(self._fetch_page(node, request))
 
     async def _fetch_page(self, node: Address, request: LogPageRequest) -> Page:
@@ -84,7 +83,6 @@ class PageExchange:
 
     def _receive_request(self, message: FetchPage) -> None:
         if any(_is_same_request(message, each) for each in (self._reading, *self._waiting)):
-            # A repeated request: the first one will be answered.
             return
         if len(self._waiting) >= MAX_WAITING:
             self._send_error(message, Overloaded("too many nodes ask for pages"))

@@ -1,7 +1,7 @@
 """Matches the events of a log page by the rules of live delivery.
 
-Each event is validated by its origin's DTD. An event that was refused earlier is a placeholder. One
-with an unknown DTD becomes a placeholder. The reader of the page reports placeholders as gaps.
+An event refused by its origin's DTD, or with an unknown DTD, is a placeholder, which the reader of
+the page reports as a gap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker.matching.contract import NO_VARIANTS, DtdNeeded, TypeMissing, Varian
 from broker.matching.query.query import Query
 from broker.transport.clock import IClock
 
-#: Seconds that a page for another node waits for a DTD. That node gives up after 15 s.
+#: Seconds that a page for another node waits for a DTD. That node waits 15 s.
 REMOTE_DTD_WAIT: Final = 4.0
 
 Select: TypeAlias = Callable[
@@ -33,8 +33,6 @@ Select: TypeAlias = Callable[
 
 @attrs.frozen
 class PageQuery:
-    """The query of one page and its number at the matcher."""
-
     pattern: StreamPattern
     query: Query
     matcher_number: int
@@ -104,8 +102,7 @@ class PageMatcher:
         return self._late_judgement.may_match(reader, first, needed, Liveness.RECOVERY)
 
     async def _await_dtd(self, reader: PageQuery, run: EventRun, needed: TypeMissing) -> bool:
-        """Wait for the DTD of the first event if the event may match. Returns whether it is
-        here."""
+        """Await the DTD if the first event may match. Returns whether it is here."""
         if not self._may_match(reader, run, run.events, needed):
             return False
         settled: Deferred[bool | None] = Deferred()
@@ -135,8 +132,7 @@ def drop_placeholders(
 ) -> tuple[list[LoggedEvent], dict[str, Mark]]:
     """Return the events of a page for a node that does not support placeholders.
 
-    An origin's events end before its first placeholder. The second result is, for each such origin,
-    the end of its events in the page.
+    An origin's events end before its first placeholder, at the place in the second result.
     """
     remaining: list[LoggedEvent] = []
     ends: dict[str, Mark] = {}

@@ -8,23 +8,23 @@ from typing import TypeAlias
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 
-#: Pages of one log, with events in order.
+#: Pages of one log, in order.
 EventPages: TypeAlias = AsyncGenerator[Sequence[LoggedEvent], None]
 
 
 def has_places_between(mark: Mark, other: Mark) -> bool:
-    """Return whether events may lie between two places. An epoch may have begun without any."""
+    """An epoch may have begun without events."""
     return mark < other and mark[1] < other[1]
 
 
 class PageMerge:
-    """Merges logs with one page of each in memory."""
+    """Holds one page of each log."""
 
     def __init__(self, logs: Sequence[EventPages]) -> None:
         self._logs: dict[EventPages, list[LoggedEvent]] = {each: [] for each in logs}
 
     async def next_event(self, after: Mark) -> LoggedEvent | None:
-        """Return the first event after a place; None at the end."""
+        """None at the end."""
         for pages in list(self._logs):
             await self._advance(pages, after)
         heads = [events[0] for events in self._logs.values()]

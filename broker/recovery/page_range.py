@@ -13,7 +13,7 @@ from broker.log.logged_event import LoggedEvent
 def read_start_marks(
     ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]
 ) -> dict[str, Mark]:
-    """Return the marks to read after. Of origins that are not requested, all events are skipped."""
+    """Return the marks to read after. All events of other origins are skipped."""
     return {
         origin: ranges[origin][0] if origin in ranges else mark for origin, mark in covered.items()
     }
@@ -22,10 +22,9 @@ def read_start_marks(
 def split_before_missing(
     after: Mark, events: list[LoggedEvent], upto: Mark | None
 ) -> tuple[list[LoggedEvent], Mark | None]:
-    """Return the replica's events up to the first missing offset, and the mark where it continues.
+    """Return a replica's events up to the first missing offset, and the mark where it continues.
 
-    A log's offsets have no missing ones, except for events that it has lost
-    (`broker.log.history`). A reader must not take these places for events that do not match.
+    The log has lost the missing ones (`broker.log.history`): they may match.
     """
     offset = after[1]
     for index, event in enumerate(events):
@@ -44,8 +43,7 @@ def marks_of_events(
 ) -> dict[str, Mark]:
     """Return the last mark of the events by origin.
 
-    A range that ends on a lost branch goes no further than its own events. Later ones are of
-    another branch.
+    A range that ends on a lost branch ends at its own events, as later ones are of another branch.
     """
     passed: dict[str, Mark] = {}
     for event in events:
@@ -70,7 +68,6 @@ def marks_before_damage(damage: Damage, ranges: Mapping[str, MarkRange]) -> dict
 
 
 def marks_at_end(ranges: Mapping[str, MarkRange], covered: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Return by origin the end of the read ranges at the end of a log with this coverage."""
     return {
         origin: covered[origin] if upto is None else min(upto, covered[origin])
         for origin, (_, upto) in ranges.items()

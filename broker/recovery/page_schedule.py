@@ -1,20 +1,16 @@
-"""Schedules the pages of a connection's replays: in turn, and as fast as the connection sends.
-
-A node may ask for pages of a thousand replays at once. Without a limit all of them would be read
-and wait in memory.
-"""
+"""Schedules the pages of a connection's replays: in turn, and as fast as the connection sends."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-#: Most pages that are being read or not yet sent. Reading ahead keeps the connection busy.
+#: Bound of the pages that are read or not yet sent.
 MAX_IN_FLIGHT: Final = 16
 
 
 class PageSchedule:
-    """Queue of replay ids with a page to read. An id is queued once."""
+    """An id is queued once."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, None] = {}
@@ -26,8 +22,7 @@ class PageSchedule:
         self._waiting[replay] = None
 
     def start_next(self, may_read: Callable[[int], bool]) -> list[int]:
-        """Return the replays to read now. `may_read` returns whether a queued replay still needs a
-        page."""
+        """Return the replays to read now. `may_read` returns whether one still needs a page."""
         found = []
         while self._waiting and self._reading + self._unsent < MAX_IN_FLIGHT:
             replay = next(iter(self._waiting))
@@ -42,7 +37,7 @@ class PageSchedule:
         self._unsent += self._is_paused
 
     def pause(self) -> None:
-        """Stop sending: pages read from now on wait in memory."""
+        """Stop sending: further pages wait in memory."""
         self._is_paused = True
 
     def resume(self) -> None:

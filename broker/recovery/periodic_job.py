@@ -1,4 +1,4 @@
-"""A job that runs at a fixed interval, and never twice at a time."""
+"""A job that runs at an interval, and never twice at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PeriodicJob:
         interval: float,
         start_job: Callable[[], Coroutine[Any, Any, None] | None],
     ) -> None:
-        """`start_job` returns a coroutine, or None without work. `interval` is in seconds."""
+        """`start_job` returns None without work. `interval` is in seconds."""
         self._clock = clock
         self._interval = interval
         self._start_job = start_job
@@ -28,7 +28,7 @@ class PeriodicJob:
         self._is_running = False
 
     def run_if_due(self) -> None:
-        """Start the job if it is due; call it each second."""
+        """Call it each second."""
         now = self._clock.seconds()
         if self._is_running or now < self._due_at:
             return

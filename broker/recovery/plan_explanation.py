@@ -1,6 +1,6 @@
 """Explains a plan: the source of each missed range, and the reason.
 
-Nothing is started. Other nodes' logs are assumed to be complete, since only they know their state.
+Nothing is started. Other nodes' logs are assumed to be complete.
 """
 
 from __future__ import annotations
@@ -16,24 +16,19 @@ from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
 from broker.recovery.planner import OWN_LOG, AvailableSources, PlanStep, count_places
 
-#: An end for ranges without one.
 _ENDLESS: Mark = (1 << 32, 1 << 62)
 
 
 @attrs.frozen
 class PlanContext:
-    """State of the node at planning time."""
-
     own_origin: str
     log_begins: Mapping[str, Mark]
     """By origin the mark at which retention lets this log begin."""
     sources: AvailableSources
     origin_nodes: Callable[[str], Sequence[str]]
-    """Returns the addresses of nodes with an origin's events, the best first."""
+    """The best first."""
     archived: Intervals
-    """Coverage of the archive. Origins that are missing have nothing there, or are unknown."""
     is_archive_known: bool
-    """True if the archive's coverage is known."""
 
 
 def explain_plan(
@@ -46,8 +41,8 @@ def explain_plan(
 ) -> dict[str, Any]:
     """Return the steps, and by origin the source of each part, as JSON content.
 
-    `recovered` is the part of `requested` that the own log lacks and `steps` recover.
-    `all_origins`: events of all other origins are needed too.
+    `recovered` is the part of `requested` that the own log lacks. `all_origins`: all others are
+    needed too.
     """
     return {
         "steps": [
@@ -101,7 +96,7 @@ def _explain_origin(
 def _covered_by_step(
     origin: str, step: PlanStep, left: Sequence[Interval], context: PlanContext
 ) -> tuple[Sequence[Interval], list[str]]:
-    """Return the part of the remaining intervals that a step covers, and the nodes it asks."""
+    """Return the covered part of the intervals, and the nodes asked."""
     if step.source == "former":
         return left, [context.sources.previous_node]
     if step.source == OWN_LOG:
@@ -111,8 +106,7 @@ def _covered_by_step(
     if origin not in context.sources.log_origins:
         return [], []
     if origin == context.own_origin:
-        # Own events begin where retention leaves them. Replicas of them are at other nodes, if
-        # anywhere.
+        # Only other nodes have replicas of own events.
         begins = context.log_begins.get(origin, (0, 0))
         return difference(left, [((0, 0), begins)]), []
     # Only the archive knows an unknown end. A node has all that it announced.
@@ -143,7 +137,6 @@ def _describe_part(source: str, interval: Interval, nodes: list[str], why: str) 
 
 
 def _describe_interval(interval: Interval) -> dict[str, Any]:
-    """Return the bounds and the number of places; None where there is no end."""
     after, upto = interval
     ends = upto != _ENDLESS
     return {

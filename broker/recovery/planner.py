@@ -1,8 +1,7 @@
 """Plans the sources of a recovery without any I/O (issue 5, planner).
 
-The client's previous node has all of its events in one order. An origin's log has all events of
-that origin. The archive has all events of all origins, but some seconds later, and a replay takes
-time. So a small number of places is read from logs.
+The archive has all events of all origins, but later, and a replay takes time. So a small number of
+places is read from the client's previous node or the origins' logs.
 """
 
 from __future__ import annotations
@@ -16,11 +15,10 @@ from broker.archive.interval import Interval, difference
 from broker.delivery.recovery_contract import MarkRange
 from broker.event.place import Mark
 
-#: Most places that all active recoveries together read from logs. A node needs about as long for
-#: them as a replay, which serves all at once.
+#: Bound of the places that all active recoveries read from logs.
 MAX_LOG_PLACES = 100_000
 
-#: The last source if there is no other one, and never will be: this node's log.
+#: The source if there never will be another one.
 OWN_LOG = "log"
 
 
@@ -37,29 +35,23 @@ class PlanStep:
 @attrs.frozen
 class AvailableSources:
     previous_node: str
-    """Address of the client's previous node; empty if there is none, or it is unreachable."""
+    """Empty if there is none, or it is unreachable."""
     log_origins: Collection[str]
-    """Origins with a readable log."""
     has_archive: bool
     active_recoveries: int = 0
     is_alone: bool = False
-    """True if there is no network, so no other node can return with more events."""
+    """True without a network: no other node can return with more events."""
     is_unbounded: bool = False
     """True if logs come first for any number of places."""
 
     @property
     def max_log_places(self) -> int:
-        """Most places that one recovery may read from logs."""
         return sys.maxsize if self.is_unbounded else MAX_LOG_PLACES // (1 + self.active_recoveries)
 
 
 def plan_steps(
     ranges: Mapping[str, MarkRange], sources: AvailableSources, *, all_origins: bool = False
 ) -> list[PlanStep]:
-    """Return the sources in the order in which they are asked.
-
-    `all_origins`: all past events of all origins are needed, not only the ranges.
-    """
     steps: list[PlanStep] = []
     count = count_places(ranges)
     many = count is not None and count > sources.max_log_places
@@ -87,7 +79,7 @@ def plan_steps(
 
 
 def count_places(ranges: Mapping[str, MarkRange]) -> int | None:
-    """Return the number of places in the ranges; None if one has no end."""
+    """None if one range has no end."""
     total = 0
     for after, upto in ranges.values():
         if upto is None:
@@ -100,7 +92,7 @@ def missing_ranges(after: Mark, upto: Mark | None, covered: Sequence[Interval]) 
     """Return the parts of (after, upto] that the archive lacks before its last event."""
     last = max((end for _, end in covered), default=after)
     requested = (after, last if upto is None else min(last, upto))
-    # A new epoch continues with the next offset, so an empty range is not missing.
+    # A new epoch continues with the next offset, so empty ranges are not missing.
     return [each for each in difference([requested], covered) if each[0][1] < each[1][1]]
 
 
@@ -109,7 +101,7 @@ class RemainingRanges:
         self, ranges: Mapping[str, MarkRange], known: Mapping[str, Mark] | None = None
     ) -> None:
         """`known` are the least ends of ranges that have no end."""
-        # An epoch may have begun without events. No source need be asked for that.
+        # An epoch may have begun without events.
         self._left = {
             origin: (after, upto)
             for origin, (after, upto) in ranges.items()
@@ -124,16 +116,14 @@ class RemainingRanges:
         return copied
 
     def restore(self, before: RemainingRanges) -> None:
-        """Go back to the state of a copy."""
         self._left, self._open = dict(before._left), dict(before._open)
 
     @property
     def ranges(self) -> dict[str, MarkRange]:
-        """Remaining ranges by origin; none is empty."""
+        """None is empty."""
         return dict(self._left)
 
     def advance(self, marks: Mapping[str, Mark]) -> None:
-        """Remove the parts up to these marks."""
         for origin, mark in marks.items():
             if origin in self._open:
                 self._open[origin] = max(mark, self._open[origin])
@@ -152,13 +142,12 @@ class RemainingRanges:
         return dict(self._open)
 
     def close_ranges(self, origins: Iterable[str]) -> None:
-        """Close the open ranges of these origins. Only the part up to a known end remains."""
+        """Close open ranges. Only the part up to a known end remains."""
         for origin in origins:
             if origin not in self._open or self._left.get(origin, (None, (0, 0)))[1] is not None:
                 continue
             reached, known = self._open[origin], self._known.get(origin, (0, 0))
-            # An epoch may have begun without events. A restored log may reuse lower offsets in
-            # later epochs.
+            # A restored log may reuse lower offsets in later epochs.
             if known > reached and known[1] > reached[1]:
                 self._left[origin] = (reached, known)
             else:

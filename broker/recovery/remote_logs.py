@@ -1,8 +1,7 @@
 """Events of an origin in other nodes' logs and replicas, while its own log is out of reach.
 
-A survey asks all nodes for their last place of the origin, and whether one of them has its log.
-Then pages are read from the nodes that have got further. Each node has logged only the events that
-its own subscriptions needed, so each may have others.
+A survey asks all nodes for their last place of the origin (`docs/protocols/questions.md`). Each
+node logged only the events that its own subscriptions needed.
 """
 
 from __future__ import annotations
@@ -22,11 +21,9 @@ from broker.recovery.page_merge import EventPages
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Schema, WireMark, pack
 
-#: Kind of the question.
 REACHED: Final = "reached"
-#: Most origins in one question, or in an answer to one that names none.
+#: Bound of a question, and of an answer.
 MAX_ORIGINS: Final = 512
-#: Most nodes to read from: those that have got furthest.
 MAX_NODES: Final = 32
 _BEFORE_FIRST: Mark = (0, 0)
 _QUESTION: Final = Schema[tuple[str, ...] | None](tuple[str, ...] | None, "question for origins")
@@ -36,41 +33,34 @@ _ANSWER: Final = Schema[_Answer](_Answer, "answer of origins")
 
 
 class KnownOrigins(Protocol):
-    """This node's state of all origins."""
-
     def list_origins(self) -> Collection[str]:
-        """Return this node's origin and those with events in its log or replicas."""
+        """Return this node's origin and those in its log or replicas."""
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """Return the last place of an origin in the log or the replica here."""
+        """Return the last place in the log or the replica here."""
 
     def is_log_reachable(self, origin: str) -> bool:
-        """Return whether the origin's log is here, or at a reachable node of the cluster."""
+        """True if the log is here, or at a reachable node of the cluster."""
 
     def sender_addresses(self, origin: str) -> Sequence[str]:
-        """Return the addresses of nodes that have sent an origin's events since this node began.
-
-        They are its own node, and nodes that answered in its place.
-        """
+        """Return the nodes that have sent an origin's events: its own, and others in its place."""
 
 
 @attrs.define
 class LogSurvey:
-    """Answers of other nodes about their progress in other origins' events."""
+    """Other nodes' progress in origins."""
 
     marks: dict[str, dict[Address, Mark]] = attrs.field(factory=dict)
     """By origin and node, its last place."""
     available_logs: set[str] = attrs.field(factory=set)
-    """Origins with a log at some node."""
     senders: dict[str, set[str]] = attrs.field(factory=dict)
-    """By origin the addresses of nodes that have sent its events."""
     answered: set[str] = attrs.field(factory=set)
     unanswered: Collection[str] = ()
     is_complete: bool = True
-    """True if all nodes have answered, and all pages read so far have come."""
+    """True if all nodes have answered, and all pages have come."""
 
     def add_answer(self, node: Address, content: bytes) -> None:
-        """Add one node's answer. Raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         for origin, mark, is_here, senders in _ANSWER.decode(content):
             self.marks.setdefault(origin, {})[node] = mark
             self.senders.setdefault(origin, set()).update(senders)
@@ -79,12 +69,10 @@ class LogSurvey:
         self.answered.add(str(node))
 
     def is_log_lost(self, origin: str) -> bool:
-        """Return whether certainly no node has the log of an origin."""
         is_known = self.is_complete and self.has_asked_senders(origin)
         return is_known and origin not in self.available_logs
 
     def has_asked_senders(self, origin: str) -> bool:
-        """Return whether all known senders of an origin's events have answered."""
         return self.senders.get(origin, set()) <= self.answered
 
     def furthest_place(self, origin: str) -> Mark:
@@ -100,7 +88,6 @@ class RemoteLogs:
         questions: NetworkQuestions,
         make_reader: Callable[[str], OriginReader],
     ) -> None:
-        """`make_reader` returns the reader of an origin."""
         self._known_origins = known_origins
         self._questions = questions
         self._origin_reader = make_reader
@@ -113,7 +100,7 @@ class RemoteLogs:
         except ProtocolError:
             return None
         if origins is None:
-            # Origin names begin with a time, so the oldest logs that are not here are left out.
+            # Names begin with a time: the oldest logs elsewhere are left out.
             order = sorted(known.list_origins(), reverse=True)
             origins = tuple(sorted(order, key=known.is_log_reachable, reverse=True))
         rows: list[tuple[str, Mark, bool, Sequence[str]]] = []
@@ -126,7 +113,7 @@ class RemoteLogs:
         return pack(rows), 0
 
     async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:
-        """Ask all nodes for their progress with these origins; None: with all that they know."""
+        """Ask all nodes about these origins; None: about all that they know."""
         content = None if origins is None else origins[:MAX_ORIGINS]
         gathered = await self._questions.ask_all_nodes(REACHED, pack(content))
         survey = LogSurvey(unanswered=gathered.silent, is_complete=not gathered.silent)
@@ -148,7 +135,7 @@ class RemoteLogs:
     def read_pages(
         self, origin: str, after: Mark, upto: Mark, survey: LogSurvey
     ) -> list[EventPages]:
-        """Return readers of (`after`, `upto`] for logs and replicas of nodes further than `after`.
+        """Return readers of (`after`, `upto`] for nodes further than `after`.
 
         A node that can not be read makes the survey incomplete.
         """

@@ -1,16 +1,9 @@
-"""Recovery of events of a silent origin, from other nodes that have got further.
+"""Recovery of events of a silent origin from other nodes (`docs/protocols/recovery.md`).
 
-An origin's node sends its events to each node that asks for them. When it dies, or loses its disk,
-other nodes may have different last places, and nothing levels them. So a node surveys all others
-about origins without new events for `recovery.gap_timeout`. It reads the difference from the logs
-and replicas of nodes that have got further, and from the archive. It merges the events by their
-places, and ingests them like pages of the origin's log.
-
-Those nodes have logged only events that their subscriptions needed. So a missing range between
-their events is a loss only if no node has the origin's log: all nodes have answered, among them
-that of the origin. Then subscriptions get a gap. Until then nothing behind a missing range is
-ingested, since the origin's node may return with the events. After a day its return is not awaited
-any more.
+Those nodes have logged only events that their subscriptions needed. So a missing range is a loss
+only if all nodes, among them that of the origin, have answered and none has the origin's log. Until
+then nothing behind it is ingested, since the origin's node may return. After a day its return is
+not awaited.
 """
 
 from __future__ import annotations
@@ -32,23 +25,20 @@ from broker.recovery.periodic_job import PeriodicJob
 from broker.recovery.remote_logs import MAX_ORIGINS, LogSurvey, RemoteLogs
 from broker.transport.backoff import backoff_bound
 
-#: Seconds between two checks for silent origins.
+#: Seconds.
 CHECK_INTERVAL: Final = 5.0
-#: Seconds until an origin is surveyed again, at first and at most.
+#: Seconds until the next survey, at first and at most.
 FIRST_RETRY: Final = 20.0
 MAX_RETRY: Final = 3600.0
-#: Most events of one page.
 BATCH_EVENTS: Final = 256
 
 
 class SilentOriginFlows(OriginFlows, Protocol):
-    """Adds the reachable nodes, and losses."""
-
     def reachable_nodes(self) -> Collection[str]:
         """Return the reachable nodes of the cluster, and the neighbouring clusters."""
 
     def report_lost(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has an origin's events in (after, upto]."""
+        """Report that no node has events in (after, upto]."""
 
 
 @attrs.frozen
@@ -76,15 +66,14 @@ class SilentOriginRecovery:
         """By origin this node's last place, and the time since when."""
         self._retries: dict[str, _Retry] = {}
         self._unanswered: frozenset[str] = frozenset()
-        """Nodes and clusters that did not answer the last survey. They may have more, or the
-        log."""
+        """Nodes and clusters, silent in the last survey, that may have more."""
         self.events_found = 0
         self.places_lost = 0
 
     # ------------------------------------------------------------------ surveys
 
     def run_if_due(self) -> None:
-        """Check for silent origins if it is time; call it each second."""
+        """Call it each second."""
         self._job.run_if_due()
 
     def _start(self) -> Coroutine[Any, Any, None] | None:
@@ -126,7 +115,6 @@ class SilentOriginRecovery:
     # ------------------------------------------------------------------ catching up
 
     async def _catch_up(self, origin: str, survey: LogSurvey) -> None:
-        """Ingest the events of an origin up to the last place of other nodes."""
         after, upto = self._flows.position_of(origin), survey.furthest_place(origin)
         if after is None or upto <= after:
             return
@@ -147,7 +135,7 @@ class SilentOriginRecovery:
             await merged.close()
 
     def _is_given_up(self, origin: str) -> bool:
-        """Return whether an origin was silent for so long that its node is not awaited."""
+        """Return whether the return of an origin's node is not awaited any more."""
         _, since = self._positions.get(origin, (None, float("inf")))
         return self._context.clock.seconds() - since >= PEER_EXPIRY
 
@@ -163,7 +151,6 @@ class SilentOriginRecovery:
                     return
                 after, run = run[-1].mark, []
             if ends:
-                # A missing range ends at the place before the next event.
                 end = upto if event is None else (event.mark[0], event.offset - 1)
                 if has_places_between(after, end):
                     if not survey.is_complete or not await self._report_lost(origin, after, end):

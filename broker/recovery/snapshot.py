@@ -13,7 +13,7 @@ from broker.recovery.node_recovery import NodeRecovery
 
 
 def recovery_snapshot(recovery: NodeRecovery, log: EventLog) -> dict[str, Any]:
-    """Return JSON content. `archive` and `replays` are None without an archive."""
+    """`archive` and `replays` are None without an archive."""
     archive = recovery.context.archive
     processes = {} if archive is None else archive.snapshot()
     return {

@@ -1,7 +1,6 @@
 """Recovery of one subscription's missed events, from one source after the other (P11, X6).
 
-Each source yields events in the order of each origin. So a client that breaks off continues behind
-its last event, and the rest for the next source lies behind it.
+Each source yields the order of each origin, so the next one continues behind the last event.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ from broker.recovery.planner import OWN_LOG, PlanStep, RemainingRanges, plan_ste
 from broker.replay.engine.contract import MissingRange
 from broker.transport.sleep import sleep
 
-#: Stage in which unreachable nodes are awaited.
 UNREACHABLE = "cut off"
 
 
 class SubscriptionRecovery:
-    """Implements `broker.delivery.recovery_contract.ActiveRecovery`."""
+    """Implementation of `broker.delivery.recovery_contract.ActiveRecovery`."""
 
     log = Logger()
 
@@ -56,27 +54,23 @@ class SubscriptionRecovery:
         )
         self._events = self._all_events()
         self._held_back: Sequence[LoggedEvent] = ()
-        """Events behind a loss, which `more` returns next."""
+        """Events behind a loss, which are returned next."""
         self._losses_before: list[LostRange] = []
         self._reported: dict[str, list[Interval]] = {}
-        """Losses that `lost_before` has returned."""
+        """Losses that `preceding_losses` has returned."""
         self._error: BrokerError | None = None
-        """Error of the archive."""
         self._is_cancelled = False
         self._sources = context.available_sources(missed, busy)
         self._has_unnamed_origins = missed.all_origins
-        """True if origins that are not named may have events."""
+        """True if origins without a range may have events."""
         self.steps = plan_steps(missed.ranges, self._sources, all_origins=missed.all_origins)
         self.stage = ""
-        """Source that is being read."""
         self.has_failed = False
-        """True if the recovery failed. The client got the error, and may ask again."""
+        """The client got the error, and may ask again."""
         self.events_sent = 0
         self.events_by_source: Counter[str] = Counter()
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
-        """Return the next events; none at the end. Fails if the archive was needed but not
-        readable."""
         return Deferred.fromCoroutine(self._more())
 
     async def _more(self) -> Sequence[LoggedEvent]:
@@ -104,8 +98,7 @@ class SubscriptionRecovery:
     ) -> tuple[Sequence[LoggedEvent], Sequence[LoggedEvent]]:
         """Split events at the first one behind a loss, and record the losses before all of them.
 
-        A gap must come before the events behind it (guarantee 6), and a position must not pass it
-        earlier.
+        A gap comes before the events behind it, and no position passes it earlier (guarantee 6).
         """
         self._losses_before = []
         unreported = self._unreported(self._missing_ranges())
@@ -120,16 +113,13 @@ class SubscriptionRecovery:
         return events, ()
 
     def preceding_losses(self) -> Sequence[LostRange]:
-        """Return the losses before the events that `more` returned last."""
         return self._losses_before
 
     def open_range_ends(self) -> Mapping[str, Mark]:
-        """At the end: return how far the ranges without an end were read."""
         beyond = {} if self._archive_source is None else self._archive_source.beyond
         return {**self._remaining.open_ends, **beyond}
 
     def remaining_losses(self) -> Sequence[LostRange]:
-        """At the end: return the losses that `lost_before` has not returned."""
         lost = self._unreported([*self._missing_ranges(), *self._unfound_ranges()])
         return [each for origin, found in lost.items() for each in self._as_losses(origin, found)]
 
@@ -149,7 +139,6 @@ class SubscriptionRecovery:
         ]
 
     def _missing_ranges(self) -> list[MissingRange]:
-        """Return missing ranges before events that the sources have."""
         archived = [] if self._archive_source is None else self._archive_source.missing_ranges
         return [*archived, *self._log_source.missing_ranges]
 
@@ -163,13 +152,11 @@ class SubscriptionRecovery:
         }
 
     def _loss_start(self, origin: str, after: Mark, upto: Mark) -> Mark:
-        """Return the mark after which the client misses events of the missing range (`after`,
-        `upto`]."""
+        """Return the mark after which the client misses events of (`after`, `upto`]."""
         had = self._missed.position.get(origin, after)
         if had <= after or upto <= had:
             return max(had, after)
-        # The client's place is on a lost branch. The origin has logged new events behind the branch
-        # place, at which the range begins.
+        # The client's place is on a lost branch. New events lie behind the branch place.
         branch, _ = self._missed.ranges.get(origin, (had, None))
         return upto[0], branch[1]
 
@@ -270,9 +257,8 @@ class SubscriptionRecovery:
     async def _adapt_steps_to_archive(self) -> None:
         """Change the order of the sources by the archive's coverage.
 
-        If the archive has no other origins, logs come first, and the archive only if they lack
-        something. It comes first if it has several branches of another origin: a log or replica
-        holds only one of them.
+        Without other origins in the archive, logs come first. With several branches of another
+        origin, it comes first, as a log or replica holds only one.
         """
         ranges, archive = self._missed.ranges, self._context.archive
         epochs = {after[0] == upto[0] for after, upto in ranges.values() if upto is not None}
@@ -289,8 +275,8 @@ class SubscriptionRecovery:
     async def _add_unknown_origins(self) -> None:
         """Add origins that only other nodes know.
 
-        An origin's log may be lost before all of it was archived. Its node is awaited unless all
-        nodes answer that the log is lost.
+        A log may be lost before all of it was archived. Its node is awaited unless all nodes answer
+        that the log is lost.
         """
         remote_logs, archive = self._context.remote_logs, self._archive_source
         if remote_logs is None or archive is None or not self._missed.all_origins:
@@ -328,7 +314,6 @@ class SubscriptionRecovery:
             )
 
     async def _await_unreachable_nodes(self, until: float) -> AsyncIterator[Sequence[LoggedEvent]]:
-        """Wait for unreachable nodes that may have the rest."""
         context = self._context
         while not self._is_cancelled and context.clock.seconds() < until:
             cut_off = self._log_source.unreachable_origins()

@@ -1,9 +1,4 @@
-"""Reads ranges that the archive lacks from logs, and merges them into a replay.
-
-A manifest or file of an archive may be damaged or deleted. Archivers write the range again while a
-log has it. Until then a recovery reads it from the origin's log, from a replica, or as the last
-resort from this node's log. Only ranges that none of them has are gaps.
-"""
+"""Reads ranges that the archive lacks from logs, and merges them into a replay."""
 
 from __future__ import annotations
 
@@ -26,34 +21,28 @@ from broker.recovery.remote_logs import LogSurvey
 from broker.replay.engine.contract import MissingRange
 from broker.transport.sleep import sleep
 
-#: ClientId, incarnation and sequence number.
 EventKey: TypeAlias = tuple[str, int, int]
 
-#: Most events inside missing ranges that are recorded. A gap is reported around each of them.
+#: Bound of the recorded events inside missing ranges.
 MAX_RECORDED: Final = 4_096
 
 
 class UnarchivedEvents:
-    """Events that the archive lacks, merged in order into those that it has."""
-
     def __init__(self, missed: RecoveryRequest, context: RecoveryContext) -> None:
         self._missed = missed
         self._context = context
         self._queues: dict[str, deque[tuple[EventKey, LoggedEvent]]] = {}
         self._waiting: set[EventKey] = set()
-        """Queued events that have not come yet."""
         self._returned: set[EventKey] = set()
         self._missing: dict[str, list[Interval]] = {}
         self._archived_inside: dict[str, list[Mark]] = defaultdict(list)
         self._recorded = 0
         self._origins: list[str] = []
-        """Origins with missing ranges."""
         self._survey: LogSurvey | None = None
-        """Other nodes' progress with these."""
 
     @property
     def missing_ranges(self) -> list[MissingRange]:
-        """Ranges that no source has, without single events that came from the archive."""
+        """Ranges that no source has, without single archived events."""
         return [
             (origin, *each)
             for origin, intervals in self._missing.items()
@@ -66,8 +55,7 @@ class UnarchivedEvents:
     async def read_from_logs(
         self, ranges: Sequence[MissingRange], wait_for: Collection[str], until: float
     ) -> None:
-        """Read these ranges from logs. For origins in `wait_for`, unreachable nodes are awaited
-        `until` a time of the clock."""
+        """For origins in `wait_for`, await unreachable nodes `until` a time."""
         of_origin: dict[str, list[Interval]] = defaultdict(list)
         for origin, after, upto in ranges:
             of_origin[origin].append((after, upto))
@@ -77,7 +65,6 @@ class UnarchivedEvents:
             for after, upto in union(intervals):
                 budget -= upto[1] - after[1]
                 if budget < 0:
-                    # Too much for the memory.
                     self._add_missing(origin, (after, upto))
                     continue
                 patience = until if origin in wait_for else 0.0
@@ -123,7 +110,6 @@ class UnarchivedEvents:
 
     @property
     def is_empty(self) -> bool:
-        """True if logs have nothing to add."""
         return not self._waiting
 
     def merge_all(self, events: Iterable[LoggedEvent]) -> Iterator[LoggedEvent]:
@@ -140,8 +126,7 @@ class UnarchivedEvents:
         return merge_logs(of_origin)
 
     def merge_batch(self, events: Iterable[LoggedEvent]) -> list[LoggedEvent]:
-        """Merge with the archive's next events, in the order of each origin. A publisher that moved
-        to another node may come out of order."""
+        """Merge with the archive's next events, in the order of each origin only."""
         found: list[LoggedEvent] = []
         for event in events:
             queue = self._queues.get(event.origin)
@@ -170,8 +155,7 @@ class UnarchivedEvents:
         return [event]
 
     def record_event(self, event: LoggedEvent) -> None:
-        """Record an archived event, if it lies inside a missing range. It may be in another file
-        than the damaged one."""
+        """Record an archived event inside a missing range."""
         ranges = self._missing.get(event.origin, ())
         if self._recorded < MAX_RECORDED and any(a < event.mark <= upto for a, upto in ranges):
             self._recorded += 1

@@ -11,13 +11,12 @@ MIB = 2**20
 class MspacesSettings:
     """Sizes are in bytes, times in seconds.
 
-    A dead neighbour must be noticed soon, since other nodes can replace it: so `liveness` is
-    shorter than a client's.
+    Other nodes can replace a dead neighbour, so `liveness` is shorter than a client's.
     """
 
-    #: Most bytes delivered and not yet consumed.
+    #: Bytes delivered and not yet consumed.
     window_bytes: int = 4 * MIB
-    #: Most bytes submitted and not yet acknowledged; above a half the multicast layer returns FULL.
+    #: Bytes submitted and not yet acknowledged; above a half the multicast layer returns FULL.
     send_buffer_bytes: int = 8 * MIB
     #: A PING is sent after this time without another packet.
     keepalive: float = 1.0

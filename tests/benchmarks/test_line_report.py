@@ -41,7 +41,7 @@ def crossing(work: str, *microseconds: float, dropped: int = 0) -> Crossing:
 
 
 def said(*transit: float, ingress: float = 20.0, dropped: int = 0) -> Report:
-    """Return a report with one round for each cost of a relaying node."""
+    """Return a report with one round for each cost."""
     crossings = []
     for cost in transit:
         crossings += [crossing(INGRESS, ingress), crossing(ALONE, 25.0)]

@@ -185,7 +185,7 @@ def test_a_quick_run_of_the_node_counts_deliveries_of_extra_queries(tmp_path: Pa
 def test_a_benchmark_that_is_interrupted_leaves_nothing_behind(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    # The quick form, but long enough to be interrupted as soon as its node runs.
+    # Long enough to be interrupted as soon as its node runs.
     process = started("--quick", "--results", str(tmp_path), "--data", str(tmp_path), "memory")
     while not processes_that_mention(str(tmp_path / "xmlbroker-bench-")):
         assert process.poll() is None

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def status_of(name: str, *, published: int = 10, sent: int = 100) -> dict[str, Any]:
-    """Return the status of a node in the cluster `alps`, with one link."""
+    """Return the status of a node with one link."""
     return {
         "node": name,
         "published": {"received": published, "accepted": published},

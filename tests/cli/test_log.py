@@ -110,8 +110,7 @@ def test_a_cut_file_is_salvaged(folder: Path, part: float) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_flipped_bits_are_found_or_harmless(folder: Path, seed: int) -> None:
-    """Data without a finding reads as it was written. After a repair, a log that opens reports the
-    rest."""
+    """Data without a finding reads as it was written, also after a repair."""
     random = Random(seed)
     log = folder / "log"
     path = log / FILE

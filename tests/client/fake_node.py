@@ -22,13 +22,11 @@ from broker.wire.messages import Subscribe, Welcome
 from broker.wire.stack import session_layers
 
 WINDOW = 1 << 20
-#: Wall-clock time of the clients, in ms since 1970.
+#: In ms since 1970.
 NOW = 1_700_000_000_000
 
 
 class FakeNet:
-    """Virtual time and a network with fake nodes."""
-
     def __init__(self) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, 1)
@@ -37,7 +35,7 @@ class FakeNet:
         self.clock.pump([0.005] * int(seconds / 0.005))
 
     def client(self, *nodes: FakeNode, **settings: Any) -> Client:
-        """Return a client with these endpoints, connected to the first."""
+        """Return a client, connected to the first node."""
         own = ClientSettings(
             "alice", 1, wall_clock=lambda: NOW, first_wait=0.05, longest_wait=0.1, **settings
         )
@@ -64,7 +62,7 @@ class _HelloReceiver:
 
 @implementer(IStackReceiver)
 class FakeNode:
-    """A node with one session at a time; each connection begins a new one."""
+    """One session at a time; each connection begins a new one."""
 
     def __init__(self, net: FakeNet, name: str) -> None:
         self._net = net
@@ -103,7 +101,7 @@ class FakeNode:
         return [message for message in self.received if isinstance(message, Subscribe)]
 
     def send(self, *outgoing: Message | bytes) -> None:
-        """Send these messages and let them arrive."""
+        """Send and let the messages arrive."""
         self.driver.send([m if isinstance(m, bytes) else messages.encode(m) for m in outgoing])
         self._net.run(0.1)
 

@@ -37,7 +37,7 @@ def logged(*offsets: int, epoch: int = 1) -> EncodedEvents:
 
 
 def event_at(origin: str, offset: int, epoch: int = 1, *, number: int = 0) -> LoggedEvent:
-    """Return an event whose sequence number is its offset, unless `number` is given."""
+    """The sequence number is the offset, unless `number` is given."""
     event_id = EventId("p", 1, number or offset, 1)
     header = Header(event_id, "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
     return LoggedEvent(epoch, offset, 0, 1, encode_header(header), b"<e/>", origin, offset)
@@ -52,7 +52,7 @@ def delivery(
     )
 
 
-#: Bytes of unprocessed deliveries; more than most tests fill.
+#: More than most tests fill.
 WINDOW = 1 << 20
 
 
@@ -103,7 +103,6 @@ def flowing_core(start: Start = NEW, durable: str = "", cut: int = 10) -> Client
 
 
 def process_items(core: ClientCore, effects: list[Effect], now: float = 0.0) -> list[Effect]:
-    """Process all arrived items."""
     return [e for item in items_for(effects) for e in core.mark_processed(1, item, now)]
 
 

@@ -25,8 +25,6 @@ from tests.client.node_messages import delivery
 
 
 class Closing:
-    """A connected client that closes."""
-
     def __init__(self, *, durable: bool = False) -> None:
         self.net = FakeNet()
         self.node = FakeNode(self.net, "n")
@@ -44,7 +42,7 @@ class Closing:
             assert self.subscription.take_ready() == []
 
     def close(self) -> float:
-        """Start to close, run 0.1 s, and return the time of the start."""
+        """Close, run 0.1 s, and return the time of the start."""
         began = self.net.clock.seconds()
 
         def closed(result: bool) -> None:
@@ -57,19 +55,16 @@ class Closing:
 
     @property
     def asked(self) -> list[Ask]:
-        """The requests for committed positions."""
         return [each for each in self.node.received if isinstance(each, Ask)]
 
     def answer(self, offset: int) -> None:
-        """Answer that the position up to this offset is committed."""
         ask = self.asked[-1]
         assert ask.what == POSITIONS_REQUEST
         self.node.send(Answer(ask.request, NO_ERROR, {"d": [("n", 1, offset)]}))
 
 
 def test_close_resolves_when_the_node_ends_the_session() -> None:
-    """All messages before, with the positions, have been handled: a client that returns at once
-    gets nothing twice."""
+    """All earlier messages have been handled: a client that returns at once gets nothing twice."""
     closing = Closing()
     closing.close()
     assert closing.node.received[-1] == Goodbye() and closing.times == []

@@ -27,8 +27,6 @@ WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000, "node"))
 
 
 class FakeChannel:
-    """A channel that records its calls."""
-
     def __init__(self) -> None:
         self.receiver = None
         self.max_frame = 0
@@ -43,8 +41,6 @@ class FakeChannel:
 
 
 class Stack:
-    """The next receiver of the channel."""
-
     def __init__(self) -> None:
         self.received: list[bytes] = []
 
@@ -53,8 +49,6 @@ class Stack:
 
 
 class World:
-    """One connection machine with recorded callbacks."""
-
     def __init__(self, *endpoints: str) -> None:
         self.clock = Clock()
         self.dialled: list[str] = []

@@ -97,7 +97,7 @@ def test_a_requeued_batch_is_sent_after_the_given_delay() -> None:
     assert core.flush() == []
     core.handle_timeout(11.5)
     assert len(core.flush()) == 1
-    # Reported once at the beginning and once at the end.
+    # Reported once at the beginning and at the end.
     assert not any(
         isinstance(e, PublishingBlocked)
         for e in receive(core, NotPublished(1, 1500, error), now=12.0)
@@ -114,7 +114,7 @@ def test_a_batch_after_a_requeued_one_waits_until_all_are_answered() -> None:
     publish(core)
     core.flush()
     error = LogUnavailable("full").to_wire()
-    # The second is returned first: the first was already being written.
+    # The first was already being written.
     receive(core, NotPublished(2, 1000, error), now=0.0)
     core.handle_timeout(5.0)
     assert core.flush() == [] and core.next_timeout() is None
@@ -151,7 +151,7 @@ def test_acceptance_and_flow_arrive_in_order() -> None:
         (since(at(3)), None, at(3)),
         (STORED, None, at(10)),
         (STORED, [("n", 1, 4)], at(4)),
-        # A stored position without processed events begins at the beginning, not at the cut.
+        # Without processed events it begins at the beginning, not at the cut.
         (STORED, [], Position()),
         (NEW, [("n", 1, 4)], at(10)),
     ],

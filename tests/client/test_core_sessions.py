@@ -164,7 +164,7 @@ def test_a_refusal_ends_the_session() -> None:
 def test_stream_times_are_requested_in_a_session_of_version_2(version: int) -> None:
     core = new_core(connected=False)
     number, _ = core.subscribe(SubscriptionRequest(stream_times=True))
-    # The request was queued without a connection, and the session was resumed.
+    # The request was queued without a connection.
     for resumed in (True, False):
         core.session_down()
         (message,) = sent(core.session_up(resumed, "c/n", version=version))

@@ -37,7 +37,7 @@ def test_a_node_within_the_limit_exceeds_the_window_by_one_delivery_at_most(
     while waiting:
         credit.release_delivery(waiting.pop())
         limit = credit.next_limit() or limit
-    # Nothing is unprocessed: the node may continue.
+    # Nothing is unprocessed.
     assert sent < limit
 
 

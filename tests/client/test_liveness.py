@@ -38,7 +38,7 @@ def test_events_published_before_the_flow_are_recovery_events() -> None:
 
 
 def test_a_later_session_may_have_an_earlier_cut_of_an_origin() -> None:
-    """Chaos 121: that node was cut off from the origin, and sent an earlier cut."""
+    """Chaos 121: that node was cut off from the origin."""
     core = core_flowing_at(n=10)
     core.session_down()
     core.session_up(False)

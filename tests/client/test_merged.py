@@ -60,8 +60,6 @@ def batch(*events: ReceivedEvent) -> EventBatch:
 
 
 class FakeOwner:
-    """A client that records its calls."""
-
     def __init__(self) -> None:
         self.positions: list[Position] = []
         self.freed: list[int] = []
@@ -164,7 +162,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.ready(), [7])
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [])
-        # Flowing, and nothing is missing up to here; but one event is still held.
+        # Nothing is missing up to here; but one event is held.
         self.arrive(PositionMoved(at(9)), batch(received(11)))
         self.assertEqual(self.ready(), [11])
         self.assertEqual(self.ready(), [])
@@ -175,7 +173,7 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.owner.positions, [at(11)])
 
     def test_a_batch_of_duplicates_moves_the_position(self) -> None:
-        # Its only event was delivered before, from another place.
+        # The event came before, from another place.
         self.arrive(EventBatch([], SharedDelivery(1, 100), at(3)))
         self.assertEqual(self.ready(), [])
         self.assertEqual(self.owner.positions, [at(3)])

@@ -13,7 +13,7 @@ from tests.client.node_messages import at, delivery
 def test_a_merged_replay_ends_with_its_held_events() -> None:
     net = FakeNet()
     node = FakeNode(net, "a")
-    # The ordered streams never come: all events are held until the timeout.
+    # The ordered streams never come.
     merge = Merging.by("time within 1h", ["no.such", "other"], wait=50.0)
     replay = net.client(node).replay("q", until=at(9), merge=merge)
     assert isinstance(replay, MergedSubscription)

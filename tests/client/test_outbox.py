@@ -25,7 +25,7 @@ def filled(count: int) -> Outbox:
 
 
 def sent(outbox: Outbox) -> list[tuple[int, int]]:
-    """Return (batch number, events) of all unsent batches, in order."""
+    """Return (batch number, events) of all unsent batches."""
     out = []
     while (message := outbox.next_unsent()) is not None:
         batch = decode_batch(message)
@@ -93,7 +93,7 @@ def test_a_requeued_batch_is_sent_again_with_all_later_ones() -> None:
 
 
 def test_nothing_is_sent_again_before_everything_sent_is_answered() -> None:
-    # An answer to the first copy of batch 2 would be taken for one to the second.
+    # An answer to the first copy of batch 2 could be taken for the second.
     outbox = filled(BATCH_EVENTS * 2)
     sent(outbox)
     outbox.requeue_from(1)

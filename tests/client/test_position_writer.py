@@ -21,8 +21,6 @@ from broker.event.place import Position
 
 
 class FakeFile(PositionsFile):
-    """A positions file that records writes, or fails."""
-
     def __init__(self) -> None:
         self.written: list[Mapping[str, ResumePoint]] = []
         self.error: Exception | None = None

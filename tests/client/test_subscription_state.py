@@ -56,7 +56,7 @@ Place = tuple[str, int]
 
 
 def deliver(*places: Place, previous: Place | None = None) -> bytes:
-    """Return a delivery of events of any origins; their numbers are ten times the offsets."""
+    """Return a delivery of events whose numbers are ten times the offsets."""
     events = [event_at(origin, offset, number=10 * offset) for origin, offset in places]
     before = None if previous is None else (previous[0], 1, previous[1])
     return encode_delivery(encode_events(events), [(len(events), (1,))], Liveness.LIVE, before)
@@ -80,7 +80,7 @@ def delivered_places(effects: list[Effect]) -> list[Place]:
 
 
 def resubscribe(core: ClientCore, node: str = "") -> Subscribe:
-    """Start a new session and return its Subscribe message."""
+    """Start a new session."""
     core.session_down()
     (asked,) = [m for m in sent(core.session_up(False, node)) if isinstance(m, Subscribe)]
     return asked
@@ -150,7 +150,7 @@ def test_a_missing_range_is_passed_when_its_gap_arrives() -> None:
     core.session_down()
     core.session_up(False)
     receive(core, deliver(("m", 12)), flowing_at(n=10, m=14))
-    # The gap may still arrive: until then m:12 proves nothing.
+    # Until the gap arrives, m:12 proves nothing.
     assert resubscribe(core).position == (("m", 1, 10), ("n", 1, 10))
     receive(core, flowing_at(n=10, m=14), messages.Gap(1, "m", (1, 11), (1, 14), 4, "lost"))
     assert resubscribe(core).position == (("m", 1, 14), ("n", 1, 10))
@@ -287,7 +287,7 @@ def test_the_last_n_events_are_not_recounted_from_the_new_end() -> None:
     core = core_flowing_at(last(5), n=10, m=10)
     receive(core, deliver(("n", 9)))
     asked = resubscribe(core)
-    # Newer events exist by now: it requests the original five, and continues after them.
+    # It requests the original five, and continues after them.
     assert (asked.start, asked.last, asked.until) == ("last", 5, wire(n=10, m=10))
     effects = receive(
         core, Subscribed(1, None, ()), flowing_at(n=20, m=20), deliver(("n", 9), ("n", 10))

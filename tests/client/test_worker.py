@@ -33,8 +33,6 @@ def number_of(event: ReceivedEvent) -> int:
 
 
 class Handler:
-    """A handler that records its events and injects faults."""
-
     def __init__(self) -> None:
         self.given: list[int] = []
         self.faults: dict[int, Handle] = {}
@@ -56,7 +54,7 @@ async def hangs(_: ReceivedEvent) -> None:
 def at_work(
     client: Client, handle: Handler, working: Working = WORKING
 ) -> tuple[Deferred[WorkResult], list[Any]]:
-    """Start to work; the list receives the outcome."""
+    """The list receives the outcome."""
     outcome: list[Any] = []
     working_on = Deferred.fromCoroutine(
         client.work(handle, "/flight", durable="d", working=working)

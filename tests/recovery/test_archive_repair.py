@@ -23,7 +23,7 @@ from tests.recovery.test_subscription_recovery import (
 
 
 class Breaking(Archived):
-    """An archive with a damaged file, found by the first replay."""
+    """The first replay finds a damaged file."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         if not self.asked:
@@ -94,7 +94,7 @@ def test_old_damage_is_not_awaited() -> None:
 
 
 MANY = MAX_LOG_PLACES
-"""With so many active recoveries, the archive is asked first."""
+"""With so many, the archive is asked first."""
 
 
 @pytest.mark.parametrize("of", ["a replica", "this node's log"])
@@ -132,7 +132,7 @@ def test_losses_before_a_broken_replay_are_reported() -> None:
 
 
 class Wide(Archived):
-    """An archive that lost a file with places among those of other files."""
+    """The places of a lost file lie among those of other files."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         return attrs.evolve(super().start_replay(request), lost=[(GONE, (0, 0), (1, 3))])

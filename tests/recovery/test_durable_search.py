@@ -1,4 +1,4 @@
-"""The search of one node for a durable subscription: its questions and results."""
+"""The search of one node for a durable subscription."""
 
 from __future__ import annotations
 
@@ -58,8 +58,6 @@ class Messenger:
 
 @attrs.define
 class Searcher:
-    """A node that searches for the subscription `d` of several clients."""
-
     messenger: Messenger
     clock: Clock = attrs.field(factory=Clock)
     search: DurableSearch = attrs.field(init=False)
@@ -68,7 +66,7 @@ class Searcher:
         self.search = DurableSearch(cast(Any, self.messenger), cast(Any, None), self.clock)
 
     def find(self, client_id: str = "rover") -> list[tuple[list[Address], bool]]:
-        """Start a search. The list receives its result."""
+        """The list receives the result."""
         found: list[tuple[list[Address], bool]] = []
         self.search.find_holders(client_id, "d").addCallback(found.append)
         self.clock.advance(BATCH_DELAY)

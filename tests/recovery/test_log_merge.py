@@ -34,7 +34,7 @@ def test_the_order_of_each_origin_and_each_publisher_holds(seed: int) -> None:
     for now in range(random.randrange(1, 80)):
         publisher = random.choice("pqr")
         numbers[publisher] += 1
-        # A publisher without an answer sends its events to another node again.
+        # Publishers without an answer repeat events.
         for origin in random.sample(
             origins, random.choice((1, 1, 1, 2)) if len(origins) > 1 else 1
         ):
@@ -49,7 +49,7 @@ def test_the_order_of_each_origin_and_each_publisher_holds(seed: int) -> None:
     newest: dict[str, int] = {}
     for event in got:
         publisher, number = published[name(event)]
-        # The receiver drops repeated events. No event comes before its predecessor.
+        # The receiver drops repeated events.
         assert number <= newest.get(publisher, 0) + 1, f"{publisher} at {number} (seed {seed})"
         newest[publisher] = max(number, newest.get(publisher, 0))
 

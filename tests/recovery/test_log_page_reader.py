@@ -47,12 +47,12 @@ class Repairs:
 
 @attrs.define
 class Log:
-    """A log from which retention may remove events during a read."""
+    """Retention may remove events during a read."""
 
     taken: int = 0
     """Number of events that the next read finds removed."""
     page: int = 0
-    """Number of events in one read."""
+    """Events in one read."""
     origin: str = "own"
     begins_after: dict[str, Mark] = attrs.field(factory=dict)
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
@@ -234,7 +234,7 @@ def test_a_page_ends_when_its_matching_events_fill_it(
     assert {event.size for event in EVENTS} == {size}
     monkeypatch.setattr("broker.recovery.log_page_reader.PAGE_BYTES", 3 * size)
     (page,) = ask(pages_of(Log(page=2), Rare()))
-    # Without matching events, one page reads all of the log.
+    # Without matching events, one page reads all.
     assert [event.offset for event in page.events] == ([1, 2, 3, 4] if matching else [])
     assert page.reached == {"own": (1, 4 if matching else 6)}
     assert page.next_serial == (5 if matching else 0)
@@ -316,7 +316,7 @@ def test_a_failed_query_is_unsubscribed() -> None:
 
 
 def of_two_origins(refused: int) -> list[LoggedEvent]:
-    """Return six events, alternating between `own` and `far`; one is refused."""
+    """One is refused."""
     events = [attrs.evolve(each, origin=("far", "own")[each.offset % 2]) for each in EVENTS]
     code = make_placeholder("not-valid")
     return [attrs.evolve(e, document=code) if e.offset == refused else e for e in events]
@@ -337,7 +337,6 @@ def test_an_old_reader_gets_events_up_to_the_first_placeholder(
     (page,) = ask(pages_of(log, Matcher()), request)
     assert [event.offset for event in page.events] == [1, 2, 3, 5]
     assert page.reached == {"own": (1, 5), "far": (1, 3)}
-    # Later pages do not continue behind it either.
     ranges = {"own": ((1, 3), (1, 5)), "far": ((1, 3), (1, 6))}
     (page,) = ask(pages_of(log, Matcher()), attrs.evolve(request, ranges=ranges, serial=5))
     assert [event.offset for event in page.events] == [5]
@@ -347,7 +346,7 @@ def test_an_old_reader_gets_events_up_to_the_first_placeholder(
 def test_a_log_with_a_missing_part_returns_only_own_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # An event of `far` may have come as one of `gone` before, so it is not in this log.
+    # An event of `far` may have come as one of `gone`.
     names = ("own", "far", "gone")
     events = [attrs.evolve(each, origin=names[each.offset % 3]) for each in EVENTS]
     monkeypatch.setattr(f"{__name__}.EVENTS", events)
@@ -364,13 +363,13 @@ def test_a_log_with_a_missing_part_returns_only_own_events(
     assert page(whole, request) == ([1, 2, 3, 4, 5, 6], {*names})
     lacking = Log(coverage=Coverage(marks), begins_after={"gone": (1, 2)})
     assert page(lacking, request) == ([3, 6], {"own"})
-    # Events that the reader has had, and events that never came, are not missing.
+    # Events that the reader had, or that never came, are not missing.
     assert page(
         lacking, attrs.evolve(request, ranges={**request.ranges, "gone": ((1, 2), (1, 5))})
     ) == ([1, 3, 4, 5, 6], {*names})
     never = Log(coverage=Coverage({"own": (1, 6), "far": (1, 4)}), begins_after={"gone": (1, 2)})
     assert page(never, request) == ([1, 3, 4, 6], {"own", "far"})
-    # An earlier page ended at damage that has been repaired since.
+    # An earlier page ended at damage repaired since.
     assert page(whole, attrs.evolve(request, serial=4)) == ([], set())
     behind = {"own": ((1, 3), (1, 6)), "far": ((1, 1), (1, 4)), "gone": ((1, 1), (1, 5))}
     assert page(whole, attrs.evolve(request, ranges=behind, serial=4)) == ([4, 6], {"own", "far"})

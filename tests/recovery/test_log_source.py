@@ -22,14 +22,12 @@ from tests.recovery.test_log_merge import logged
 
 ORIGIN = "far"
 HOME, KEEPER = Address(("c",), "home"), Address(("c",), "keeper")
-#: Missing offsets by node; each page ends before them.
+#: Each page ends before the missing offsets.
 LACKS = {HOME: {3}, KEEPER: {5, 6}}
 LAST: Mark = (1, 9)
 
 
 class Nodes:
-    """Serves the offsets 1 to 9 of each node without its missing ones."""
-
     def fetch_page(self, node: Address, request: LogPageRequest) -> Deferred[Page]:
         (after, upto) = request.ranges[ORIGIN]
         assert upto is not None

@@ -35,8 +35,6 @@ from tests.recovery.test_subscription_recovery import Log as Sources
 
 
 class Log:
-    """A log with events of epoch 1 at these offsets."""
-
     def __init__(self, *offsets: int) -> None:
         self.events = [logged("own", offset, 0, "p", offset) for offset in offsets]
         self.read: list[tuple[Mark, Mark]] = []
@@ -86,7 +84,6 @@ def test_many_events_come_in_portions() -> None:
 def test_own_events_end_where_a_lost_branch_began(
     after: Mark, found: list[int], reached: Mark | None
 ) -> None:
-    """Later events of the log are of another branch than the reader's."""
     log = OneLog(forks_at=(1, 3))
     request = attrs.evolve(WHOLE_LOG, ranges={"own": (after, (1, 6))})
     (page,) = ask(pages_of(log, Matcher()), request)
@@ -129,7 +126,7 @@ def test_a_page_of_a_lost_branch_ends_at_its_last_event(
     kept: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Origin `far` was restored to its second event, and logged new ones up to the fifth."""
+    """`far` was restored to its second event, and logged new ones up to the fifth."""
     marks = [(1, 1), (1, 2), (1, 3), (2, 3), (2, 4), (2, 5)]
     events = [
         attrs.evolve(logged("far", offset, 0, "p", offset), epoch=epoch, serial=serial)
@@ -156,7 +153,7 @@ def test_a_page_of_a_lost_branch_ends_at_its_last_event(
 
 
 class WithBranch(Sources):
-    """This node's log with replicas of events 3 and 4 of a lost branch."""
+    """A log with replicas of events 3 and 4 of a lost branch."""
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         return origin == GONE

@@ -29,14 +29,10 @@ REQUEST = LogPageRequest(
 
 @attrs.define
 class Messenger:
-    """Records the messages sent."""
-
     own_address: Address
     clearance: int = 2
-    """Clearance of the route to any other node."""
     can_reach: bool = True
     version: int = 2
-    """Protocol version of all other nodes."""
     sent: list[Any] = attrs.field(factory=list)
     listeners: dict[type[RoutedMessage], Callable[[Any], object]] = attrs.field(factory=dict)
 
@@ -64,7 +60,7 @@ class Messenger:
 
 @attrs.define
 class Pages:
-    """Pages whose reading ends when they are released."""
+    """The reading ends when a page is released."""
 
     reading: list[Deferred[Page]] = attrs.field(factory=list)
     origin: str = "o" * 16
@@ -117,7 +113,7 @@ def test_a_repeated_request_is_answered_once(others: int) -> None:
         asker.fetch_page(THERE, REQUEST)
     for question in asked.sent:
         messenger.deliver(question)
-    # Over another route it has passed another number of links.
+    # Another route has another number of hops.
     messenger.deliver(msgspec.structs.replace(asked.sent[-1], hops=3))
     for number in range(1 + others):
         assert len(pages.reading) == number + 1
@@ -140,7 +136,6 @@ def test_errors_of_either_side_come_at_once() -> None:
     pages.reading[0].errback(Overloaded("a DTD is looked for"))
     asked.deliver(messenger.sent[0])
     assert isinstance(failed[0], NotConnected) and "a DTD is looked for" in str(failed[0])
-    # A refused request does not block the queue, and does not count as served.
     pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
     assert messenger.sent[1].level == 0 and server.pages_served == 1
     asked.deliver(msgspec.structs.replace(messenger.sent[1], chunks=(b"damaged",)))

@@ -37,7 +37,7 @@ LATE_TYPE = DtdReference("late", "1.0")
 
 
 def logged(offset: int, document: bytes = b"<x/>", *, late: bool = False) -> LoggedEvent:
-    """Return an event; `late`: of the type with the missing DTD."""
+    """`late`: of the type with the missing DTD."""
     header = Header(
         *(EventId("p", 1, offset, 1), "s", "late" if late else "t", "1.0"),
         *(SecurityLevel.LOW, Liveness.LIVE),
@@ -48,8 +48,6 @@ def logged(offset: int, document: bytes = b"<x/>", *, late: bool = False) -> Log
 
 @attrs.define
 class Node:
-    """A matcher with undecided events and pending DTDs."""
-
     undecided: Collection[int] = ()
     has_dtd: bool = False
     told_at_once: bool = False

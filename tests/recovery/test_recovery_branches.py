@@ -24,8 +24,6 @@ from tests.recovery.test_subscription_recovery import (
 
 @attrs.define
 class Branches(Archived):
-    """An archive with two intervals of one origin; the second begins at an offset."""
-
     origin: str = GONE
     second: int = 1
 

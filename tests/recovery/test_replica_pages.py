@@ -53,7 +53,7 @@ def test_a_replica_page_ends_where_the_origin_lost_events(
     begins: Mark | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Soak 8011: the places of a loss are in no replica, and looked as if nothing matched there."""
+    """Soak 8011: the places of a loss looked as if nothing matched there."""
     left = [event for event in EVENTS if event.offset not in (3, 4)]
     monkeypatch.setattr(test_log_pages, "EVENTS", left)
     request = attrs.evolve(WHOLE, ranges={"far": (after, upto)})

@@ -47,7 +47,7 @@ class Log:
     former: Sequence[LoggedEvent] = ()
     """Events under its previous name."""
     logged_again: list[int] = attrs.field(factory=list)
-    """Sequence numbers of the logged events."""
+    """Sequence numbers."""
     losses: list[tuple[tuple[int, int], ...]] = attrs.field(factory=list)
     read: list[Mark] = attrs.field(factory=list)
     pending_adoption: tuple[str, Mark] | None = None
@@ -97,7 +97,7 @@ class Log:
 
 @attrs.define
 class Node:
-    """The node of that log. Another node, or the archive, has the lost events."""
+    """Another node, or the archive, has the lost events."""
 
     log: Log = attrs.field(factory=Log)
     archive: ArchiveAccess | None = None
@@ -106,7 +106,7 @@ class Node:
     undecided: int = 0
     """Number of attempts in which the DTD is missing."""
     silent: int = 0
-    """Number of attempts without an answer of the matcher, before that."""
+    """Number of attempts before that in which the matcher does not answer."""
     clock: Clock = attrs.field(factory=Clock)
     served: list[PageRequest] = attrs.field(factory=list)
     state: Any = attrs.field(factory=lambda: SimpleNamespace(address=HERE))
@@ -155,7 +155,6 @@ class Node:
         return Refused(NotValid("bad")) if offset in self.refused else Accepted(header, ())
 
     def give_back(self, after: Mark = (4, 15), reader: Address = READER) -> None:
-        """A reader shows that it has more than the log."""
         assert self.restore.must_delay_page(shows(after, reader=reader))
         self.clock.advance(COLLECT_TIME)
 
@@ -225,8 +224,6 @@ def test_each_event_under_a_previous_name_is_logged_again_once() -> None:
 
 
 class Replay:
-    """Returns all events at once."""
-
     def __init__(self) -> None:
         self._events = list(LOST)
 

@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 
 class Flows:
-    """This node's position is the fifth place of `far`."""
+    """The position is the fifth place of `far`."""
 
     def __init__(self) -> None:
         self.marks: dict[str, Mark] = {"far": (1, 5)}
@@ -84,8 +84,6 @@ class Flows:
 
 @attrs.define
 class Context:
-    """The clock and patience of the node."""
-
     clock: Clock = attrs.field(factory=Clock)
     patience: float = PATIENCE
 
@@ -112,7 +110,6 @@ class Setting:
         self.asked: list[float] = []
         self.read: list[str] = []
         self.reading = 0
-        """Logs that are being read."""
         self.answer: Callable[[bytes], Any] | None = None
         self.archive = None if archive is None else _Archive(archive)
         others = RemoteLogs(self.flows, cast(Any, self), lambda origin: cast(Any, self))
@@ -297,7 +294,6 @@ def test_only_the_furthest_nodes_are_read() -> None:
 
 @pytest.mark.parametrize("knows", ["own", "other"])
 def test_an_unseen_origin_node_defers_the_gap(knows: str) -> None:
-    """No table names its cluster any more."""
     it = Setting()
     it.logs["b"] = [6, 9]
     if knows == "own":

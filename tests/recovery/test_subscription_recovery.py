@@ -36,7 +36,7 @@ from tests.recovery.test_log_merge import logged
 OWN, GONE = "own", "gone"
 PATIENCE = 60.0
 KEEPER = Address(("c",), "keeper")
-#: A publisher's first events are at a dead node, the next ones at this one.
+#: The publisher moved from a dead node to this one.
 EVENTS = {
     GONE: [logged(GONE, n, 10 * n, "p", n) for n in (1, 2, 3)],
     OWN: [logged(OWN, n, 100 + n, "p", 3 + n) for n in (1, 2, 3)],
@@ -50,14 +50,11 @@ def lying_in(origin: str, wanted: MarkRange) -> list[LoggedEvent]:
 
 @attrs.define
 class Log:
-    """A log with these origins, and nothing of others."""
-
     has: Sequence[str]
     is_there: bool = True
     begins: Mark = (0, 0)
     """Retention has removed earlier events."""
     origin: str = GONE
-    """Origin of the node that owns the log."""
     scraps: Sequence[int] = ()
     """Offsets of other origins in an incomplete log."""
     asked: list[LogPageRequest] = attrs.field(factory=list)
@@ -91,12 +88,9 @@ class Log:
 
 @attrs.define
 class Archived:
-    """An archive of all events, by arrival."""
-
     asked: list[ReplayRequest] = attrs.field(factory=list)
     fails: int = 0
     refuses: BrokerError | None = None
-    """Error for each request."""
     damaged: frozenset[int] = frozenset()
     """Unreadable offsets of the dead origin."""
     heals: bool = False
@@ -150,7 +144,7 @@ class OneReplay:
 
 
 class Behind(Archived):
-    """An archive with the first two events of each origin."""
+    """It has the first two events of each origin."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         found = super().start_replay(request)
@@ -215,7 +209,7 @@ def offsets(page: Deferred[Sequence[LoggedEvent]]) -> list[int]:
 def all_of(
     recovery: SubscriptionRecovery, lost: list[LostRange] | None = None
 ) -> list[tuple[str, int]]:
-    """Return all events by origin and offset, and append the losses to `lost`."""
+    """Return (origin, offset) of all events; `lost` gets the losses."""
     got: list[LoggedEvent] = []
     losses = [] if lost is None else lost
     while page := now(recovery.next_events()):
@@ -241,8 +235,6 @@ def test_logs_do_not_come_before_events_that_only_the_archive_has(end: Mark | No
 
 
 class Shared(Archived):
-    """An archive that knows its other origins."""
-
     others: frozenset[str] = frozenset()
 
     def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
@@ -322,7 +314,6 @@ def test_the_end_of_a_log_comes_without_its_beginning() -> None:
     assert lost == [LostRange(GONE, (0, 0), (1, 2), "lost")]
 
 
-#: Errors of an archive that may be available later.
 AGAIN = (Overloaded("full"), ArchiveUnavailable("away"), EngineUnavailable("broken"))
 
 
@@ -385,7 +376,7 @@ def test_a_range_without_a_source_is_lost() -> None:
 def test_archived_events_behind_a_known_end_are_recovered(
     fails: int,
 ) -> None:
-    """The other node may have died since, with events that it had not sent."""
+    """The other node may have died with events that it had not sent."""
     archive = Archived(fails=fails)
     recovery = recovered(archive, Log([]), dict.fromkeys(EVENTS, FIRST_TWO), open_ended=True)
     assert all_of(recovery) == [(GONE, 1), (GONE, 2), (GONE, 3), (OWN, 1), (OWN, 2)]

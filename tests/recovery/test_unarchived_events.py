@@ -27,7 +27,6 @@ from tests.recovery.test_subscription_recovery import (
 
 
 def missing(*holes: MissingRange, log: Log | None = None, others: Any = None) -> UnarchivedEvents:
-    """Return the events that logs have of these ranges."""
     recovery = recovered(None, log or Log([GONE]), WHOLE, elsewhere=others)
     found = UnarchivedEvents(recovery._missed, recovery._context)
     gathered = Deferred.fromCoroutine(found.read_from_logs(holes, (), 0.0))
@@ -80,8 +79,6 @@ def test_an_empty_epoch_is_no_missing_range() -> None:
 
 @attrs.define
 class Others:
-    """Another node has all events of the dead origin."""
-
     asked: list[Sequence[str] | None] = attrs.field(factory=list)
 
     async def survey_origins(self, origins: Sequence[str] | None) -> LogSurvey:

@@ -30,7 +30,7 @@ from tests.recovery.test_subscription_recovery import (
 )
 
 NODE = Address.parse("c/b")
-#: The archive has two events of a dead origin, and other nodes have reached the third.
+#: Only other nodes have reached the third event of the dead origin.
 ALL = [(GONE, 1), (GONE, 2), (OWN, 1), (OWN, 2), (OWN, 3)]
 
 
@@ -56,7 +56,7 @@ class Others:
 
 
 class Archive(Archived):
-    """It is asked for all origins, and lacks the last event of the dead one."""
+    """It lacks the last event of the dead origin."""
 
     def start_replay(self, request: ReplayRequest) -> OneReplay:
         ranges = {**request.ranges, GONE: ((0, 0), (1, 2))}

@@ -1,7 +1,6 @@
 """A seeded archive and the expected result of a request to it.
 
-It has several origins with different clocks, epochs, publishers that move and repeat events,
-streams, levels, and types in two versions.
+Publishers move and repeat events, and clocks differ.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def _document(row: Row, rng: random.Random) -> tuple[Header, bytes]:
 
 
 def archive_world(world: World, uri: str, seed: int) -> Archive:
-    """Archive the world in several flushes. Another node writes some of them too."""
+    """Archive in several flushes. Another node writes some of them too."""
     rng = random.Random(f"archive {seed}")
     archive = Archive.open(uri)
     for origin in sorted({name for name, _ in world.events}):
@@ -224,8 +223,6 @@ def header_of(event: LoggedEvent) -> Header:
 
 @attrs.frozen
 class Expected:
-    """Expected result of a request."""
-
     places: list[tuple[str, Mark]]
     denied: int
     duplicates: int

@@ -19,7 +19,7 @@ STUBBORN = [
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
     "print('up', flush=True); signal.pause(); signal.pause()",
 ]
-#: Starts a child, prints its process id, and waits to be killed.
+#: Prints the child's process id.
 PARENT = f"""
 import signal, subprocess
 from benchmarks.harness.children import Children
@@ -65,7 +65,7 @@ def test_a_child_dies_with_a_parent_that_is_killed() -> None:
         assert parent.stdout is not None
         child = os.pidfd_open(int(parent.stdout.readline()))
         parent.kill()
-    # Readable when the process has ended; raises otherwise.
+    # Readable when the process has ended.
     try:
         assert select.select([child], [], [], 30.0)[0] == [child]
     finally:

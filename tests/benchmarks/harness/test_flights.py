@@ -45,7 +45,6 @@ def test_reports_are_evenly_spread_and_independent() -> None:
     assert 11_000 < len({each.flight_id for each in reports}) < FLEET
     low = [each for each in reports if each.altitude < ALTITUDES[len(ALTITUDES) // 4]]
     assert 0.23 < len(low) / len(reports) < 0.27
-    # With the same speeds and latitudes as all the others.
     for figure in (lambda each: each.speed, lambda each: each.latitude[0]):
         mean, of_low = (sum(map(figure, some)) / len(some) for some in (reports, low))
         assert abs(mean - of_low) < 0.02 * mean

@@ -26,7 +26,7 @@ def test_a_selector_quotes_a_query_that_holds_no_apostrophe() -> None:
 
 
 def answered(answer: bytes) -> tuple[str, bytes]:
-    """Subscribe with this answer of the broker; return the outcome, and the bytes sent."""
+    """Return the outcome, and the bytes sent."""
     ours, theirs = socket.socketpair()
     got = []
 

@@ -21,7 +21,6 @@ SAMPLE = 200
 
 
 def matches(texts: list[str], payloads: list[bytes]) -> Counter[str]:
-    """Return the number of payloads that each query matches."""
     roots = [etree.fromstring(payload) for payload in payloads]
     found: Counter[str] = Counter()
     for text in texts:
