@@ -36,7 +36,12 @@ class Tree:
         for path in sorted(start.iterdir()):
             if path.is_dir() and not NOT_OURS.fullmatch(path.name):
                 yield from self.files(self.name(path))
-            elif path.is_file() and path.suffix != ".pyc" and path.name != "dropin.cache":
+            elif (
+                path.is_file()
+                and path.name != ".git"
+                and path.suffix != ".pyc"
+                and path.name != "dropin.cache"
+            ):
                 yield path
 
     def name(self, path: Path) -> str:

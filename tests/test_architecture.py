@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import fnmatch
 import re
+import string
 from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -47,6 +48,7 @@ FORBIDDEN_IMPORTS = (
     ("plugins", "broker.matching.reference_matcher", ()),
 )
 XPATH_PACKAGE = "broker.matching"
+LOG_LEVELS = frozenset({"debug", "info", "warn", "error", "failure", "critical"})
 XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O.
 CORES = (
@@ -148,6 +150,21 @@ def only_matching_uses_xpath(tree: Tree) -> Iterator[str]:
                     yield f"{module}:{node.lineno} uses lxml's {node.attr}"
 
 
+def log_messages_have_their_fields(tree: Tree) -> Iterator[str]:
+    for module, path in tree.modules().items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(
+                    ast.Attribute(ast.Attribute(attr="log" | "_log") | ast.Name("log"), level),
+                    [ast.Constant(str(text))],
+                    keywords,
+                ):
+                    given = {each.arg for each in keywords} - {"failure"}
+                    named = {field for _, field, *_ in string.Formatter().parse(text) if field}
+                    if level in LOG_LEVELS and None not in given and given != named:
+                        yield f"{module}:{node.lineno} gives {given} to a text with {named}"
+
+
 def no_sleep_in_tests(tree: Tree) -> Iterator[str]:
     for path in tree.files("tests"):
         if path.suffix != ".py":
@@ -202,6 +219,7 @@ RULES: tuple[Callable[[Tree], Iterator[str]], ...] = (
     no_type_checking_cycle,
     cores_do_no_io,
     only_matching_uses_xpath,
+    log_messages_have_their_fields,
     no_sleep_in_tests,
     names_are_specific,
     files_are_short,
@@ -290,6 +308,11 @@ SLASH = "/"
         ),
         (cores_do_no_io, {"broker/event/a.py": "from socket import x"}, "socket"),
         (only_matching_uses_xpath, {"broker/dtd/a.py": "tree.xpath('//a')"}, "lxml's xpath"),
+        (
+            log_messages_have_their_fields,
+            {"broker/log/a.py": "log.warn('{one} {two}', one=1, other=2)"},
+            "broker.log.a:1 gives",
+        ),
         (no_sleep_in_tests, {"tests/a.py": "import time\ntime.sleep(1)"}, "a.py:2 sleeps"),
         (no_sleep_in_tests, {"tests/a.py": "from time import sleep"}, "a.py:1 sleeps"),
         (names_are_specific, {"broker/event/utils.py": ""}, "utils.py says nothing"),

@@ -221,7 +221,7 @@ class LogSource:
             except BrokerError as error:
                 self.log.info(
                     "reading {origin} from {node} failed: {error}",
-                    nodes=address,
+                    node=address,
                     origin=origin,
                     error=error,
                 )
