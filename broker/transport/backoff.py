@@ -1,7 +1,7 @@
 """Backoff: wait longer after each failure, up to a bound.
 
-A connection that is accepted and breaks at once counts as a failure, like a refused one. Only an
-attempt that lasted, or made progress, resets the wait.
+A connection that breaks at once counts as a failure. Only an attempt that lasted, or made progress,
+resets the wait.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def backoff_wait(failures: int, first: float, most: float, rng: random.Random) -
 
 @attrs.define
 class Backoff:
-    """Waits between attempts: to keep a session or child process up, or to get an answer."""
+    """Waits between attempts to connect, to run a child process, or to get an answer."""
 
     first_wait: float = 0.1
     max_wait: float = 30.0
@@ -39,18 +39,15 @@ class Backoff:
     jitter: bool = True
     """Half of each wait is random; without jitter the wait is the bound itself."""
     success_after: float = SUCCESS_AFTER
-    """Seconds; an attempt that stays up this long resets the wait."""
     _failures: int = 0
     _up_since: float | None = None
 
     def report_up(self, now: float) -> None:
-        """Record that the session or process is up."""
         if self._up_since is None:
             self._up_since = now
 
     def report_progress(self) -> None:
-        """Record that the attempt has done its work: its end is no failure, however soon it
-        comes."""
+        """Record that the attempt has done its work: its end is no failure."""
         self._failures = 0
 
     def next_wait(self, now: float) -> float:

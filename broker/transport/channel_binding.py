@@ -1,5 +1,3 @@
-"""The binding of one socket channel to a stack."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -16,8 +14,7 @@ CLOSE_TIMEOUT = 10.0
 
 @implementer(IPartialPacketReceiver)
 class ChannelBinding:
-    """Label the inputs of a stack with their channel, so that the driver ignores earlier
-    channels."""
+    """Label the inputs of a stack with their channel: the driver ignores earlier channels."""
 
     def __init__(
         self,
@@ -39,8 +36,7 @@ class ChannelBinding:
         self._on_packets(self, packets)
 
     def partial_packet_received(self) -> None:
-        """Pass on an empty batch: a part of a long packet has arrived, so the peer is not
-        silent."""
+        """Pass on an empty batch, since a part of a packet shows that the peer is not silent."""
         self._on_packets(self, [])
 
     def channel_lost(self, error: BrokerError | None) -> None:

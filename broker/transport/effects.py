@@ -10,13 +10,13 @@ import attrs
 from broker.errors import BrokerError
 from broker.transport.view import View
 
-#: The label of a peer below a layer with several peers; None where there is only one.
+#: Label of a peer below a layer with several peers.
 Peer: TypeAlias = Hashable
 
 
 @attrs.frozen
 class SendDown:
-    """Give `packets` to the layer below, or to the socket channel, in this order."""
+    """Give `packets` to the layer below, or to the socket channel, in order."""
 
     packets: Sequence[bytes]
     peer: Peer | None = None
@@ -24,7 +24,7 @@ class SendDown:
 
 @attrs.frozen
 class DeliverUp:
-    """Give `messages` to the layer above, or to the receiver of the stack, in this order."""
+    """Give `messages` to the layer above, or to the receiver, in order."""
 
     messages: Sequence[bytes]
     peer: Peer | None = None
@@ -32,10 +32,9 @@ class DeliverUp:
 
 @attrs.frozen
 class Consumed:
-    """Return credit to the layer below: this layer has finished with `count` delivered messages.
+    """Return credit to the layer below for `count` delivered messages.
 
-    A layer that passes messages through one to one returns the count of the layer above. A layer
-    that keeps messages returns credit when it releases them.
+    A layer that keeps messages returns credit when it releases them.
     """
 
     count: int
@@ -50,7 +49,7 @@ class ViewChanged:
 
 @attrs.frozen
 class WritableChanged:
-    """Ask the user of the stack to stop submitting for the moment, or to continue."""
+    """Ask the user of the stack to stop submitting, or to continue."""
 
     writable: bool
 
@@ -59,7 +58,7 @@ class WritableChanged:
 class Failed:
     """End the present connection: the driver aborts the socket channel with `error`.
 
-    The core stays usable. Its next `view_changed` is DISCONNECTED, and a new connection may follow.
+    The core stays usable, and a new connection may follow its next DISCONNECTED.
     """
 
     error: BrokerError

@@ -98,7 +98,6 @@ class PassThrough:
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
-        """Pass the credit down: messages above and packets below are the same."""
         return [Consumed(count)]
 
     def handle_timeout(self, now: float) -> list[Effect]:

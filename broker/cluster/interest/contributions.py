@@ -1,5 +1,3 @@
-"""Interest of other nodes and units, by the author of its table."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +46,7 @@ class ContributionChange(NamedTuple):
 
 
 class Contributions:
-    """All known contributions, including own ones, and the destinations that they stand for."""
+    """All known contributions, own ones included, and their destinations."""
 
     def __init__(self, cluster: UnitPath, node: str) -> None:
         self._cluster, self._node = cluster, node

@@ -1,5 +1,3 @@
-"""Interest as entries of tables: a content-based id, and the encoded value."""
-
 from __future__ import annotations
 
 import hashlib
@@ -19,7 +17,6 @@ SETTLED_KEY = ""
 _ID_BYTES = 12
 #: Longer interest is widened, in bytes: 1000 of this size fit into a table.
 _MAX_BYTES = 3500
-#: Cached results of parsing.
 _CACHE_SIZE = 8192
 #: Pattern, query, namespaces.
 _Interest: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
@@ -27,7 +24,7 @@ _INTEREST: Final = Schema[_Interest](_Interest, "interest")
 
 
 def encode_interest(interest: StreamInterest) -> Value:
-    """Return the entry: pattern, query, namespaces. A long query becomes `true()`."""
+    """A long query becomes `true()`."""
     value = _interest_fields(interest)
     return value if len(pack(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
 

@@ -1,5 +1,3 @@
-"""The node's own profile: the smallest union of its interest, and the keys that are active."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable
@@ -17,7 +15,7 @@ _MAX_PROPAGATIONS = 64
 
 
 class OwnProfile:
-    """Own interest since the last publication, and the propagations of earlier ones."""
+    """The smallest union of the node's own interest, and its keys that are not active yet."""
 
     def __init__(self, max_queries: int) -> None:
         self._union = InterestUnion(max_queries)
@@ -83,8 +81,7 @@ class OwnProfile:
     def _apply_delta(self, delta: InterestDelta) -> None:
         """Apply a change of the union.
 
-        Newly sent interest inherits the state of the interest that covered it. Each later version
-        of the profile also covers it.
+        Newly sent interest inherits the state of the interest that covered it.
         """
         propagations = {interest: self._propagation_for(interest) for interest in delta.announce}
         for interest in delta.withdraw:

@@ -1,5 +1,3 @@
-"""Propagation of one node's interest up through the units, one echo after another."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -20,16 +18,15 @@ _MAX_TERM = 1 << 62
 
 @attrs.define(eq=False)
 class Propagation:
-    """Progress of one version of the own profile, and the keys that wait for it.
+    """Progress of one version of the own profile up through the units, one echo after another.
 
-    While `level` is None, the echo in the own cluster is awaited. At level n it waits for the
-    `flowing` table of the n-th unit from below. That table must cover `author`'s table at version
-    `covered_by`.
+    While `level` is None, the echo in the own cluster is awaited. At level n the n-th unit's
+    `flowing` table must cover `author`'s table at version `covered_by`.
     """
 
     keys: set[Hashable] = attrs.field(factory=set)
     version: tuple[int, int] = (0, 0)
-    """Version of the own profile, once it is published."""
+    """Of the own profile, once it is published."""
     level: int | None = None
     author: str = ""
     covered_by: tuple[int, int] = (0, 0)
@@ -50,8 +47,7 @@ class Propagation:
 
 
 def parse_covered(value: Value | None) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return a member's entry in a `flowing` table: its version, and the summary version that
-    covers it."""
+    """Return a member's version in a `flowing` table, and the summary version that covers it."""
     if isinstance(value, tuple) and len(value) == 4 and all(type(each) is int for each in value):
         return (value[0], value[1]), (value[2], value[3])
     return None
@@ -75,7 +71,7 @@ def parse_term(table: Mapping[str, Value]) -> tuple[int, bool]:
 
 
 def merge_cuts(cuts: Cuts, more: Iterable[tuple[str, tuple[int, int]]]) -> None:
-    """Keep the later cut of each origin: a later cut is also valid."""
+    """Keep the later cut of each origin."""
     for origin, mark in more:
         if cuts.get(origin, (0, 0)) <= mark:
             cuts[origin] = mark

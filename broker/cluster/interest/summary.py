@@ -1,5 +1,3 @@
-"""Summary of a unit's interest: the leader's union, and the part of it that is echoed."""
-
 from __future__ import annotations
 
 from broker.cluster.address import UnitPath
@@ -14,14 +12,14 @@ _MAX_AWAITED = 64
 
 
 class Summary:
-    """A leader's summary of one unit, initially of all its members' interest."""
+    """A leader's union of one unit's interest, and the echoed part of it."""
 
     def __init__(self, unit: UnitPath, members: Contributions, max_queries: int) -> None:
         self.unit = unit
         self._contributions = members
         self._union = InterestUnion(max_queries)
         self.term = 0
-        """Terms of a unit's leaders ascend. A later leader's summary replaces an earlier one's."""
+        """Ascends: a later leader's summary replaces an earlier one's."""
         self._awaited: dict[int, dict[str, Version]] = {}
         self.changes: dict[str, Value | None] = {}
         """To be published."""

@@ -1,5 +1,3 @@
-"""Graph of the own cluster: its nodes and their links."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -29,7 +27,7 @@ class ClusterGraph:
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
         self._tables: dict[str, _NodeTable] = {}
-        #: Nodes with changed edges, recomputed in `graph`.
+        #: Nodes with changed edges.
         self._stale: set[str] = set()
         self._graph: Graph = {}
         self._origins: dict[str, Address] | None = None
@@ -63,10 +61,8 @@ class ClusterGraph:
                 table.links[far] = parse_node_link(value)
 
     def graph(self) -> Graph:
-        """Return the edges that both ends report, between described nodes.
-
-        A change creates a new object: earlier results stay as they are.
-        """
+        """Return the edges that both ends report, between described nodes; never changed in
+        place."""
         if self._stale:
             rows = {**self._graph, **{name: self._edges(name) for name in self._stale}}
             self._graph = {name: row for name, row in rows.items() if row}
@@ -78,7 +74,7 @@ class ClusterGraph:
         return {name: table.node for name, table in self._tables.items() if table.node}
 
     def node_of_origin(self, origin: str) -> Address | None:
-        """Return the node with this log. Several should not exist: then the smallest name."""
+        """Return the node with this log; of several, the smallest name."""
         if self._origins is None:
             members = sorted(self.members().items(), reverse=True)
             self._origins = {node.origin: node.address for _name, node in members}

@@ -1,11 +1,10 @@
 """Map of the network: nearby nodes and other units (Mspaces G5, G6).
 
-Each context of the node has a graph. In its own cluster the vertices are nodes. In each unit above,
-the vertices are that unit's children. So the map grows with the sizes of the contexts, not with the
-network.
+Each context of the node has a graph. In its own cluster the vertices are nodes, in each unit above
+that unit's children. So the map grows with the sizes of the contexts, not with the network.
 
-Nodes of a cluster with equal tables choose equal routes, and each hop brings an event nearer to its
-destination. While tables differ, an event may turn back. The hop limit of frames bounds that.
+Nodes of a cluster with equal tables choose equal routes, and each hop shortens them. While tables
+differ, an event may turn back, up to the hop limit of frames.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class MapSnapshot:
     entries: int
     """Stored descriptors and link ends."""
     refused: int
-    """Rejected entries and tables since the start."""
+    """Entries and tables, since the start."""
 
 
 class NetworkMap:
@@ -55,8 +54,6 @@ class NetworkMap:
         self._contexts = [UnitGraph(address.unit[:depth]) for depth in range(len(address.unit))]
         self._routes = RouteTable(address, self._cluster, self._contexts)
         self._refused = 0
-
-    # ------------------------------------------------------------------- tables
 
     def apply_change(
         self,
@@ -87,7 +84,6 @@ class NetworkMap:
     def _graph_for(
         self, kind: str, subject: str, author: str, scope: UnitPath
     ) -> ClusterGraph | UnitGraph | None:
-        """Return the graph that a table belongs to, or None."""
         if kind not in (NODE, UNIT_LINKS):
             return None
         own = self.address.unit
@@ -99,13 +95,11 @@ class NetworkMap:
         self._refused += 1
         return None
 
-    # ------------------------------------------------------------------- routes
-
     def next_hop(self, target: Address, rank: int = _LOWEST) -> str | None:
         """Return the neighbour towards `target`; None if it is unreachable or this node.
 
-        `rank` is that of the event's security level. As far as this node knows, all links of the
-        route are cleared for it.
+        `rank` is that of the event's security level, for which all known links of the route are
+        cleared.
         """
         if target.unit != self.address.unit:
             return self.next_hop_to_unit(target.unit, rank)
@@ -114,8 +108,7 @@ class NetworkMap:
     def next_hop_to_unit(self, unit: UnitPath, rank: int = _LOWEST) -> str | None:
         """Return the neighbour towards `unit`; None if it is unreachable or contains this node.
 
-        The map has only the children of this node's contexts. A deeper unit has the route of that
-        child.
+        A unit deeper than a child of this node's contexts has the route of that child.
         """
         sibling = self._sibling(unit)
         return sibling and self._routes.hop_to_unit(*sibling, rank)
@@ -152,10 +145,8 @@ class NetworkMap:
             return None
         return depth, unit[depth]
 
-    # ------------------------------------------------------------------- nodes
-
     def members(self) -> Mapping[str, NodeDescriptor]:
-        """Known nodes of the own cluster, reachable or not."""
+        """Of the own cluster, reachable or not."""
         return self._cluster.members()
 
     def link_counts(self) -> Mapping[str, int]:
@@ -194,11 +185,11 @@ class NetworkMap:
         return tuple(found.values())
 
     def leader(self, level: int = 0) -> str | None:
-        """Return the leader of the unit `level` steps above the cluster; 0 is the cluster.
+        """Return the leader of the unit `level` steps above the cluster.
 
         A cluster's leader is the reachable node with the smallest name that is not draining. A
-        larger unit's leader is the leader of its smallest reachable child. None if this node is not
-        in that child: only its nodes know the leader.
+        larger unit's leader is that of its smallest reachable child. Only nodes of that child know
+        it, others return None.
         """
         depth = len(self.address.unit)
         for context in list(enclosing_units(self.address.unit))[1 : level + 1]:
@@ -213,7 +204,6 @@ class NetworkMap:
         return min(staying, default=min(reachable_nodes))
 
     def is_leader(self, level: int = 0) -> bool:
-        """Return True if this node leads the unit `level` steps above its cluster."""
         return self.leader(level) == self.address.node
 
     def led_units(self) -> frozenset[UnitPath]:

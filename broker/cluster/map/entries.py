@@ -2,10 +2,10 @@
 
 A `node` table describes a node to its cluster. `self` is its descriptor, `link:<node>` a link
 inside the cluster. A gateway writes a `unit-links` table for the unit that contains both ends
-(Mspaces G5). `link:<far node>` is one link. An edge needs the entries of both ends.
+(Mspaces G5), with a `link:<far node>` for each. An edge needs the entries of both ends.
 
-A gateway with `unit-links` also writes a `process` table, with its descriptor as `self`. It is not
-part of the map. It reveals a second process under the same name (`broker.cluster.clone_detection`).
+A gateway also writes a `process` table, with its descriptor as `self`. It reveals a second process
+under the same name (`broker.cluster.clone_detection`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Cost: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_COST)]
 
 
 class NodeLink(NamedTuple):
-    """One end of a link inside a cluster, from the table of its node."""
+    """One end of a link inside a cluster."""
 
     cost: Cost
     clearance: Rank
@@ -55,7 +55,7 @@ class UnitLink(NamedTuple):
     cost: int
     clearance: int
     endpoint: Endpoint | None
-    """Address where the far end accepts link requests."""
+    """Where the far end accepts link requests."""
 
     def to_plain(self) -> tuple[Any, ...]:
         own, far = str(self.own), str(self.far)
@@ -85,7 +85,7 @@ def parse_node_link(value: Any) -> NodeLink:
 def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
     """Return the link in an entry of `author`'s `unit-links` table for `context`.
 
-    Raises `ProtocolError` for a malformed value, or if the ends are not in two children of
+    Raises `ProtocolError` for a malformed value, or unless the ends are in two children of
     `context`.
     """
     unit, far_unit, own, far, cost, clearance, endpoint = _UNIT_LINK.convert(value)

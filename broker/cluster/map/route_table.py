@@ -1,9 +1,8 @@
 """Shortest routes through the contexts of a node, computed on request and cached until a change.
 
-A route to another unit crosses the units of the context where it diverges from the own one. It
-leaves by the nearest gateway to the first of them. Nearness compares the largest context first,
-then the smaller ones, last the own cluster. Names decide between equal ones. All nodes of the route
-so decide alike, and each hop shortens it.
+A route to another unit crosses the units of the context where it diverges. It leaves by the nearest
+gateway to the first of them. Nearness compares the largest context first, last the own cluster,
+then names. So all nodes of the route decide alike, and each hop shortens it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class RouteTable:
         self._unit = address.unit
         self._cluster = cluster
         self._contexts = contexts
-        #: By (depth, rank): valid until the next change.
+        #: By (depth, rank), until the next change.
         self._routes: dict[tuple[int, int], Routes] = {}
         self._hops: dict[tuple[int, str, int], str | None] = {}
         #: By (depth, rank): last result with its graph and exits. Most changes affect neither.
@@ -39,8 +38,7 @@ class RouteTable:
         self._hops.clear()
 
     def routes_at(self, depth: int, rank: int) -> Routes:
-        """Return the routes in the context at `depth`; at the cluster's depth, between its
-        nodes."""
+        """Return the routes in the context at `depth`, or between the nodes of the cluster."""
         cached = self._routes.get((depth, rank))
         if cached is not None:
             return cached
@@ -76,7 +74,7 @@ class RouteTable:
         return hop
 
     def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
-        """Return the next hop out of the own child of the context at `depth`, to `far_unit`."""
+        """Return the next hop out of the own child of the context at `depth`."""
         links = [
             link
             for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
@@ -133,7 +131,6 @@ class RouteTable:
         return self.routes_at(depth, rank)[child].distance
 
     def _gateway_order(self, link: UnitLink, rank: int) -> tuple[int, str, str]:
-        """Sort key of gateways in the own cluster: by distance, then by name."""
         if link.own.node == self._node:
             distance = 0
         else:

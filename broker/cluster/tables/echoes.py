@@ -19,7 +19,7 @@ class Echoes:
     _backoff: Backoff
     _awaited: dict[TableKey, list[int]] = attrs.field(factory=dict)
     _probed_version: int = 0
-    """Version in the newest wave's probes."""
+    """In the newest wave."""
     retry_at: float | None = None
     """Time of the next wave after a broken one."""
 

@@ -1,5 +1,3 @@
-"""All tables of one author and scope, as stored at this node."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -15,7 +13,7 @@ from broker.wire.codec import pack
 
 #: Stored changes, for nodes that lack only these. Others get all tables.
 _MAX_HISTORY = 64
-#: Changes may exceed the size of all tables by so many bytes and are still sent.
+#: Changes may exceed the size of all tables by so many bytes.
 _SMALL_BYTES = 4096
 
 #: Changed entries (None: removed), and whether the table was removed.
@@ -24,17 +22,17 @@ TableDifference = tuple[Mapping[str, Value | None], bool]
 
 @attrs.define(eq=False)
 class Group:
-    """Tables under one version number. 0 is empty; each change by the author increments it."""
+    """Tables of one author and scope under one version number, which each change increments."""
 
     key: GroupKey
     unit: UnitPath
-    """The author's cluster."""
+    """Of the author."""
     incarnation: int = 0
     number: int = 0
     author_seen_at: float = float("-inf")
     """Time at which the author was last known to be alive."""
     newest_refresh: tuple[int, int] = (0, 0)
-    """Incarnation and serial of the newest refresh."""
+    """Incarnation and serial."""
     tables: dict[TableName, dict[str, Value]] = attrs.field(factory=dict)
     _sizes: dict[TableName, int] = attrs.field(factory=dict)
     _history: deque[tuple[int, tuple[TableChange, ...]]] = attrs.field(factory=deque)
@@ -48,7 +46,7 @@ class Group:
     def changes_since(self, incarnation: int, number: int) -> tuple[int, tuple[TableChange, ...]]:
         """Return (base, changes) after this version; base 0: all tables."""
         if incarnation == self.incarnation and self._history and self._history[0][0] <= number:
-            # Applying changes twice in their order does no harm: the last one counts.
+            # Changes may be applied twice: the last one counts.
             start = max(before for before, _ in self._history if before <= number)
             changes = tuple(
                 each for before, group in self._history if before >= start for each in group
@@ -71,8 +69,8 @@ class Group:
         changes: tuple[TableChange, ...],
         limits: TableLimits,
     ) -> dict[TableName, TableDifference]:
-        """Apply changes and return the differences. Raises `ProtocolError`, without a change, over
-        the limits."""
+        """Apply changes and return the differences. Raises `ProtocolError`, without a change,
+        over limits."""
         tables, sizes = _copy_changed(
             self.tables if base else {}, self._sizes if base else {}, changes
         )
@@ -91,7 +89,6 @@ class Group:
         return differences
 
     def raise_version(self, incarnation: int, number: int) -> None:
-        """Give the own tables a higher version without a change."""
         self.incarnation, self.number = incarnation, number
         self._history.clear()
 

@@ -1,5 +1,3 @@
-"""Split large updates and digests into consecutive messages, and reassemble them."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,7 +11,7 @@ from broker.errors import ProtocolError
 
 #: Entry bytes after which a part ends: events share the link.
 PART_BYTES = 64 * 1024
-#: Versions in one part of a digest. With the longest names it stays below `MAX_CONTROL`.
+#: Versions in one part of a digest, which so stays below `MAX_CONTROL`.
 PART_STANDS = 1000
 
 

@@ -1,5 +1,3 @@
-"""Replication of tables: updates, digests, refreshes and ageing."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -21,7 +19,7 @@ from broker.cluster.tables.table import (
 )
 from broker.errors import ProtocolError
 
-#: Ends the answer to a digest of all tables. It requests nothing.
+#: Ends the answer to a digest of all tables.
 DIGEST_END = Digest((), all=False, more=False)
 
 
@@ -54,8 +52,6 @@ class Replication:
         self._address, self._links, self._listener = address, links, listener
         self._times, self._limits, self._counts = times, limits, counts
         self.groups: dict[GroupKey, Group] = {}
-
-    # ------------------------------------------------------------------------- updates
 
     def receive_update(self, neighbour: str, update: Update, now: float) -> list[TablesEffect]:
         key, version = GroupKey(update.author, update.scope), (update.incarnation, update.number)
@@ -120,8 +116,6 @@ class Replication:
             for name, table in sorted(group.tables.items())
         ]
 
-    # ------------------------------------------------------------------------- refreshes
-
     def receive_refresh(self, neighbour: str, refresh: Refresh, now: float) -> list[TablesEffect]:
         """Record that an author is alive. Request missing changes from the neighbour."""
         key, serial = GroupKey(refresh.author, refresh.scope), (refresh.incarnation, refresh.serial)
@@ -153,8 +147,6 @@ class Replication:
                 self._counts["aged"] += 1
                 effects += self._drop_group(group)
         return effects
-
-    # ------------------------------------------------------------------------- synchronisation
 
     def _request_group(
         self, neighbour: str, key: GroupKey, group: Group | None
@@ -208,7 +200,6 @@ class Replication:
         )
 
     def make_refresh(self, group: Group, now: float) -> Refresh:
-        """Return the newest known refresh of the group's author."""
         return Refresh(
             *(group.key.author, group.unit, group.key.scope, group.incarnation, group.number),
             *(group.newest_refresh[1], self._age(group, now)),

@@ -1,14 +1,14 @@
 """Waves: proof for an author that all reachable nodes have its tables (PIF, propagation of
 information with feedback).
 
-The author sends a probe on each link of the scope. At its first probe a node records the sender as
-its parent, and forwards the probe on all other links. It answers its parent once it has the version
-and all those links have answered. Any further probe is answered at once. So the first probes form a
-tree, and the answers carry the cuts up the tree.
+At its first probe a node records the sender as its parent, and forwards the probe on all other
+links of the scope. It answers its parent once it has the version and all those links have answered.
+Any further probe is answered at once. So the first probes form a tree, and the answers carry the
+cuts up the tree.
 
-If a link breaks before its answer, the nodes behind it are unknown. Then the answer has `whole`
-false, and the author sends another wave after a pause. So `whole` means: all nodes that were
-connected to the author throughout, by any route, have the version.
+If a link breaks before its answer, the answer has `whole` false, and the author sends another wave
+after a pause. So `whole` means: all nodes that were connected to the author throughout, by any
+route, have the version.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from broker.cluster.tables.table import Cuts, GroupKey, TableTimes
 
 #: Concurrent waves of one author and scope; later ones are combined.
 MAX_OWN_WAVES = 4
-#: Waves that a node takes part in: for one author and scope, and in all. Over it, the oldest is
-#: given up.
+#: Waves that a node takes part in: for one author and scope, and in all. Over it, the oldest of the
+#: author is given up, or the wave is not whole.
 _MAX_OF_AUTHOR = 2 * MAX_OWN_WAVES
 _MAX_WAVES = 4096
 #: Past waves stored for one author and scope. Older ones are answered as not whole.
@@ -62,10 +62,10 @@ WaveEffect = Send | WaveEnded
 
 
 class Waves:
-    """All waves that a node takes part in; a core of its own.
+    """All waves that a node takes part in.
 
-    The cut is read in `start_wave`, `receive_probe` and `handle_timeout` only, never while tables
-    change. So the caller has applied the changes of a call before the cut is read.
+    The cut is never read while tables change: only in `start_wave`, `receive_probe` and
+    `handle_timeout`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Waves:
         return effects + self._answer_if_done(wave)
 
     def receive_proof(self, neighbour: str, proof: Proof) -> list[WaveEffect]:
-        """Handle an answer. Answers that no wave awaits are ignored."""
+        """Handle an answer, if a wave awaits it."""
         key = (GroupKey(proof.author, proof.scope), proof.incarnation, proof.wave)
         wave = self._running.get(key)
         if wave is None or neighbour not in wave.awaited:

@@ -1,4 +1,4 @@
-"""Frames and routed messages that start at, arrive at or cross a node: a sans-I/O core.
+"""Frames and routed messages that start at, arrive at or cross a node.
 
 The driver does the slow work: matching events that enter a unit, and reading pages of the log.
 """
@@ -36,7 +36,7 @@ from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark, NamedHistory
 
 #: Seconds without a frame of a requested unknown origin before it is reported lost. Its disk may
-#: return, or a node with a replica may announce it.
+#: return, or a replica may be announced.
 LOST_REPORT_DELAY = 30.0
 
 
@@ -56,9 +56,8 @@ class Traffic:
         histories: KnownHistories | None = None,
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `log_coverage`,
-        `patience`, `start_of` and `histories` are those of `Receiver`. `compress` applies to frames
-        that start here. `group_members` returns the neighbours that the multicast group reaches
-        with events of a rank. `own_history` returns the history that this node logs in."""
+        `patience`, `start_of` and `histories` are those of `Receiver`. `group_members` returns
+        the neighbours that multicast reaches with events of a rank."""
         self._state = state
         self._own = state.address
         self._newest_own_mark = newest_own_mark
@@ -89,8 +88,6 @@ class Traffic:
             readers=len(self._readers),
             incomplete_origins=self.receiver.incomplete_origins,
         )
-
-    # ------------------------------------------------------------------ this node's own events
 
     def send_own_events(
         self,
@@ -165,15 +162,12 @@ class Traffic:
         """Restart a destination after its first interest arrived."""
         self._sender.restart_destination(destination, self._newest_own_mark())
 
-    # ------------------------------------------------------------------ receiving
-
     def receive_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
         return self._forward(frame, self._ingress.is_holding(frame.origin), now)
 
     def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
         division = self._route(frame)
         effects: list[TrafficEffect] = []
-        # Ignore ranges of the own origin.
         for index in division.local if frame.origin != self._sender.origin else ():
             received = ReceivedRange(frame.ranges[index], frame, index)
             effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
@@ -198,7 +192,7 @@ class Traffic:
         return enter
 
     def receive_group_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
-        """Take this node's range from a multicast frame. Multicast frames are not forwarded."""
+        """Take this node's range from a multicast frame, which is not forwarded."""
         effects: list[TrafficEffect] = []
         for index, span in enumerate(frame.ranges):
             if span.destination == self._own and frame.origin != self._sender.origin:
@@ -209,8 +203,7 @@ class Traffic:
     def send_into_unit(
         self, enter: EnterUnit, events: Sequence[OutgoingEvent], now: float
     ) -> list[TrafficEffect]:
-        """Send matched events to the destinations in the unit, merged with the held onward
-        frames."""
+        """Send matched events into the unit, merged with the held onward frames."""
         assert enter.received is not None
         span = enter.received.range
         inside = self._ingress.sender_for(enter.received).event_frame(
@@ -315,8 +308,6 @@ class Traffic:
         self.counts.served += 1
         return [ReadPage(message)]
 
-    # ------------------------------------------------------------------ time
-
     def confirm_durable(self, origin: str, now: float) -> list[TrafficEffect]:
         return self._as_traffic_effects(self.receiver.confirm_durable(origin, now))
 
@@ -325,15 +316,12 @@ class Traffic:
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
-        """Request missing ranges or skip expired ones, and remove expired readers."""
         for address in self._readers.remove_expired(now):
             self._sender.finish_reading(address)
         effects: list[TrafficEffect] = []
         for origin, node in self.receiver.expired_requests(now):
             effects += self._skip_lost(origin, None, node, now)
         return effects + self._as_traffic_effects(self.receiver.handle_timeout(now))
-
-    # ------------------------------------------------------------------ inside
 
     def _is_cleared(self, destination: Address, rank: int) -> bool:
         if destination == self._own:

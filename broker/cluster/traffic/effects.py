@@ -1,5 +1,3 @@
-"""Effects that the core of a node's traffic returns, in order, and its counters."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ from broker.event.place import Mark
 
 @attrs.frozen
 class SendFrame:
-    """To all members of the multicast group if the neighbour is `GROUP`."""
+    """To the multicast group if the neighbour is `GROUP`."""
 
     neighbour: str
     frame: Frame
@@ -31,15 +29,14 @@ class SendMessage:
 class EnterUnit:
     """Match these events against the interest inside a unit, in order, then call `send_into_unit`.
 
-    The onward frames wait for the match. Call `release_onward` where the match fails or is slow.
+    The onward frames wait for the match. Call `release_onward` where it fails or is slow.
     """
 
     frame: Frame
     received: ReceivedRange | None
-    """None: nothing enters. The onward frames only wait for earlier matches; then call
-    `release_onward`."""
+    """None: the onward frames only wait for earlier matches; then call `release_onward`."""
     onward: Mapping[str, Frame]
-    """By neighbour: the parts of the frame for other destinations."""
+    """Frames for other destinations by neighbour."""
 
 
 @attrs.frozen
@@ -89,13 +86,11 @@ class TrafficCounts:
     unknown: int = 0
     """Rejected page requests."""
     denied: int = 0
-    """Events that no route to their destination is cleared for."""
+    """Events without a cleared route."""
 
 
 @attrs.frozen
 class TrafficSnapshot:
-    """Sizes of the stored state."""
-
     destinations: int
     """Counted once for each origin."""
     unit_entries: int

@@ -1,13 +1,13 @@
 """A frame: events of one origin for several destinations (DESIGN 4; M18, G8, D30).
 
 The header holds all that a hop needs. Records and documents are forwarded unchanged. For each
-destination the frame names a range (after, upto] of places. All events of the range that match the
-destination's interest are in the frame. So a receiver can tell filtered events from lost ones.
+destination the frame names a range (after, upto] of places, and has all events of it that match the
+destination's interest. So a receiver can tell filtered events from lost ones.
 
 `0x60 | header length u32 | records length u32 | header | records | body`, integers big-endian. The
-header is a msgpack array of the fields of `Frame` up to `document_lengths`, in order. Records are
-msgpack arrays as in a session's DELIVER. The body holds all documents, or one zstd frame of them.
-See `docs/protocols/traffic.md`.
+header is a msgpack array of the fields of `Frame` up to `document_lengths`. Records are msgpack
+arrays as in a session's DELIVER. The body holds all documents, or one zstd frame of them. See
+`docs/protocols/traffic.md`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from broker.event.place import Mark, NamedHistory
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
 KIND = 0x60
-#: Limits of one frame.
+#: Of one frame.
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
 MAX_ORIGIN_BYTES = 64
@@ -48,13 +48,12 @@ _HEAD = struct.Struct(">BII")
 RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
 #: Events with consecutive places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]
-#: Consecutive events with an equal rank of the security level: (rank, count).
+#: Consecutive events of equal security level: (rank, count).
 LevelRun: TypeAlias = tuple[int, int]
 
 
 class Range(NamedTuple):
-    """The places (after, upto] of an origin for one destination. The frame has all matching events
-    of it."""
+    """The places (after, upto] of an origin, with all matching events for one destination."""
 
     destination: Address
     """A node, or with an empty node name all nodes of a unit."""
@@ -67,7 +66,7 @@ class Range(NamedTuple):
     first_after: Mark | None = None
     """A node without events of this origin starts here; None: at `after`."""
     is_unfiltered: bool = False
-    """The frame has all events of the range, also those outside the destination's interest."""
+    """The frame also has events outside the destination's interest."""
 
 
 class FrameEvent(NamedTuple):
@@ -82,8 +81,7 @@ class FrameEvent(NamedTuple):
 class Frame:
     origin: str
     origin_node: Address
-    """The node that serves missing events: the origin node or, in its absence, one with a
-    replica."""
+    """It serves missing events: the origin node or, in its absence, one with a replica."""
     level_runs: Sequence[LevelRun]
     hops: int
     """Links that the frame may still cross."""
@@ -96,7 +94,7 @@ class Frame:
     records: bytes
     body: bytes
     history: NamedHistory | None = None
-    """History that the origin node logs in; None if unknown."""
+    """Of the origin node; None if unknown."""
 
     @property
     def event_count(self) -> int:
@@ -143,10 +141,9 @@ class Frame:
         return [FrameEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
     def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
-        """Return the frame for some of its destinations.
+        """Return the frame for some of its destinations; events without a recipient are dropped.
 
-        `max_ranks` maps the index of each to the highest rank that it may get. Events without a
-        recipient are dropped.
+        `max_ranks` maps the index of each to the highest rank that it may get.
         """
         renumbered = {old: new for new, old in enumerate(max_ranks)}
         lowest_cap = min(max_ranks.values(), default=0)
@@ -210,8 +207,7 @@ class Frame:
         )
 
     def _runs_by_rank(self, lowest_cap: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
-        """Return (rank, count, indices) of all runs, split by rank where ranks exceed
-        `lowest_cap`."""
+        """Return (rank, count, indices) of all runs, split where ranks exceed `lowest_cap`."""
         if self.highest_rank <= lowest_cap:
             return [(0, count, indices) for count, indices in self.recipient_runs]
         levels = iter(self.event_ranks())
@@ -274,7 +270,7 @@ class Frame:
 
 _Run: TypeAlias = Annotated[int, Meta(ge=1)]
 _Lengths: TypeAlias = Annotated[tuple[Offset, ...], Meta(max_length=MAX_EVENTS)]
-#: The fields of a `Range`. The name in its destination may be empty.
+#: The name in its destination may be empty.
 _WireRange: TypeAlias = tuple[
     tuple[UnitPath, Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]],
     WireMark,
@@ -287,8 +283,6 @@ _WireRange: TypeAlias = tuple[
 
 
 class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of a `Frame` that are in its header."""
-
     origin: Annotated[str, Meta(min_length=1)]
     origin_node: Address
     level_runs: tuple[tuple[Rank, _Run], ...]

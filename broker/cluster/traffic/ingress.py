@@ -19,8 +19,6 @@ MAX_ENTRIES = 4_096
 
 @attrs.define
 class _Entry:
-    """State of one origin in one unit."""
-
     sender: OriginSender
     upto: Mark
     """Highest end of the received ranges, matched or not."""
@@ -32,7 +30,7 @@ class Ingress:
         self._destinations_inside = destinations_inside
         self._entries: OrderedDict[tuple[str, UnitPath], _Entry] = OrderedDict()
         self._holding: dict[str, set[EnterUnit]] = {}
-        """By origin: matches with waiting onward frames."""
+        """Matches with waiting onward frames, by origin."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -61,8 +59,6 @@ class Ingress:
         entry.upto = max(entry.upto, span.upto)
         self._entries[frame.origin, unit] = entry
         return entry.sender
-
-    # ------------------------------------------------------------------ onward frames
 
     def is_holding(self, origin: str) -> bool:
         return origin in self._holding

@@ -1,8 +1,7 @@
 """Newest histories of each origin, as named by frames (`broker.log.history`).
 
-Two processes on copies of one log can assign places in one epoch. They started within 250 ms, or
-with clocks that are behind. The history id tells them apart. By the branch places the origin node
-finds where a place left its own log.
+Two processes on copies of one log can assign places in one epoch, if they started within 250 ms or
+with clocks that are behind. The history id tells them apart.
 """
 
 from __future__ import annotations
@@ -55,5 +54,5 @@ class KnownHistories:
         return found if found and found[-1][0] == mark[0] else ()
 
     def forget_origin(self, origin: str) -> None:
-        """Forget the histories of an origin: follow the next frame's process."""
+        """Follow the next frame's process."""
         self._known[origin] = ()

@@ -13,10 +13,8 @@ from broker.wire.codec import Count, WireErrorFields, WireHistory, WireMark
 
 
 class RoutedMessage(Message, frozen=True):
-    """Base of messages to one node anywhere in the network."""
-
     least_version: ClassVar[int] = 1
-    """Lowest version of the node protocol; links of a lower version do not carry the message."""
+    """Of the node protocol; links of a lower version do not carry the message."""
 
     target: Address
     source: Address
@@ -50,15 +48,13 @@ class PageRequest(RoutedMessage, frozen=True):
     is_unfiltered: bool = False
     """Send all events: the stored interest of the reader may be too narrow."""
     path: Annotated[tuple[WireHistory, ...], msgspec.Meta(max_length=MAX_HISTORIES)] = ()
-    """Histories up to `after`, ending with its own; empty if unknown or over a link of version
-    1."""
+    """Histories up to `after`, ending with its own; empty if unknown or over version 1."""
 
     def __post_init__(self) -> None:
         if sorted(set(self.path)) != list(self.path):
             raise ValueError("histories do not ascend")
 
     def at_version(self, version: int) -> PageRequest:
-        """Drop the path for links of version 1."""
         return self if version >= 2 else msgspec.structs.replace(self, path=())
 
 

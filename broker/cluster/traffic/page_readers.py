@@ -11,8 +11,8 @@ from broker.event.place import Mark
 
 #: Seconds without a request after which a reader is removed.
 READER_TIMEOUT = 10.0
-#: Times that one page is sent. Then some link on the route may not be cleared, which this node can
-#: not see. Further pages hold only events of the common route.
+#: Times that one page is sent. Then some link on the route may not be cleared, so further pages
+#: hold only events of the common route.
 MAX_REPEATS = 6
 #: Concurrent readers. Others are ignored, and repeat their request.
 MAX_READERS = 1_024
@@ -22,7 +22,7 @@ MAX_READERS = 1_024
 class PageReader:
     expires_at: float
     sent_upto: Mark
-    """Newest place sent at its last request; later frames go to it directly."""
+    """At its last request; later frames go to it directly."""
 
 
 class PageReaders:
@@ -49,7 +49,6 @@ class PageReaders:
         return True
 
     def is_repeating(self, address: Address) -> bool:
-        """Return True if the same page was sent `MAX_REPEATS` times."""
         return self._repeated.get(address, ((0, 0), 0))[1] > MAX_REPEATS
 
     def next_timeout(self) -> float | None:

@@ -1,5 +1,3 @@
-"""A received range, the receiver's effects on it, and its counters."""
-
 from __future__ import annotations
 
 import attrs
@@ -29,8 +27,6 @@ class AppendRange:
 
 @attrs.frozen
 class RequestPage:
-    """Request the events behind `after` from `target`."""
-
     target: Address
     origin: str
     after: Mark

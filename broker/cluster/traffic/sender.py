@@ -1,8 +1,7 @@
 """Sending side: the events of one origin, and the position of each destination.
 
 A node has one sender for its own origin, and one for each origin and unit that enters here. The
-state is not durable. A destination that misses events requests them from the origin node. A sender
-without state starts anew, and its ranges say so by `after`.
+state is not durable: a sender without it starts anew, and destinations request missing events.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from broker.event.place import Mark, NamedHistory
 #: True if the route to a destination is cleared for events of this rank.
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
-#: An idle destination gets its position again after so many calls of `progress_frame`, then each
-#: time after as many as the last number. So it notices lost frames. The last is longer than the
-#: detection of a dead link takes.
+#: An idle destination gets its position again after so many calls of `progress_frame`, so that it
+#: notices lost frames. The last number is repeated. It is longer than the detection of a dead link
+#: takes.
 PROGRESS_REPEATS = (1, 2, 4, 8, 16, 32, 64)
 #: A reader that lags at most so many places also gets new frames: it can hold them.
 MAX_LIVE_LAG = 256
@@ -68,21 +67,20 @@ class OriginSender:
         self._sent_upto = upto
         self._destinations: dict[Address, _Destination] = {}
         self._repeats: dict[Address, int] = {}
-        """By idle destination: calls of `progress_frame` since its last range."""
+        """Calls of `progress_frame` since the last range of an idle destination."""
         # Spread the repeats of different origins: together they could overload a link.
         stagger = zlib.crc32(origin.encode())
         self._repeat_at = [time - stagger % (1 + time // 4) for time in PROGRESS_REPEATS]
         self._calls = stagger % PROGRESS_REPEATS[-1]
         self._progress_upto = upto
-        """Newest place at the last call of `progress_frame`."""
+        """At the last call of `progress_frame`."""
         self.history: NamedHistory | None = None
         """Of the origin node, if known."""
         self.denied = 0
         """Events without a cleared route to an interested destination."""
 
     def record_origin_node(self, node: Address) -> None:
-        """Record the origin node of a frame. While that node is gone, nodes with replicas
-        alternate."""
+        """While an origin node is gone, nodes with replicas alternate."""
         self._origin_nodes.append(node)
 
     @property
@@ -115,7 +113,6 @@ class OriginSender:
                 self._repeats[each] = 0
 
     def restart_destination(self, destination: Address, newest: Mark) -> None:
-        """Restart one destination behind `newest`, as in `set_destinations`."""
         if destination in self._destinations:
             self._destinations[destination] = self._new_destination(newest)
             self._repeats[destination] = 0
@@ -123,7 +120,7 @@ class OriginSender:
     def start_reading(self, destination: Address, after: Mark) -> None:
         """Record that a destination reads the log behind `after`.
 
-        It gets no new frames until `finish_reading` if it lags more than `MAX_LIVE_LAG` places.
+        If it lags more than `MAX_LIVE_LAG` places, it gets no new frames until `finish_reading`.
         """
         state = self._destinations.get(destination)
         if state is not None:
@@ -153,8 +150,8 @@ class OriginSender:
     ) -> Frame | None:
         """Return a frame with the events of (after, upto]; None without recipients.
 
-        Where `after` is not the end of the last call, this node missed events. Then all ranges
-        start at `after`, so that destinations find the missing range.
+        If `after` is not the end of the last call, this node missed events. Then all ranges start
+        at `after`, so that destinations find the missing range.
         """
         if upto < after:
             return None

@@ -1,5 +1,3 @@
-"""The sending half of a group member, and its repairs (D43, D45, D50)."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ _REQUEST_DELAY = 0.004
 _GROUP_REPAIR_AT = 3
 #: A repeated request within this many seconds was sent before the repair arrived.
 _REPAIR_INTERVAL = 0.015
-#: Most numbers of one ASK that are processed: a receiver asks again for the rest.
+#: Bound of the numbers processed of one ASK; a receiver asks again for the rest.
 _MAX_REQUESTED = 1024
 
 
@@ -31,12 +29,12 @@ class _HistoryEntry:
 
 
 class GroupSender:
-    """Numbered datagrams at a set rate, and a bounded history of them."""
+    """Numbered datagrams at a set rate, with a bounded history for repairs (D43, D45, D50)."""
 
     def __init__(self, settings: GroupSettings, mac: Mac, session: int, now: float) -> None:
-        #: Number of the last datagram sent.
+        #: Last number sent.
         self.highest = 0
-        #: Repairs sent to one member, and to all.
+        #: To one member, and to all.
         self.repaired = 0
         self.repaired_to_all = 0
         self._settings = settings
@@ -53,20 +51,18 @@ class GroupSender:
 
     @property
     def oldest(self) -> int:
-        """Oldest number in the history; the next number if it is empty."""
+        """The next number if the history is empty."""
         return next(iter(self._history), self.highest + 1)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes submitted and not yet sent."""
         return self._fragmenter.queued_bytes
 
     def submit(self, packets: Sequence[bytes]) -> None:
-        """Queue packets. Raises ValueError for an empty one."""
+        """Raises ValueError for an empty packet."""
         self._fragmenter.add_packets(packets)
 
     def take_datagrams(self, now: float) -> list[bytes]:
-        """Return the datagrams that may be sent to the group now."""
         datagrams: list[bytes] = []
         self._token_at = None
         while self._fragmenter:
@@ -84,7 +80,7 @@ class GroupSender:
         return datagrams
 
     def receive_request(self, asker: Peer, ranges: Sequence[Range], now: float) -> bytes | None:
-        """Record a request for repairs; return a GONE if some are not in the history any more."""
+        """Record a request for repairs; return a GONE if the history lacks some."""
         remaining = _MAX_REQUESTED
         oldest = self.oldest
         for first, count in ranges:
@@ -115,7 +111,7 @@ class GroupSender:
             askers = self._requests.pop(number)
             entry = self._history.get(number)
             if entry is None:
-                continue  # it was dropped meanwhile; the members will ask again
+                continue  # dropped meanwhile; the members will ask again
             if entry.repeated_at + _REPAIR_INTERVAL <= now:
                 entry.repeated_to = frozenset()
             entry.repeated_at = now
@@ -132,7 +128,6 @@ class GroupSender:
         return to_all, to_each
 
     def next_timeout(self) -> float | None:
-        """Return the time of the next datagram or repair."""
         due = [each for each in (self._token_at, self._repair_at) if each is not None]
         return min(due, default=None)
 

@@ -1,37 +1,33 @@
-"""The receive window: puts numbered pieces in order, once each, and tracks missing numbers
-(D43, D44)."""
-
 from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
 from broker.transport.arq.wire import MAX_RANGES, Range
 
-#: A duplicate was requested too early: the wait before a request grows by this factor, up to this
-#: many seconds, ...
+#: A duplicate was requested too early: the wait before a request grows by this factor, ...
 _DELAY_GROWTH: Final = 1.25
 _MAX_REORDER_DELAY: Final = 0.05
-#: ... and shrinks by this factor with each piece that arrives once.
+#: ... and shrinks by this one with each piece that arrives once.
 _DELAY_DECAY: Final = 0.98
 
 Piece = TypeVar("Piece")
 
 
 class ReceiveWindow(Generic[Piece]):
-    """The receiving end of one numbered sequence.
+    """The receiving end of one numbered sequence: pieces in order, once each (D43, D44).
 
-    It holds at most `window` unread pieces. Pieces further ahead are dropped and counted.
+    It holds at most `window` unread pieces. Pieces further ahead are dropped and counted. Without
+    `credit`, only pieces behind a missing one count.
     """
 
     def __init__(
         self, window: int, reorder_delay: float, first: int = 1, *, credit: bool = True
     ) -> None:
-        """Without `credit`, only pieces behind a missing one count against the window."""
         #: Highest number up to which all have arrived.
         self.received = first - 1
         #: Highest number that has arrived or is known to have been sent.
         self.newest = first - 1
-        #: Time at which each number was first known to be missing, in rising order of numbers.
+        #: Time at which each number was first known to be missing, in rising order.
         self.missing: dict[int, float] = {}
         self.duplicates = 0
         self.beyond = 0
@@ -68,19 +64,17 @@ class ReceiveWindow(Generic[Piece]):
         return True
 
     def mark_sent_until(self, highest: int, now: float) -> None:
-        """Record that numbers up to `highest` have been sent, as far as there is room for them."""
+        """Record that numbers up to `highest` have been sent, as far as there is room."""
         for number in range(self.newest + 1, min(highest, self.limit) + 1):
             self.missing[number] = now
             self.newest = number
 
     def take_ready(self) -> list[Piece]:
-        """Remove and return the pieces that follow in order."""
         ready, self._ready = self._ready, []
         return ready
 
     @property
     def ready_count(self) -> int:
-        """Number of pieces that are in order and unread."""
         return len(self._ready)
 
     def buffered(self) -> list[Piece]:
@@ -88,13 +82,11 @@ class ReceiveWindow(Generic[Piece]):
         return [*self._ready, *self._out_of_order.values()]
 
     def last_ready(self) -> Piece | None:
-        """Return the last piece that is in order."""
         return self._ready[-1] if self._ready else None
 
     def skip_to(self, number: int) -> int:
-        """Give up missing numbers below `number` and return their count. Pieces below it
-        become ready."""
-        # Unknown numbers are not counted one by one: a false number must not cost time.
+        """Give up missing numbers below `number` and return their count."""
+        # Not counted one by one: a false number must not cost time.
         skipped = max(0, number - 1 - self.newest)
         while self.received < min(number - 1, self.newest):
             following = self.received + 1
@@ -110,7 +102,7 @@ class ReceiveWindow(Generic[Piece]):
         return skipped
 
     def missing_ranges(self, now: float, max_ranges: int = MAX_RANGES) -> list[Range]:
-        """Return up to `max_ranges` ranges of numbers that are missing, not only late."""
+        """Return ranges of numbers that are missing, not only late."""
         ranges: list[Range] = []
         first = count = 0
         for number, since in self.missing.items():

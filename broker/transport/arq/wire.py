@@ -1,7 +1,7 @@
-"""The datagrams of connections and groups, byte by byte.
+"""The datagrams of connections and groups.
 
-Every datagram starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes (`mac`).
-Numbers are unsigned and big-endian. `docs/protocols/arq.md` has the table.
+Each starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes. Numbers are unsigned
+and big-endian. `docs/protocols/arq.md` has the table.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ _RANGE = struct.Struct(">HH")
 
 #: Bytes of a DATA datagram beside the packets.
 DATA_OVERHEAD = _DATA.size + TAG_BYTES
-#: The value of `start` when no packet begins in the datagram.
+#: No packet begins in the datagram.
 NO_START = 0xFFFF
-#: Most ranges in one FEEDBACK or ASK: it fits into the smallest datagram.
+#: Bound of the ranges in one FEEDBACK or ASK, for the smallest datagram.
 MAX_RANGES = 48
-#: Length of the shortest datagram.
 MIN_DATAGRAM_BYTES = _HEAD.size + TAG_BYTES
 
 #: First number and count.
@@ -62,16 +61,13 @@ class Reason(enum.IntEnum):
     RESET = 1
     #: The port has its maximum of connections.
     FULL = 2
-    #: The versions differ.
     VERSION = 3
 
 
 @attrs.frozen
 class Data:
-    """A piece of the stream of packets."""
-
     number: int
-    #: Offset of the first packet that begins in `piece`; `NO_START` if none does.
+    #: Offset of the first packet that begins in `piece`.
     start: int
     #: Number of that packet, modulo 2**32.
     packet: int
@@ -89,7 +85,7 @@ class Feedback:
     #: Highest number received, and the seconds since then.
     highest: int
     delay: float
-    #: Count of DATA datagrams received when that one came, with repetitions.
+    #: DATA received when that one came, with repetitions.
     datagrams_received: int
     missing: tuple[Range, ...] = ()
 
@@ -106,7 +102,7 @@ def contents_of(datagram: bytes) -> bytes:
 
 
 def encode_plain(kind: int, identity: int, contents: bytes) -> bytes:
-    """Encode a datagram with opaque contents, without its tag."""
+    """Encode opaque contents, without the tag."""
     return _HEAD.pack(kind, identity) + contents
 
 
@@ -161,20 +157,17 @@ def encode_numbered(kind: int, identity: int, number: int, contents: bytes = b""
 
 
 def decode_numbered(datagram: bytes) -> tuple[int, bytes]:
-    """Return number and further contents of a verified POLL, ANNOUNCE or GONE. Raises
-    `ProtocolError`."""
+    """Decode a verified POLL, ANNOUNCE or GONE. Raises `ProtocolError`."""
     if len(datagram) < _NUMBERED.size + TAG_BYTES:
         raise ProtocolError(f"a datagram of {len(datagram)} bytes without its number")
     return _NUMBERED.unpack_from(datagram)[2], datagram[_NUMBERED.size : -TAG_BYTES]
 
 
 def encode_bye(identity: int, reason: Reason) -> bytes:
-    """Encode BYE, without its tag."""
     return _CODED.pack(BYE, identity, reason)
 
 
 def encode_refuse(identity: int, reason: Reason) -> bytes:
-    """Encode REFUSE, without its tag."""
     return _CODED.pack(REFUSE, identity, reason)
 
 

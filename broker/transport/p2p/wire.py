@@ -75,8 +75,6 @@ DATA_HEADER = _START.size + _DATA.size
 
 @attrs.frozen
 class Resume:
-    """The state of an end at the beginning of a connection."""
-
     incarnation: int
     known: int
     received: int
@@ -86,7 +84,6 @@ class Resume:
 
 
 def encode_resume(resume: Resume) -> bytes:
-    """Encode a RESUME packet."""
     body = _RESUME.pack(
         resume.version,
         resume.incarnation,
@@ -99,7 +96,7 @@ def encode_resume(resume: Resume) -> bytes:
 
 
 def encode_data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
-    """Encode DATA packets for `messages`, numbered from `first`."""
+    """Encode DATA packets, numbered from `first`."""
     packets = []
     for sequence, message in enumerate(messages, first):
         body = _DATA.pack(sequence, received, limit)
@@ -124,8 +121,8 @@ def encode_ping(highest: int) -> bytes:
 def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
     """Return the kind, the numbers after the check, and (of DATA) the message of a packet.
 
-    Of a RESUME of another version only the version is decoded, for the error message. Raises
-    `ProtocolError` for a wrong length or kind, or a failed check.
+    Of another version's RESUME only the version is decoded. Raises `ProtocolError` for a wrong
+    length or kind, or a failed check.
     """
     size = len(packet)
     if size >= DATA_HEADER and packet[0] == DATA:
