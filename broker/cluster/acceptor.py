@@ -1,10 +1,3 @@
-"""Limits on incoming handshakes, and leases for admitted nodes.
-
-An admitted node appears on the map only when its table arrives; until then a lease reserves its
-place. So two simultaneous handshakes get different places, and a reconnecting node gets its own
-again (T43). Refusals with `overloaded` are cheap (T44).
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -34,7 +27,12 @@ class _Lease:
 
 
 class Acceptor:
-    """Admission decisions, with handshake limits and leases."""
+    """Admission decisions, with limits on incoming handshakes.
+
+    An admitted node appears on the map only when its table arrives; until then a lease reserves its
+    place. So two simultaneous handshakes get different places, and a reconnecting node gets its own
+    again (T43). Refusals with `overloaded` are cheap (T44).
+    """
 
     def __init__(self, rules: AdmissionRules, context: Callable[[], AdmissionContext]) -> None:
         self._rules = rules

@@ -1,7 +1,7 @@
 """Admission rules for cluster members and gateways.
 
 Mspaces M1 (most nodes of a cluster), M2 (network addresses), M4 (most links per transport), G3.
-Pure decisions; `broker.cluster.acceptor` adds rate limits and leases.
+`broker.cluster.acceptor` adds rate limits and leases.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from broker.errors import (
     WrongNetwork,
 )
 
-#: Returns whether a node at this network address may be a member.
+#: True if a node at this network address may be a member.
 AddressRule: TypeAlias = Callable[[str], bool]
 
 
@@ -73,8 +73,6 @@ class AdmissionRules:
 
 @attrs.frozen
 class AdmissionContext:
-    """The state of the node at the time of a decision."""
-
     own: NodeDescriptor
     members: Mapping[str, NodeDescriptor]
     """With this node and the nodes that hold a lease."""
@@ -83,7 +81,6 @@ class AdmissionContext:
     degrees: Mapping[str, int]
     """Links per member, as far as known."""
     other_clusters: Sequence[Alternative]
-    """Known nodes of other clusters."""
     linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
     """Descriptor and peer address per node with a link."""
     reachable: frozenset[str] = frozenset()
@@ -115,7 +112,7 @@ def surplus_members(members: Mapping[str, NodeDescriptor], most_nodes: int) -> t
 
 
 def is_same_node(known: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Return whether `node` has the name and log of `known` and is not an older process."""
+    """Return True if `node` has the name and log of `known` and is not an older process."""
     return (known.name, known.origin) == (node.name, node.origin) and (
         node.incarnation >= known.incarnation
     )

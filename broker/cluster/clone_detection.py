@@ -1,8 +1,8 @@
 """Detection of two processes that run on copies of one log.
 
-A node with a link to the earlier process that learns of the later one from tables ends that link.
-The earlier process is refused as long as the later one is alive. Where no node has met both, the
-earlier process learns of the later one from tables under its own name.
+A node that learns of the later process from tables ends its link to the earlier one, which is then
+refused as long as the later one is alive. Where no node has met both, the earlier process learns of
+the later one from tables under its own name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONFIRMATION_TIME = 10.0
 
 
 def is_later_clone(later: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Return whether `later` is a later process on the same log or a copy."""
+    """Return True if `later` is a later process on the same log or a copy."""
     return later.origin == node.origin and node.incarnation < later.incarnation
 
 
@@ -64,13 +64,12 @@ def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cl
 
 @attrs.define
 class CloneConfirmation:
-    """Signs that this process is the earlier of two. A single sign may come from a process that has
-    just ended."""
+    """Signs that this process is the earlier of two; the other may have just ended."""
 
     _first_sign_at: float | None = None
 
     def record_sign(self, now: float) -> bool:
-        """Return whether this sign confirms an earlier one."""
+        """Return True if this sign confirms an earlier one."""
         if self._first_sign_at is None or now - self._first_sign_at > 6 * CONFIRMATION_TIME:
             self._first_sign_at = now
             return False

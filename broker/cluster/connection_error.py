@@ -14,7 +14,7 @@ from twisted.internet.error import (
 
 from broker.errors import BrokerError, NotConnected
 
-#: Explanations of messages of OpenSSL at this end, with the setting to check.
+#: Messages of OpenSSL at this end, with the setting to check.
 _TLS: Final[Mapping[str, str]] = {
     "unknown ca": "this node's network.certificate is not issued by the other's network.authority",
     "certificate expired": "the other node considers this node's network.certificate expired",

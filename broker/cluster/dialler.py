@@ -1,5 +1,3 @@
-"""Outgoing connections to other nodes, over Twisted endpoints or UDP."""
-
 from __future__ import annotations
 
 from typing import Any, NoReturn
@@ -37,7 +35,6 @@ class TwistedDialler:
         """Set when the node listens by UDP."""
 
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
-        """See `broker.cluster.membership.Dialler`."""
         if transport == "udp":
             if self.udp is None:
                 return fail(NotConnected("this node does not listen by UDP"))
@@ -47,7 +44,6 @@ class TwistedDialler:
         )
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
-        """See `broker.cluster.membership.Dialler`."""
         return self._connect(clientFromString(self._reactor, endpoint))
 
     def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
@@ -77,5 +73,5 @@ class TwistedDialler:
 
 
 def build_dialler(settings: Settings, reactor: Any) -> TwistedDialler:
-    """Build the dialler of the settings. Raises `ConfigurationError` for unusable certificates."""
+    """Raises `ConfigurationError` for unusable certificates."""
     return TwistedDialler(reactor, settings.limits.max_frame_bytes, load_certificate(settings))

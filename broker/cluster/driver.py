@@ -1,5 +1,3 @@
-"""Driver of the two cores of a node's network, `network_state` and `traffic`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
@@ -56,7 +54,7 @@ from broker.transport.core_runner import CoreRunner
 
 
 class ClusterDriver:
-    """Runs both cores while the node is in a cluster."""
+    """Runs the cores `network_state` and `traffic` while the node is in a cluster."""
 
     log = Logger()
     neighbours: Neighbours
@@ -91,10 +89,9 @@ class ClusterDriver:
         )
         self.call = self._runner.call
         self.apply_effects = self._runner.apply_effects
-        """See `CoreRunner`."""
 
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
-        """Called with messages for this node that other parts of the node process."""
+        """Called with messages for other parts of the node process."""
 
         self.on_clone: Callable[[Cloned], object] = lambda _: None
         """Called when tables show a later process on a copy of this node's log."""
@@ -141,7 +138,6 @@ class ClusterDriver:
         self._runner.stop()
 
     def now(self) -> float:
-        """Return monotonic seconds."""
         return float(self._clock.seconds())
 
     def send_routed(self, message: RoutedMessage) -> None:

@@ -1,5 +1,3 @@
-"""DTDs from other nodes (Mspaces M14): ask one node after the other, and answer their questions."""
-
 from __future__ import annotations
 
 import hashlib
@@ -49,14 +47,14 @@ class DtdContext:
     """The neighbour on the route to a node."""
     neighbours: Callable[[], Iterable[Address]]
     held_dtds: Callable[[DtdReference], Sequence[IDtd]]
-    """The DTDs under a type and version: the one in force here, then variants."""
+    """The one in force here, then variants."""
     pending_dtd: Callable[[DtdReference], Deferred[IDtd] | None]
     """A DTD that is being fetched or is announced; None: neither."""
 
 
 @implementer(IDtdSource)
 class DtdExchange:
-    """Asks other nodes for DTDs, and answers them from the cache."""
+    """Asks other nodes for DTDs, and answers them from the cache (Mspaces M14)."""
 
     name = "other nodes"
 
@@ -78,8 +76,6 @@ class DtdExchange:
     def set_context(self, context: DtdContext) -> None:
         """Allow questions and answers from now on."""
         self._context = context
-
-    # ------------------------------------------------------------------ asking
 
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
         """Return the text from the first node that has a matching one. Fails with `UnknownType`."""
@@ -138,8 +134,6 @@ class DtdExchange:
         if len(self._silent_until) > MOST_ASKED:
             del self._silent_until[next(iter(self._silent_until))]
         raise PeerSilent(f"no answer in {ANSWER_TIMEOUT:g} seconds")
-
-    # ------------------------------------------------------------------ messages
 
     def receive_message(self, message: DtdRequest | DtdAnswer) -> None:
         if isinstance(message, DtdAnswer):

@@ -1,5 +1,3 @@
-"""Destinations of this node's events, for tracing (`broker.tracing.node_trace.IEventRoutes`)."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -8,7 +6,7 @@ from broker.cluster.network import Network
 
 
 class EventRoutes:
-    """Implements the routes of tracing for a node with a network."""
+    """Implements `broker.tracing.node_trace.IEventRoutes` for a node with a network."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

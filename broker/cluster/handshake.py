@@ -1,5 +1,3 @@
-"""The handshake on one connection: a thin adapter around `handshake_core`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -88,11 +86,9 @@ class Handshake:
 
 
 def peer_host(channel: ISocketChannel) -> str:
-    """Return the network address of the other end."""
     return channel.peer_description.rpartition(":")[0].strip("[]")
 
 
 def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
-    """Refuse a connection before any handshake."""
     channel.send([messages.encode(NodeRefuse(error.to_wire()))])
     channel.close()

@@ -1,7 +1,7 @@
 """State machines for both sides of the handshake (Mspaces G3, T41, T43).
 
-Sans-I/O: messages and time in, effects out. The last effect is `Accepted` or `Refused`, exactly
-once. After `Refused` the connection is closed when all is sent.
+The last effect is `Accepted` or `Refused`, exactly once. After `Refused` the connection is closed
+when all is sent.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ from broker.errors import (
     from_wire,
 )
 
-#: Seconds for the whole handshake: some round trips, and a busy node.
+#: For the whole handshake: some round trips, and a busy node.
 HANDSHAKE_TIMEOUT = 10.0
-
-# ----------------------------------------------------------------------------- effects
 
 
 @attrs.frozen
@@ -61,9 +59,9 @@ class Accepted:
     version: int
     purpose: str
     members: tuple[NodeDescriptor, ...] = ()
-    """For the initiator: the known members of the cluster."""
+    """For the initiator."""
     admitted: int = 0
-    """For the initiator: its own time of admission."""
+    """Of the initiator."""
 
 
 @attrs.frozen
@@ -78,22 +76,16 @@ class Refused:
 
 Effect: TypeAlias = Send | Accepted | Refused
 
-# ----------------------------------------------------------------------------- decisions
-
 
 @attrs.frozen
 class Admission:
-    """Decision of the responder: accept the peer."""
-
     peer: NodeDescriptor
-    """The descriptor of the peer from now on."""
+    """From now on."""
     members: tuple[NodeDescriptor, ...] = ()
 
 
 @attrs.frozen
 class Refusal:
-    """Decision of the responder: refuse the peer."""
-
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
 
@@ -114,8 +106,6 @@ class HandshakeState(enum.Enum):
 
 @attrs.define
 class _HandshakeCore:
-    """State, deadline and outcome, common to both sides."""
-
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
@@ -179,9 +169,6 @@ class _HandshakeCore:
     def _reject_out_of_state(self, message: Message) -> list[Effect]:
         name = type(message).__name__
         return self._refuse(ProtocolError(f"{name} while the handshake is {self.state.name}"))
-
-
-# ----------------------------------------------------------------------------- the two sides
 
 
 @attrs.define

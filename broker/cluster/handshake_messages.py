@@ -1,7 +1,7 @@
 """Messages of the handshake between two nodes.
 
-The dialling node begins. With a shared key, each side proves that it has the key before any message
-describes the cluster. `docs/protocols/organisation.md` shows the sequence.
+With a shared key, each side proves that it has the key before any message describes the cluster.
+`docs/protocols/organisation.md` shows the sequence.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from broker.cluster.messages import CODEC, Message, encode
 from broker.wire.codec import Count, WireErrorFields
 
 MAGIC = "xmlbroker-node"
-#: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and
-#: fields of version 2 go only over a link that has it (`neighbours.Neighbour.version`).
+#: Commit 55c726e and earlier speak 1 alone. Messages and fields of version 2 go only over a link
+#: that has it (`neighbours.Neighbour.version`).
 PROTOCOL_VERSIONS = (1, 2)
-#: Random bytes of each side; they make each proof unique.
+#: Make each proof unique.
 NONCE_BYTES = 16
-#: Purpose of a link: membership in the cluster, or a link between two clusters.
+#: Membership in the cluster, or a link between two clusters.
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")
-#: Most alternatives that are sent, and accepted.
+#: Sent and accepted at most.
 MOST_ALTERNATIVES = 32
-#: Most members that are sent, and accepted.
+#: Sent and accepted at most.
 _MOST_MEMBERS = 1024
 _MAX_NETWORK = 64
 _PROOF_BYTES = hashlib.sha256().digest_size
@@ -99,9 +99,9 @@ class NodeWelcome(Message, frozen=True):
     cluster: UnitPath
     """The responder's; a member is in it from now on."""
     admitted: Count
-    """Time of admission of a member in ms since 1970; 0 for a gateway."""
+    """Of a member in ms since 1970; 0 for a gateway."""
     members: Annotated[tuple[NodeDescriptor, ...], Meta(max_length=_MOST_MEMBERS)]
-    """Known members of the cluster; none for a gateway."""
+    """None for a gateway."""
     proof: bytes = b""
     """The responder's proof of the key; empty if it requested none."""
 
@@ -119,9 +119,6 @@ class NodeRefuse(Message, frozen=True):
     cluster: UnitPath = ()
     """The sender's cluster; empty if it is not disclosed."""
     alternatives: Annotated[tuple[Alternative, ...], Meta(max_length=MOST_ALTERNATIVES)] = ()
-
-
-# ----------------------------------------------------------------------------- proofs
 
 
 def initiator_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:

@@ -19,8 +19,6 @@ from broker.matching.contract import Verdict
 
 @attrs.define(eq=False)
 class IngestJob:
-    """The events of one range."""
-
     received_range: ReceivedRange
     events: Sequence[FrameEvent]
     on_matched: Callable[[IngestJob], None]
@@ -70,8 +68,6 @@ class IngestJob:
 
 @attrs.define(eq=False)
 class OriginQueue(EventSource):
-    """Jobs of one origin."""
-
     jobs: deque[IngestJob] = attrs.field(factory=deque)
     is_queued: bool = False
     """In the list of ready queues."""

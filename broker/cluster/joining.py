@@ -3,8 +3,7 @@
 It asks one node after the other: the seeds, then the alternatives that they name. A cluster has no
 room if it is full, or if its address rules exclude the node. After `ROUNDS_BEFORE_FOUNDING` rounds
 without room anywhere, the node founds a cluster beside the first that refused it, and becomes a
-gateway to that. It waits between these rounds, because other nodes may be founding one. After other
-failures it asks again with backoff.
+gateway to that. It waits between these rounds, because other nodes may be founding one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ LONGEST_BACKOFF = 30.0
 FOUNDING_DELAY = 3.0
 #: Seconds without a link to any member after which a node asks again; longer than a reconnection.
 CUT_OFF_TIMEOUT = 5.0
-#: Rounds without room in any cluster, before one is founded.
 ROUNDS_BEFORE_FOUNDING = 2
 #: Refusals of clusters without room for this node.
 _NO_ROOM = (ClusterFull, AddressNotAllowed)
@@ -44,8 +42,7 @@ _NO_SEEDS = "network.join and network.discover name no node to ask"
 
 @attrs.frozen
 class AskNode:
-    """Dial this endpoint and ask for membership. Report `join_accepted`, `join_refused` or
-    `dial_failed`."""
+    """Dial and ask for membership. Report `join_accepted`, `join_refused` or `dial_failed`."""
 
     endpoint: Endpoint
 
@@ -70,12 +67,11 @@ class Founded:
 
 @attrs.frozen
 class RoundFailed:
-    """No node admitted this one. The next round starts by itself after `wait` seconds."""
+    """No node admitted this one. The next round starts after `wait` seconds."""
 
     error: BrokerError
     wait: float
     asked: tuple[tuple[Endpoint, BrokerError], ...] = ()
-    """The asked nodes, with their errors."""
 
 
 Effect: TypeAlias = AskNode | Joined | Founded | RoundFailed

@@ -1,5 +1,3 @@
-"""Rate-limited log messages about links that fail to connect."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +16,7 @@ _JOINING: Final = "joining"
 
 
 class LinkLog:
-    """Logs a failure when it occurs first, then at growing intervals."""
+    """Rate-limited log messages about links that fail to connect."""
 
     log = Logger()
 
@@ -32,7 +30,6 @@ class LinkLog:
     def log_failed_round(
         self, asked: Sequence[tuple[Endpoint, BrokerError]], error: BrokerError
     ) -> None:
-        """Log a round of joining without success."""
         lines = [f"{place.host}:{place.port}: {why}" for place, why in asked[:_MOST_PLACES]]
         if len(asked) > _MOST_PLACES:
             lines.append(f"and {len(asked) - _MOST_PLACES} others")

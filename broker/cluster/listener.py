@@ -1,5 +1,3 @@
-"""Listening ports of a node's network: links over TCP and UDP, multicast, and discovery."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -30,7 +28,10 @@ from broker.transport.socket.udp import UdpPort
 
 
 class NetworkListener:
-    """The ports of a node's network. It writes their endpoints into the node's descriptor."""
+    """Ports for links over TCP and UDP, multicast, and discovery.
+
+    It writes their endpoints into the node's descriptor.
+    """
 
     def __init__(
         self, settings: NetworkSettings, network: Network, dialler: TwistedDialler, reactor: Any

@@ -1,5 +1,3 @@
-"""Interest of this node's own subscriptions, by key, active or not yet."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -26,7 +24,7 @@ class _LocalEntry:
 
 
 class LocalInterest:
-    """Entries in the order in which they were added."""
+    """Interest of this node's own subscriptions, in order of addition."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` gives ms since 1970."""
@@ -53,7 +51,7 @@ class LocalInterest:
     def add(
         self, key: Hashable, pattern: StreamPattern, query: Query, on_active: ActiveCallback
     ) -> None:
-        """Add a new key. `on_active` is called when its interest is active."""
+        """`on_active` is called when the interest is active."""
         self._entries[key] = _LocalEntry(pattern, query, on_active)
 
     def replace_callback(self, key: Hashable, on_active: ActiveCallback) -> None:

@@ -1,5 +1,3 @@
-"""Pages of this node's own log, for nodes that miss events (DCP D45)."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -27,12 +25,12 @@ PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 #: Waiting readers; requests of further ones are dropped, and come again.
 MOST_READERS = 1_024
-#: Remembered pairs of reader and reported loss.
+#: Pairs of reader and reported loss; beyond it all are dropped.
 MOST_TOLD_LOSSES = 16_384
 
 
 class LogPageServer:
-    """Reads one page at a time; readers are served in order."""
+    """Sends pages of this node's own log to nodes that miss events, one at a time (DCP D45)."""
 
     log = Logger()
 
@@ -143,8 +141,8 @@ class LogPageServer:
                 return events, lost
 
     def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
-        """Return (after, upto) of a reader's next loss: at its own place, or, for a reader beyond
-        that, where it was recorded."""
+        """Return (after, upto) of a reader's next loss: at its own place, or, for a reader
+        beyond that, where it was recorded."""
         for loss in self._event_log.history_chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue

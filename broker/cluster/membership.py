@@ -1,7 +1,7 @@
 """Joining a cluster, dialling other nodes, and accepting their connections.
 
-A thin adapter around `joining`, `meshing`, `acceptor` and `handshake`. It passes accepted
-connections to its listener.
+An adapter around `joining`, `meshing`, `acceptor` and `handshake`. It passes accepted connections
+to its listener.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SEED = "seed "
 
 class Dialler(Protocol):
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
-        """Connect to an endpoint of another node over `tcp` or `udp`."""
+        """Connect over `tcp` or `udp`."""
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         """Connect to an endpoint string of Twisted."""
@@ -69,8 +69,6 @@ class MembershipSettings:
 
 
 class Membership:
-    """Membership of one node."""
-
     log = Logger()
 
     def __init__(
@@ -108,13 +106,10 @@ class Membership:
         self.failed_handshakes: dict[str, int] = {}
         """By error code."""
 
-    # ------------------------------------------------------------------ the node's calls
-
     def start_joining(self) -> None:
         self._runner.call(self._joining.start)
 
     def rejoin(self) -> None:
-        """Join again: this node has left an overfull cluster."""
         self._runner.call(self._joining.rejoin)
 
     def set_member_links(self, members: int) -> None:
@@ -130,7 +125,6 @@ class Membership:
             self.set_members(self._members)
 
     def set_members(self, members: Mapping[str, NodeDescriptor]) -> None:
-        """Dial these members, and the gateways."""
         self._members = members
         targets: dict[str, Target] = {}
         for key in self._gateways:
@@ -182,8 +176,6 @@ class Membership:
     def stop(self) -> None:
         self._runner.stop()
 
-    # ------------------------------------------------------------------ incoming connections
-
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
         now = self._clock.seconds()
         if self._runner.is_stopped or self._listener.admission_context() is None:
@@ -222,8 +214,6 @@ class Membership:
             decide=decide,
         )
         Handshake(channel, core, self._clock, accepted, refused)
-
-    # ------------------------------------------------------------------ outgoing connections
 
     def _apply(self, effect: JoiningEffect | Dial) -> None:
         match effect:
@@ -330,8 +320,6 @@ class Membership:
             lambda failure: self.log.failure("a handshake failed", failure)
         )
 
-    # ------------------------------------------------------------------ inside
-
     def _listening_endpoint(self, node: NodeDescriptor) -> Endpoint | None:
         return node.udp if self._settings.transport == UDP else node.tcp
 
@@ -345,7 +333,6 @@ class Membership:
         return f"{place} in another cluster" if target.purpose == GATEWAY else f"the seed {place}"
 
     def _keys_of(self, name: str) -> tuple[str, ...]:
-        """Return the node's name, and the key under which it was dialled."""
         return tuple(dict.fromkeys((name, self._keys.get(name, name))))
 
     def _admission_context(self) -> AdmissionContext:

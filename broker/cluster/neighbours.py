@@ -1,6 +1,3 @@
-"""Links of a node: one protocol stack per neighbour, kept through reconnections (RCM R29; T12,
-T13)."""
-
 from __future__ import annotations
 
 import os
@@ -58,10 +55,10 @@ class Neighbour:
     peer: str
     """Address of the other end."""
     version: int = 1
-    """Negotiated version of the protocol between nodes."""
+    """Of the protocol between nodes."""
     up: bool = False
     sent: int = 0
-    """Messages and bytes since the link came up."""
+    """Since the link came up."""
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
@@ -92,7 +89,10 @@ class Neighbour:
 
 @implementer(IMulticastReceiver)
 class Neighbours:
-    """All links. A broken connection has `suspect` seconds to come back before its link is down."""
+    """Links of a node: one stack per neighbour, kept through reconnections (RCM R29; T12, T13).
+
+    A broken connection has `suspect` seconds to come back before its link is down.
+    """
 
     log = Logger()
 
@@ -118,8 +118,6 @@ class Neighbours:
         self.broken_links: dict[str, int] = {}
         """Links ended for errors of the peer, by error code."""
 
-    # ------------------------------------------------------------------ reading
-
     def __iter__(self) -> Iterator[Neighbour]:
         return iter(self._neighbours.values())
 
@@ -129,10 +127,8 @@ class Neighbours:
     def count_links(self, transport: str) -> int:
         return sum(each.transport == transport for each in self._neighbours.values())
 
-    # ------------------------------------------------------------------ connections
-
     def attach_connection(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
-        """Attach an accepted connection. Returns False if another one is kept instead."""
+        """Return False if another connection is kept instead."""
         name = neighbour.name
         known = self._neighbours.get(name)
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
@@ -207,10 +203,8 @@ class Neighbours:
         else:
             self._listener.link_failed(neighbour)
 
-    # ------------------------------------------------------------------ messages
-
     def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
-        """Send a message that full links drop. Returns whether all have taken it."""
+        """Send a message that full links drop. Return True if all have taken it."""
         all_sent = True
         for name, outcome in self._channel.send(message, names).items():
             all_sent &= outcome is Outcome.SENT
@@ -238,10 +232,7 @@ class Neighbours:
         neighbour.sent_bytes += len(message)
 
     def return_credit(self, name: str, count: int) -> None:
-        """Report processed messages of a neighbour."""
         self._channel.consumed(name, count)
-
-    # ------------------------------------------------------------------ IMulticastReceiver
 
     def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
         neighbour = self._neighbours[peer]
@@ -269,7 +260,7 @@ class Neighbours:
         elif view.state is LinkState.SUSPECTED:
             self._listener.link_broken(neighbour)
         elif view.state is LinkState.DISCONNECTED:
-            # Later: this call comes from the stack that is to be removed.
+            # This call comes from the stack that is to be removed.
             self._clock.callLater(0, self._connection_gone, neighbour, view.error)
 
     def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
@@ -279,7 +270,7 @@ class Neighbours:
             self._remove_link(neighbour, error)
 
     def writable_changed(self, peer: str, writable: bool) -> None:
-        """Ignored: dropped messages are requested again, and no sender waits."""
+        """Dropped messages are requested again, and no sender waits."""
 
 
 @implementer(IStackReceiver)
@@ -291,7 +282,6 @@ class _Closing:
         """Ignored."""
 
     def view_changed(self, view: View) -> None:
-        """Fire when the connection is closed."""
         if view.state is LinkState.DISCONNECTED and not self.closed.called:
             self.closed.callback(None)
 

@@ -1,5 +1,3 @@
-"""A node's part in the network: membership, links, interest, and its own events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
@@ -46,7 +44,10 @@ _KEEP = bytes([REPLICA_EVENTS])
 
 
 class Network:
-    """It has no state of other nodes before `cluster_joined`."""
+    """A node's part in the network: membership, links, interest, and its own events.
+
+    It has no state of other nodes before `cluster_joined`.
+    """
 
     log = Logger()
     membership: Membership
@@ -134,8 +135,6 @@ class Network:
         else:
             self.membership.start_joining()
 
-    # ------------------------------------------------------------------ own events
-
     def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
         """Send own committed events to the destinations that they match."""
         if self.traffic is None or not events:
@@ -152,13 +151,13 @@ class Network:
 
     def announce_lost_events(self) -> None:
         """Announce lost own events (`broker.log.history`): others ask for events after the last
-        own place."""
+        place."""
         mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:
             self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
 
     def tick(self) -> None:
-        """Announce progress, and expire old state. To be called each second."""
+        """Announce progress, and expire old state. Call each second."""
         self.remote_interest.expire_removed()
         self.timer_lag.start_probe()
         self.membership.set_slow(self.timer_lag.is_slow)
@@ -170,8 +169,6 @@ class Network:
             self.state.is_origin_in_cluster, self.state.destinations()
         ):
             self.driver.call(self.traffic.receive_frame, frame)
-
-    # ------------------------------------------------------------------ MembershipListener
 
     def cluster_joined(self, cluster: UnitPath, admitted: int) -> None:
         """Become a member of a cluster, possibly of another one than before."""
@@ -201,8 +198,7 @@ class Network:
         self.driver.start(state, traffic)
         self._sent_upto = log.own_end
         self.log.info("{address} is a member of its cluster", address=str(address))
-        # Other nodes may have an outdated interest of this node. Until they have the current one,
-        # their ranges for this node may lack events.
+        # Other nodes may have an outdated interest of this node, so their ranges may lack events.
         self.driver.local_interest.deactivate_all()
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
@@ -265,14 +261,11 @@ class Network:
         )
 
     def describe_for_discovery(self) -> tuple[NodeDescriptor, bool] | None:
-        """Return the node's descriptor, and whether its cluster has room; None without a
-        cluster."""
+        """Return the descriptor, and whether the cluster has room; None without a cluster."""
         if self.state is None:
             return None
         room = len(self.state.map.members()) < self._most_nodes
         return self.membership.node, room
-
-    # ------------------------------------------------------------------ LinkListener
 
     def link_up(self, neighbour: Neighbour) -> None:
         if self.state is None:
@@ -335,7 +328,7 @@ class Network:
             self.driver.send_frame(frame)
 
     def _has_transit_ranges(self, frame: Frame) -> bool:
-        """Return whether part of a frame only passes through; the rest is validated on ingest."""
+        """Return True if part of a frame only passes through; the rest is validated on ingest."""
         assert self.state is not None
         own = self.state.address
         return any(

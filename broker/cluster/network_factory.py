@@ -1,5 +1,3 @@
-"""Construction of a node's network from the settings."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -48,7 +46,7 @@ from broker.transport.stacks import StackSettings, Transport, build_stack, find_
 
 #: The stack of nodes of a cluster and their gateways (DESIGN 7).
 STACK = "mspaces"
-#: Bytes of the shortest key: a recorded handshake must not allow to guess it.
+#: Bytes: a recorded handshake must not allow to guess the key.
 SHORTEST_KEY = 16
 _log = Logger()
 
@@ -72,10 +70,9 @@ def build_network(
     dialler: Dialler | None,
     random: Random,
 ) -> Network:
-    """Build the network of a node; the caller starts it.
+    """Build the network of a node from its settings; the caller starts it.
 
-    Raises `ConfigurationError` for an unreadable key, unusable certificates, or a stack that is not
-    installed.
+    Raises `ConfigurationError` for an unreadable key, unusable certificates, or an unknown stack.
     """
     network_settings = settings.network
     wants = RemoteInterest(matcher)
@@ -179,8 +176,8 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
         origin=log.origin,
-        # A later process has a later time. After a clock was set back, tables resolve the conflict.
-        # The history separates two copies of a log that start in the same ms.
+        # A later process has a later time. After a clock was set back, tables resolve the
+        # conflict. The history separates two copies of a log that start in the same ms.
         incarnation=now_ms << 16 | log.current_history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
         tcp=Endpoint(*split_host_port(network_settings.advertise))

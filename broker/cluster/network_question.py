@@ -2,10 +2,9 @@
 
 A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks its
 cluster, and one gateway of each further unit inside the unit of the question. So every node is
-asked once. Each hop passes on a share of the time limit, so that answers arrive in time. Nodes
-without an answer are listed as silent.
+asked once. Each hop passes on a share of the time limit, so that answers arrive in time.
 
-Both messages need version 2 of the protocol; neighbours of version 1 do not forward them.
+Neighbours of version 1 do not forward these messages.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ _SHARE: Final = 0.6
 #: Bytes of one node's answer, and of all answers in one message.
 MOST_ANSWER: Final = 64 << 10
 MOST_ANSWERS: Final = MAX_CONTROL // 2
-#: Bytes of a question's content.
+#: Bytes.
 MOST_CONTENT: Final = MAX_CONTROL // 2
 #: Open questions of a node; at the limit it answers no questions.
 MOST_OPEN: Final = 1_000
 
-#: Content of an answer, and the clearance that links need; None: no answer.
+#: Content of an answer, and the clearance that links need.
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
 #: Answers questions of one topic, directly or by a Deferred.
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
@@ -86,14 +85,12 @@ class Reply(NumberedMessage, frozen=True):
 
 @attrs.define
 class GatheredAnswers:
-    """Answers to one question."""
-
     answers: dict[str, bytes] = attrs.field(factory=dict)
     silent: list[str] = attrs.field(factory=list)
     rank: int = 0
 
     def add(self, node: str, content: bytes, rank: int) -> None:
-        """Add the answer of one node. A node whose answer is too large counts as silent."""
+        """A node whose answer is too large counts as silent."""
         taken = sum(map(len, self.answers.values()))
         if len(content) > MOST_ANSWER or taken + len(content) > MOST_ANSWERS:
             self.silent.append(node)
@@ -120,7 +117,6 @@ class NetworkQuestions:
         return "" if self.messenger.own_address is None else str(self.messenger.own_address)
 
     def register_answerer(self, topic: str, answerer: NodeAnswerer) -> None:
-        """Answer questions of other nodes on this topic."""
         self._answerers[topic] = answerer
 
     async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
@@ -128,8 +124,6 @@ class NetworkQuestions:
         if self.messenger.own_address is None or len(content) > MOST_CONTENT:
             return GatheredAnswers()
         return await self._gather(topic, content, rank, self._list_targets(()), ANSWER_TIME)
-
-    # ------------------------------------------------------------------ asking
 
     async def _gather(
         self,
@@ -161,13 +155,10 @@ class NetworkQuestions:
     def _list_targets(self, scope: UnitPath) -> list[_Target]:
         """Return the other members, and one gateway of each unit beside this node's in `scope`.
 
-        Absent members and units without a reachable gateway are included, so that they are listed
-        as silent.
+        Absent members and unreachable units are included, to be listed as silent.
         """
         members = (*self.messenger.list_members(), *self.messenger.list_absent_members())
         return [*((each, None) for each in members), *self._gateways.choose_gateways(scope)]
-
-    # ------------------------------------------------------------------ answering
 
     def _receive_question(self, message: Question) -> None:
         answering = Deferred.fromCoroutine(self._answer(message))

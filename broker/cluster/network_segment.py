@@ -1,5 +1,3 @@
-"""Network segments: the networks of this machine's interfaces (M2, K31)."""
-
 from __future__ import annotations
 
 import socket
@@ -21,11 +19,11 @@ _LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
 
 def attached_networks() -> tuple[IpNetwork, ...]:
-    """Return the networks of all interfaces that are up now, as Linux lists them."""
+    """Return the networks of all interfaces that are up now, as Linux lists them (M2, K31)."""
     found: list[IpNetwork] = [_LOOPBACK]
     with suppress(FileNotFoundError):
         found += networks_of_routes(_ROUTES.read_text().splitlines())
-    # The file is absent where the kernel has no IPv6.
+    # Absent where the kernel has no IPv6.
     with suppress(FileNotFoundError):
         found += networks_of_addresses(_ADDRESSES.read_text().splitlines())
     return tuple(found)

@@ -1,8 +1,3 @@
-"""State of the network as one node sees it: tables, with the map and the interest in them.
-
-A sans-I/O core. The caller applies all effects in order before the next call.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -80,17 +75,21 @@ NetworkStateEffect: TypeAlias = (
 
 _TIMES = TableTimes()
 #: Seconds for which the interest of a disappeared author stays in force. A new or returning leader
-#: announces it again; without this delay the unit's interest would be empty in between.
+#: announces it again; the unit's interest must not be empty in between.
 INTEREST_EXPIRY = 10.0
 #: Seconds after which a link is used even without all tables of the other node.
 SYNC_TIMEOUT = 5.0
-#: Seconds from becoming leader on the map until the node announces its unit's interest. A node that
-#: has just started first gets its neighbours' tables, or it would announce an empty interest.
+#: Seconds from becoming leader until the node announces its unit's interest. A node that has just
+#: started would announce an empty interest.
 LEAD_DELAY = 1.0
 
 
 class NetworkState:
-    """Links are FIFO and lossless while they are up."""
+    """The network as one node sees it: tables, with the map and the interest in them.
+
+    Links are FIFO and lossless while they are up. The caller applies all effects in order before
+    the next call.
+    """
 
     def __init__(
         self,
@@ -114,9 +113,7 @@ class NetworkState:
         """Interest tables that other nodes publish now."""
         self._expiring: dict[TableKey, _ExpiringInterest] = {}
         self._summary_authors: dict[str, set[str]] = {}
-        """Units with a known interest, and the authors of it."""
-
-    # ------------------------------------------------------------------ the node's calls
+        """Units with a known interest, and its authors."""
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
         self.node = node
@@ -127,8 +124,8 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """Exchange tables over a new link.
 
-        The link is published and used for events when all tables of the other node are known.
-        Before that its interest may be incomplete.
+        It is used for events when all tables of the other node are known: before that its interest
+        may be incomplete.
         """
         self._pending_links[far.name] = _PendingLink(
             far, transport, cost, clearance, now + SYNC_TIMEOUT
@@ -169,8 +166,6 @@ class NetworkState:
         """Announce variants that other origins use instead of the DTDs in force."""
         return self._apply_type_effects(self.types.announce_others(texts, now), now)
 
-    # ------------------------------------------------------------------ time
-
     def next_timeout(self) -> float | None:
         times = (
             *(each.until for each in self._pending_links.values()),
@@ -205,8 +200,6 @@ class NetworkState:
                 )
         return effects
 
-    # ------------------------------------------------------------------ where events go
-
     def destinations(self) -> list[Address]:
         """Return the reachable other members, and reachable far units with a known interest."""
         own = self.address
@@ -222,12 +215,12 @@ class NetworkState:
         return near + far
 
     def is_origin_in_cluster(self, origin: str) -> bool:
-        """Return whether a reachable member has the log with this origin."""
+        """Return True if a reachable member has the log with this origin."""
         node = self.map.node_of_origin(origin)
         return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:
-        """Return whether the member is known and has another log."""
+        """Return True if the member is known and has another log."""
         node = self.map.members().get(address.node)
         return node is not None and node.address == address and node.origin != origin
 
@@ -257,8 +250,6 @@ class NetworkState:
         if target.node:
             return self.map.next_hop(target, rank)
         return self.map.next_hop_to_unit(target.unit, rank)
-
-    # ------------------------------------------------------------------ inside
 
     def _publish(self, publications: Iterable[Publication], now: float) -> list[NetworkStateEffect]:
         effects: list[NetworkStateEffect] = []

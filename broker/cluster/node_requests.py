@@ -1,5 +1,3 @@
-"""Requests to other nodes, by routed messages."""
-
 from __future__ import annotations
 
 from typing import Final, TypeAlias, TypeVar
@@ -21,7 +19,7 @@ FirstFields: TypeAlias = tuple[Address, Address, int, int]
 
 
 class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
-    """Open requests of one kind. A reply has the number, and comes from the node that was asked."""
+    """Requests to other nodes. A reply has the number, and comes from the node that was asked."""
 
     def __init__(
         self, messenger: NodeMessenger, clock: IClock, kind: type[Reply], most: int = MOST_OPEN
@@ -31,8 +29,7 @@ class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
         messenger.add_listener(kind, self._receive_reply)
 
     def first_fields(self, target: Address | None) -> FirstFields | None:
-        """Return the first fields of a new request; None if the node is unreachable or too many
-        requests are open."""
+        """Return None if the node is unreachable or too many requests are open."""
         own = self._messenger.own_address
         if own is None or target is None or not self._messenger.is_reachable(target):
             return None

@@ -1,10 +1,3 @@
-"""Ingest of relayed events: matching, validation and logging.
-
-Work is done in time slices, in order per origin. An origin that waits for a DTD does not delay
-others. Ranges for this node are logged under the places of their origin. Ranges that enter a unit
-are matched for the destinations inside.
-"""
-
 from __future__ import annotations
 
 from collections import Counter, deque
@@ -37,7 +30,11 @@ MOST_WAITING_BYTES = 32 << 20
 
 
 class RelayIngest:
-    """Logs ranges for this node, and matches ranges that enter its units."""
+    """Logs ranges for this node, and matches ranges that enter its units.
+
+    Work is done in time slices, in order per origin. An origin that waits for a DTD does not delay
+    others. Ranges are logged under the places of their origin.
+    """
 
     log = Logger()
 
@@ -58,10 +55,9 @@ class RelayIngest:
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`on_committed` gets durable events with their local matches. Before that, `report_gap`
-        gets a range (after, upto] of an origin that will not come. `variants` returns texts of an
-        origin that differ from those in force here. `unvalidated_events` stores ranges of events
-        that wait for the DTD. `reread_from_log` gets the serial from which subscriptions to streams
-        must read the log."""
+        gets a range (after, upto] of an origin that will not come. `variants` returns texts of
+        an origin that differ from those in force here. `reread_from_log` gets the serial from
+        which subscriptions to streams must read the log."""
         self._matcher = matcher
         self._event_log = event_log
         self._quarantine = quarantine
@@ -82,14 +78,12 @@ class RelayIngest:
         self.outcomes = RelayOutcomes()
 
     def is_overloaded(self) -> bool:
-        """Return whether the queue is half full, or the log is unavailable."""
+        """Return True if the queue is half full, or the log is unavailable."""
         try:
             self._event_log.check_available()
         except LogUnavailable:
             return True
         return 2 * self.waiting_bytes > MOST_WAITING_BYTES
-
-    # ------------------------------------------------------------------ jobs
 
     def log_range(
         self,
@@ -137,8 +131,7 @@ class RelayIngest:
             failed(LogUnavailable("the queue for events of other nodes is full"), len(events))
 
     def report_start(self, origin: str, mark: Mark) -> None:
-        """Report the start with an origin as a gap: clients may come from nodes with earlier
-        events."""
+        """Report the start as a gap: clients may come from nodes with earlier events."""
         self._report_gap(origin, (0, 0), mark, "lost")
 
     def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
@@ -226,10 +219,8 @@ class RelayIngest:
             queue.is_queued = True
             self._ready.append(origin)
 
-    # ------------------------------------------------------------------ time slices
-
     def _step(self) -> bool:
-        """Match a slice of the next origin; return whether there is more work."""
+        """Match a slice of the next origin; return True if there is more work."""
         if self._ready:
             origin = self._ready.popleft()
             queue = self._queues[origin]
@@ -271,7 +262,7 @@ class RelayIngest:
         return job
 
     def _match_slice(self, queue: OriginQueue) -> bool:
-        """Continue the first job of a queue; return whether it is complete."""
+        """Continue the first job of a queue; return True if it is complete."""
         job = queue.jobs[0]
         rest = job.events[len(job.verdicts) : len(job.verdicts) + MAX_DOCUMENTS]
         if rest:
@@ -290,8 +281,6 @@ class RelayIngest:
 
     def _slice_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))
-
-    # ------------------------------------------------------------------ log
 
     def _append(
         self,

@@ -1,5 +1,3 @@
-"""Counts of relayed events."""
-
 from __future__ import annotations
 
 from collections import Counter

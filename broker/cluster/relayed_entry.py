@@ -27,7 +27,7 @@ Entry: TypeAlias = tuple[Mark, bytes, int, bytes]
 
 _LEVELS = {level.rank: level for level in SecurityLevel}
 _Short: TypeAlias = Annotated[str, Meta(max_length=64)]
-#: The fields of a record, as `header_from_fields` takes them.
+#: As `header_from_fields` takes them.
 _Record: TypeAlias = tuple[str, Offset, Offset, Offset, str, _Short, _Short, str, str]
 _RECORD: Final = Schema[_Record](_Record, "record")
 
@@ -38,12 +38,11 @@ class RelayedEntries:
 
     entries: list[Entry] = attrs.field(factory=list)
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
-    """The matching subscriptions of each entry; none for undecided and refused events."""
+    """Of each entry; none for undecided and refused events."""
     refused: Counter[str] = attrs.field(factory=Counter)
     unwanted: int = 0
     duplicate: int = 0
     undecided: list[Mark] = attrs.field(factory=list)
-    """Places of undecided events."""
     streams: set[str] = attrs.field(factory=set)
     """Streams of undecided and refused events; an empty name: unknown stream."""
 

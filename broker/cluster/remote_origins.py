@@ -1,5 +1,3 @@
-"""Origins of other nodes, for recovery from the archive or from third nodes."""
-
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -67,12 +65,11 @@ class RemoteOrigins:
         self._network.driver.give_up_range(origin, after, upto)
 
     def list_origins(self) -> Collection[str]:
-        """Those of which something is in the log or the replicas here, and this node's own."""
         log = self._network.event_log
         return {log.origin, *log.coverage, *log.replica_spans}
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """Return the furthest place in the log or replica here; None: there is none."""
+        """Return the furthest place in the log or replica here."""
         log = self._network.event_log
         found = [log.coverage[origin]] if origin in log.coverage else []
         if origin in log.replica_spans:
@@ -80,7 +77,7 @@ class RemoteOrigins:
         return max(found, default=None)
 
     def is_log_reachable(self, origin: str) -> bool:
-        """Return whether the origin's log is here, or at a reachable node of the cluster."""
+        """Return True if the log is here, or at a reachable node of the cluster."""
         state, own = self._network.state, self._network.event_log.origin
         return origin == own or (state is not None and state.is_origin_in_cluster(origin))
 

@@ -1,8 +1,7 @@
 """Start positions for unknown origins (X6, X8).
 
-New interest needs no earlier events. But interest may be older than an origin: a new node, or one
-that lost its disk, logs events before its first link. These are of interest too, so the origin is
-read from its first event.
+Interest may be older than an origin: a new node, or one that lost its disk, logs events before its
+first link. Then the origin is read from its first event.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from broker.event.origin import origin_start_ms
 from broker.event.place import Mark
 
 #: Ms by which the clocks of nodes may differ. A live origin counts as younger than a key unless it
-#: is older by more than this: some additional events are better than missing ones.
+#: is older by more than this: additional events are better than missing ones.
 MAX_CLOCK_SKEW = 600_000
 _NOWHERE: Mark = (0, 0)
 _END: Mark = (1 << 63, 1 << 63)
@@ -28,7 +27,7 @@ class _ResumedOrigin:
 
     origin: str
     lowest: Mark
-    """The lowest resume mark; removed keys still count."""
+    """Removed keys still count."""
     key_count: int = 0
 
 
@@ -77,16 +76,14 @@ class StartPositions:
                 del self._resumed_origins[each.origin]
 
     def start_of(self, origin: str, mark: Mark) -> Mark:
-        """Return the mark after which to read an origin; `mark`: the start without older
-        interest."""
-        # Offset 0: the origin has no earlier events.
+        """Return the mark after which to read an origin: `mark` without older interest."""
+        # The origin has no earlier events.
         return self._lowest_start(origin, mark, MAX_CLOCK_SKEW) if mark[1] else mark
 
     def start_of_dead(self, origin: str) -> Mark | None:
         """Return the mark after which a dead origin is of interest; None: it is not.
 
-        Unlike `start_of` it allows no clock skew: only interest that is older by its own clock
-        counts.
+        Unlike `start_of` it allows no clock skew.
         """
         first = self._lowest_start(origin, _END, 0)
         return None if first == _END else first

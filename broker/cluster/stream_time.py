@@ -2,10 +2,10 @@
 
 While a client merges streams, the node asks each origin every second for its newest mark and its
 wall clock. Events after that mark are committed later than that time. The time is valid once this
-node has all events of interest up to the mark, on any route.
+node has all events of interest up to the mark.
 
-Both messages need version 2 of the protocol; neighbours of version 1 do not forward them. Without
-an answer the stream time is unknown, and a merge waits for its own limit.
+Neighbours of version 1 do not forward these messages. Without an answer the stream time is unknown,
+and a merge waits for its own limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from broker.wire.codec import Count, WireMark, WireTimes
 MOST_ORIGINS: Final = 1_024
 #: Answers of an origin that wait for earlier events.
 MOST_ANSWERS: Final = 4
-#: Characters of an origin.
+#: Of an origin.
 MOST_CHARACTERS: Final = 64
 #: Seconds from the first answer until the times are sent to clients, to include other answers.
 GATHER_DELAY: Final = 0.1
@@ -65,7 +65,7 @@ class TimeReply(RoutedMessage, frozen=True):
 @attrs.define
 class _OriginTime:
     asked_node: Address | None = None
-    """The node of the last request."""
+    """Of the last request."""
     time: int = 0
     """Newest valid time; 0: none."""
     waiting: deque[tuple[Mark, int]] = attrs.field(factory=lambda: deque(maxlen=MOST_ANSWERS))
@@ -76,8 +76,6 @@ class _OriginTime:
 
 
 class StreamTimes:
-    """Requests and answers stream times."""
-
     def __init__(
         self,
         log: EventLog,
@@ -86,8 +84,7 @@ class StreamTimes:
         messenger: NodeMessenger | None,
         changed: Callable[[WireTimes], None],
     ) -> None:
-        """`messenger` is None for a node without a network. `changed` gets the times after
-        answers."""
+        """`messenger` is None for a node without a network."""
         self._log = log
         self._wall_clock = wall_clock
         self._messenger = messenger
@@ -99,7 +96,7 @@ class StreamTimes:
             messenger.add_listener(TimeReply, self._receive_reply)
 
     def request_times(self) -> None:
-        """Ask the nodes of all origins: to be called each second during a merge."""
+        """Ask the nodes of all origins: call each second during a merge."""
         messenger = self._messenger
         own = None if messenger is None else messenger.own_address
         if messenger is None or own is None:

@@ -1,5 +1,3 @@
-"""Search for nodes in a multicast group, and answers to searches. Sans-I/O."""
-
 from __future__ import annotations
 
 import secrets
@@ -19,8 +17,7 @@ ANSWERS_PER_SECOND = 20
 
 
 class SeedSearch:
-    """One search. The caller sends its datagrams to the group; it ends when `next_timeout` is
-    None."""
+    """A search in a multicast group. It ends when `next_timeout` is None."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
         self._network = network
@@ -51,7 +48,6 @@ class SeedSearch:
             self._answers[answer.endpoint] = answer
 
     def handle_timeout(self, now: float) -> list[bytes]:
-        """Return the datagrams to send now."""
         if self._ends is not None and now >= self._ends:
             self._ends = None
             self._due.clear()
@@ -70,8 +66,7 @@ class SeedSearch:
 
 
 class SearchResponder:
-    """Answers searches for one node. A node without a TCP endpoint, or a draining one, does not
-    answer."""
+    """Answers searches, unless its node is draining or has no TCP endpoint."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
         self._network = network
@@ -84,10 +79,9 @@ class SearchResponder:
     def answer_datagram(
         self, datagram: bytes, node: NodeDescriptor, has_room: bool, now: float
     ) -> bytes | None:
-        """Return the answer for the sender of a datagram; None: no answer.
+        """Return the answer to a datagram, or None.
 
-        `node` is the current descriptor; `has_room` tells whether its cluster admits another
-        member.
+        `has_room` is True if the node's cluster admits another member.
         """
         try:
             question = decode(datagram, self._key)

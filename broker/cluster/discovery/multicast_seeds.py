@@ -1,5 +1,3 @@
-"""Seeds by multicast: Twisted adapter of `multicast_search`. The caller owns the socket."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,11 +15,7 @@ from broker.transport.deadline_timer import DeadlineTimer
 
 @implementer(ISeedSource)
 class MulticastSeeds:
-    """Searches a multicast group.
-
-    `send` sends a datagram to the group. Datagrams that come back to that socket go to
-    `receive_datagram`.
-    """
+    """Searches a multicast group. The caller owns the socket."""
 
     def __init__(
         self, reactor: IReactorTime, network: str, key: bytes | None, send: Callable[[bytes], None]

@@ -1,5 +1,3 @@
-"""Periodic polling of a source of seeds."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -15,12 +13,12 @@ from broker.transport.clock import IClock, IDelayed
 
 #: Seconds between two polls after a success: finds moved nodes at little cost.
 PERIOD = 30.0
-#: Seconds until the next poll after an empty one; doubled after every second one, up to `PERIOD`.
+#: Seconds after an empty poll; doubled after every second one, up to `PERIOD`.
 SHORTEST_PERIOD = 3.0
 
 
 class SeedPoller:
-    """Polls from `start` to `stop`."""
+    """Polls a source of seeds from `start` to `stop`."""
 
     log = Logger()
 

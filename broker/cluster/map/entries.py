@@ -55,7 +55,7 @@ class UnitLink(NamedTuple):
     cost: int
     clearance: int
     endpoint: Endpoint | None
-    """Where the far end accepts link requests."""
+    """Address of the far end for link requests."""
 
     def to_plain(self) -> tuple[Any, ...]:
         own, far = str(self.own), str(self.far)

@@ -23,7 +23,7 @@ from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
 
-#: Limits of one page of the log.
+#: Of one page of the log.
 PAGE_EVENTS = 1_024
 PAGE_BYTES = 512 << 10
 #: Sent bytes without an acknowledgement; above it, later events are read from the log.
@@ -62,8 +62,7 @@ class Replicator:
         clock: IClock,
         send: Callable[[str, bytes], bool],
     ) -> None:
-        """`send` passes a message to a neighbour's link and returns False if the link refused
-        it."""
+        """`send` passes a message to a neighbour's link and returns False if that refused it."""
         self._log = event_log
         self._streams = tuple(streams)
         self._clock = clock
@@ -87,14 +86,10 @@ class Replicator:
     def waiting_answers(self) -> int:
         return len(self._waiting)
 
-    # ------------------------------------------------------------------ Safety
-
     def requires_replica(self, streams: Iterable[str]) -> bool:
-        """See `ingest.safety`."""
         return any(self._needs_replica(stream) for stream in set(streams))
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """See `ingest.safety`."""
         mark = self._log.coverage[self._log.origin]
         if mark <= self.replicated_upto and not self._waiting:
             call()
@@ -110,8 +105,6 @@ class Replicator:
             found = settings is not None and settings.acknowledge == "neighbour"
             self._cached_needs[stream] = found
         return found
-
-    # ------------------------------------------------------------------ the neighbour
 
     def choose_neighbour(self, neighbours: Iterable[str]) -> None:
         """Keep the present neighbour while it is linked, else choose the first of `neighbours`."""
@@ -141,7 +134,7 @@ class Replicator:
         )
 
     def _check_progress(self, transfer: _Transfer, acknowledged: Mark) -> None:
-        """Request the state again if the neighbour has not answered, or not acknowledged more."""
+        """Request the state again without an answer, or without further acknowledgements."""
         if self._transfer is not transfer:
             return
         if not transfer.has_state or (
@@ -172,8 +165,7 @@ class Replicator:
         if transfer is None or transfer.neighbour != neighbour or not transfer.has_state:
             return
         if upto > transfer.sent:
-            # An acknowledgement from before the last request, or a false one. The neighbour repeats
-            # a true one.
+            # From before the last request, or false. The neighbour repeats a true acknowledgement.
             return
         transfer.acknowledged = max(transfer.acknowledged, upto)
         while transfer.unacknowledged and transfer.unacknowledged[0][0] <= upto:
@@ -185,8 +177,6 @@ class Replicator:
         self.replicated_upto = max(self.replicated_upto, upto)
         while self._waiting and self._waiting[0][0] <= self.replicated_upto:
             self._waiting.popleft()[1]()
-
-    # ------------------------------------------------------------------ sending
 
     def replicate_committed(self, events: list[LoggedEvent]) -> None:
         transfer = self._transfer

@@ -1,5 +1,4 @@
-"""Receiving side: the node's position in each origin, and its missing ranges (DCP D30, D42-D45;
-N1).
+"""The node's position in each origin, and its missing ranges (DCP D30, D42-D45; N1).
 
 A range that starts after the position reveals a missing range. It is held for `REORDER_SECONDS`,
 since frames on different routes overtake each other. Then the node requests a page from the origin
@@ -94,7 +93,7 @@ class Receiver:
         """Of origins without logged events."""
         self._missing: dict[str, _MissingRange] = {}
         self._last_received: dict[str, dict[Address, float]] = {}
-        """When each node of an origin last sent a frame, oldest first."""
+        """Times at which each node of an origin last sent a frame, oldest first."""
         self._history_sent_at: dict[str, float] = {}
         self._is_paused = False
         self.counts = ReceiverCounts()

@@ -1,5 +1,3 @@
-"""Announcement of one event type by a node or unit, and its table entry."""
-
 from __future__ import annotations
 
 import re
@@ -34,12 +32,12 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 @attrs.frozen
 class Announcement:
-    """A DTD text under a type and version."""
+    """Announcement of a DTD text under a type and version, by a node or unit."""
 
     reference: DtdReference
     content_hash: str
     origins: tuple[str, ...] = ()
-    """Origins that use it; empty: all of the author's node or unit."""
+    """Empty: all of the author's node or unit."""
 
 
 def node_entry(reference: DtdReference, content_hash: str) -> tuple[str, Value]:

@@ -1,8 +1,7 @@
 """Delay events until their origin has announced the DTD text of their type.
 
 Tables pass through leaders, so an event may arrive before the announcement. Events of a new type
-wait once for each origin. Nodes of earlier versions announce nothing: after the wait their events
-are validated by the text here.
+wait once for each origin. Nodes of earlier versions announce nothing: then the text here counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Announcements of event types in tables: a sans-I/O core.
+"""Announcements of event types in tables.
 
 A node announces its types to its cluster. The leader of a unit announces the union to the unit
 above. So each node learns all types of the network. Old nodes forward these tables unchanged.
@@ -88,8 +88,6 @@ class TypeTables:
         self.left_out = 0
         """Own types over the limit, which are not announced."""
 
-    # ------------------------------------------------------------------ reading
-
     def announced_types(self) -> Iterator[TypeAnnounced]:
         for key, source in self._sources.items():
             for each in source.announcements:
@@ -119,8 +117,6 @@ class TypeTables:
                     of_unit.add(each.content_hash)
         hashes = of_origin or of_unit
         return hashes.pop() if len(hashes) == 1 else None
-
-    # ------------------------------------------------------------------ own types
 
     def announce_others(
         self, texts: Mapping[DtdReference, Sequence[str]], now: float
@@ -173,8 +169,6 @@ class TypeTables:
         self._schedule_gathering(now)
         return list(effects)
 
-    # ------------------------------------------------------------------ others' types
-
     def apply_change(self, effect: TableChanged, now: float) -> list[TypesEffect]:
         key = effect.key
         source = None if effect.is_removed else self._read_table(key, effect.scope)
@@ -210,8 +204,6 @@ class TypeTables:
             return None
         self.bad_entries += bad
         return _AuthorTypes(unit, key.kind == UNIT_TYPES, tuple(announcements), origins)
-
-    # ------------------------------------------------------------------ leading units
 
     def set_led_units(self, units: frozenset[UnitPath], now: float) -> list[TypesEffect]:
         effects: list[TypesEffect] = []

@@ -1,5 +1,3 @@
-"""Fetch announced DTDs before their events arrive (M13, M14, T25)."""
-
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
@@ -24,7 +22,7 @@ from broker.transport.clock import IClock, IDelayed
 #: Concurrent fetches, and pending texts. Further ones are dropped and counted.
 MAX_FETCHES: Final = 4
 MAX_PENDING: Final = 8192
-#: Pause after a failure in seconds, doubled up to the longest; then the attempts before giving up.
+#: Seconds after a failure, doubled up to the longest; then the attempts before giving up.
 BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 60.0
 MAX_ATTEMPTS: Final = 30
@@ -40,7 +38,7 @@ class _PendingText:
 
 
 class TypeFetcher:
-    """Fetches announced texts, a few at a time."""
+    """Fetches announced DTDs before their events arrive, a few at a time (M13, M14, T25)."""
 
     def __init__(
         self, dtds: DtdCache, clock: IClock, report_conflict: Callable[[DtdReference], object]
@@ -109,8 +107,6 @@ class TypeFetcher:
             return False
         self._missing = {key for key in self._missing if not self._is_known(*key)}
         return not self._missing
-
-    # ------------------------------------------------------------------ inside
 
     def _is_known(self, reference: DtdReference, content_hash: str) -> bool:
         known = self._dtds.known_hash(reference)

@@ -1,9 +1,3 @@
-"""DTD texts that single origins use, where a name has several texts (T26).
-
-They are stored on disk. After a restart the origin's events are validated by its text, also if no
-node announces it any more.
-"""
-
 from __future__ import annotations
 
 import contextlib
@@ -28,7 +22,7 @@ MAX_TEXTS: Final = 256
 
 @attrs.define
 class _Texts:
-    """Texts of one origin, by name: those that this node uses, and variants."""
+    """By name: texts that this node uses, and variants."""
 
     counting: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
     variants: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
@@ -43,7 +37,11 @@ class _Texts:
 
 
 class OriginTexts:
-    """One file with content hashes by origin and type."""
+    """DTD texts that single origins use, where a name has several texts (T26).
+
+    They are stored on disk. After a restart the origin's events are validated by its text, also if
+    no node announces it any more.
+    """
 
     _log = Logger()
 
