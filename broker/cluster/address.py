@@ -1,7 +1,7 @@
-"""Addresses: the path of units from the largest down to the cluster, and the node's name.
+"""Addresses of units and nodes (Mspaces G1, G2).
 
-Mspaces G1, G2. The text of a unit's path is `alps.c1`, of a node's address `alps.c1/n3`. The whole
-network is the empty path. A node directly in it is `/n3`.
+The text of a unit's path is `alps.c1`, of a node's address `alps.c1/n3`. The whole network is the
+empty path. A node directly in it is `/n3`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import msgspec
 
 from broker.errors import BadName
 
-#: Bounds addresses on the wire, and the number of enclosing units of a node.
+#: Bounds addresses on the wire.
 MAX_DEPTH = 8
 _NAME = re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
-#: Of a unit or a node.
 Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=_NAME.pattern)]
 UnitPath: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_DEPTH)]
 
-#: The whole network.
 NETWORK: UnitPath = ()
 
 
@@ -29,7 +27,6 @@ class Address(NamedTuple):
     """The node's name alone is unique in the network."""
 
     unit: UnitPath
-    """The node's cluster."""
     node: Name
 
     def __str__(self) -> str:

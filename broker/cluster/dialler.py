@@ -17,7 +17,7 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.socket.tcp import TcpChannelFactory
 from broker.transport.socket.udp import UdpPort
 
-#: Seconds until an unanswered connection attempt fails.
+#: Seconds.
 CONNECT_TIMEOUT = 5.0
 
 
@@ -29,10 +29,9 @@ class TwistedDialler:
     ) -> None:
         self._reactor = reactor
         self.certificate = certificates
-        """For both ends of TCP connections; None: no TLS."""
+        """None: no TLS."""
         self._max_frame = max_frame
         self.udp: UdpPort | None = None
-        """Set when the node listens by UDP."""
 
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
         if transport == "udp":

@@ -91,10 +91,9 @@ class ClusterDriver:
         self.apply_effects = self._runner.apply_effects
 
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
-        """Called with messages for other parts of the node process."""
 
         self.on_clone: Callable[[Cloned], object] = lambda _: None
-        """Called when tables show a later process on a copy of this node's log."""
+        """Called when a later process runs on a copy of this node's log."""
 
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
         """Returns whether a page request is answered later, by `serve_page`."""
@@ -112,8 +111,7 @@ class ClusterDriver:
     def resume_from(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """Set the resume position of a key of `local_interest`.
 
-        It is also the start for origins that are unknown here. Events of such an origin may exist
-        only at a replica, which then announces them.
+        It is also the start for unknown origins. Their events may exist only at a replica.
         """
         coverage = self._event_log.coverage
         unknown = {o: mark for o, mark in position.items() if o not in coverage}
@@ -149,12 +147,10 @@ class ClusterDriver:
             self.call(self.traffic.receive_frame, frame)
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has the events in (after, upto]."""
         if self.traffic is not None:
             self.call(self.traffic.skip_lost_range, origin, after, upto)
 
     def open_if_active(self) -> None:
-        """Accept ranges of other nodes once all local interest is active again."""
         if self.traffic is not None and not self.local_interest.is_reactivating:
             self.call(self.traffic.resume_receiving)
 

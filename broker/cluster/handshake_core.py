@@ -41,7 +41,7 @@ from broker.errors import (
     from_wire,
 )
 
-#: For the whole handshake: some round trips, and a busy node.
+#: Seconds for some round trips, and a busy node.
 HANDSHAKE_TIMEOUT = 10.0
 
 
@@ -55,20 +55,17 @@ class Accepted:
     peer: NodeDescriptor
     """A new member already has its address in the cluster and its time of admission."""
     trusted: bool
-    """Identity proven by the shared key or by the certificate."""
+    """Proven by the shared key or by the certificate."""
     version: int
     purpose: str
     members: tuple[NodeDescriptor, ...] = ()
-    """For the initiator."""
     admitted: int = 0
-    """Of the initiator."""
 
 
 @attrs.frozen
 class Refused:
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
-    """Nodes to try instead."""
     cluster: UnitPath = ()
     """Of the refusing peer, if known."""
     by_peer: bool = False
@@ -80,7 +77,6 @@ Effect: TypeAlias = Send | Accepted | Refused
 @attrs.frozen
 class Admission:
     peer: NodeDescriptor
-    """From now on."""
     members: tuple[NodeDescriptor, ...] = ()
 
 
@@ -90,7 +86,7 @@ class Refusal:
     alternatives: tuple[Alternative, ...] = ()
 
 
-#: Decides about a hello, given whether the peer is trusted: see `broker.cluster.admission`.
+#: Decides about a hello; True if the peer is trusted.
 DecideAdmission: TypeAlias = Callable[[NodeHello, bool], Admission | Refusal]
 
 
@@ -98,7 +94,6 @@ class HandshakeState(enum.Enum):
     NEW = enum.auto()
     """Initiator: nothing sent. Responder: nothing received."""
     HELLO_SENT = enum.auto()
-    """Initiator only."""
     PROVING = enum.auto()
     """Initiator: the proof was sent. Responder: the challenge was sent."""
     ENDED = enum.auto()
@@ -109,11 +104,11 @@ class _HandshakeCore:
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
-    """Shared by all nodes of the network; None: no proof is required."""
+    """None: no proof is required."""
     state: HandshakeState = attrs.field(default=HandshakeState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
     certified_name: Callable[[], str] = attrs.field(default=lambda: "", init=False)
-    """Returns the name in the peer's certificate; empty without one."""
+    """Empty without a certificate."""
 
     def next_timeout(self) -> float | None:
         return self._deadline
@@ -135,7 +130,6 @@ class _HandshakeCore:
         return self._end(Refused(PeerSilent(f"the connection was lost in the handshake{reason}")))
 
     def _hint(self) -> str:
-        """Return advice for an operator, for a peer that never answered."""
         return ""
 
     def _end(self, *effects: Effect) -> list[Effect]:
@@ -160,7 +154,6 @@ class _HandshakeCore:
         return self.key is not None or bool(self.certified_name())
 
     def _check_certificate(self, node: NodeDescriptor) -> AuthenticationFailed | None:
-        """Return an error if the peer's certificate has another name."""
         name = self.certified_name()
         if name in ("", node.name):
             return None
@@ -173,13 +166,13 @@ class _HandshakeCore:
 
 @attrs.define
 class Initiator(_HandshakeCore):
-    """The dialling side, which sends the first message."""
+    """The dialling side."""
 
     purpose: str
     cluster: UnitPath = ()
-    """The requested cluster, or a unit with the requested cluster in it."""
+    """The requested cluster, or a unit around it."""
     expected_name: str = ""
-    """The node that must answer; empty: any."""
+    """Empty: any node."""
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _challenge: NodeChallenge | None = attrs.field(default=None, init=False)
 
@@ -262,8 +255,6 @@ class Initiator(_HandshakeCore):
 
 @attrs.define
 class Responder(_HandshakeCore):
-    """The accepting side."""
-
     decide: DecideAdmission
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _hello: NodeHello | None = attrs.field(default=None, init=False)

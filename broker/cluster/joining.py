@@ -1,9 +1,9 @@
 """State machine by which a node joins a cluster (G3, G4).
 
-It asks one node after the other: the seeds, then the alternatives that they name. A cluster has no
-room if it is full, or if its address rules exclude the node. After `ROUNDS_BEFORE_FOUNDING` rounds
-without room anywhere, the node founds a cluster beside the first that refused it, and becomes a
-gateway to that. It waits between these rounds, because other nodes may be founding one.
+It asks the seeds, then the alternatives that they name. A cluster has no room if it is full, or if
+its address rules exclude the node. After `ROUNDS_BEFORE_FOUNDING` rounds without room anywhere, the
+node founds a cluster beside the first that refused it, and becomes a gateway to that. It waits
+between these rounds, because other nodes may be founding one.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from broker.cluster.handshake_core import Accepted, Refused
 from broker.errors import AddressNotAllowed, BrokerError, ClusterFull, NotConnected
 from broker.transport.backoff import backoff_wait
 
-#: Nodes asked in one round; it bounds chains of alternatives.
+#: It bounds chains of alternatives.
 MOST_ASKED = 64
-#: Seconds between rounds: exponential backoff with jitter.
+#: Seconds between rounds.
 SHORTEST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
-#: Longest random wait in seconds after a round without room. The first node to wake founds a
-#: cluster, and the others then find it.
+#: Seconds at most after a round without room. The first node to wake founds a cluster, and the
+#: others find it.
 FOUNDING_DELAY = 3.0
-#: Seconds without a link to any member after which a node asks again; longer than a reconnection.
+#: Seconds without a link to any member; longer than a reconnection.
 CUT_OFF_TIMEOUT = 5.0
 ROUNDS_BEFORE_FOUNDING = 2
-#: Refusals of clusters without room for this node.
 _NO_ROOM = (ClusterFull, AddressNotAllowed)
 _LONGEST_NAME = 64
 _NO_SEEDS = "network.join and network.discover name no node to ask"
@@ -147,10 +146,9 @@ class Joining:
         return self._ask_next(now)
 
     def set_member_links(self, member_links: int, now: float) -> None:
-        """Set the number of links to members.
+        """After `CUT_OFF_TIMEOUT` seconds without any, the node asks again, known members first.
 
-        After `CUT_OFF_TIMEOUT` seconds without any, the node asks again, known members first. It
-        stays a member until it is admitted elsewhere.
+        It stays a member until it is admitted elsewhere.
         """
         if member_links and self._is_member:
             # A member may also reconnect by itself while other nodes are asked.

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from broker.cluster.descriptor import NodeDescriptor
 from broker.errors import BrokerError, NameTaken, WrongNetwork
 
-#: Seconds until an absent peer is forgotten: longer than a night without an operator.
+#: Seconds: longer than a night without an operator.
 PEER_EXPIRY = 86_400.0
-#: Bound; those seen longest ago are dropped first.
+#: Those seen longest ago are dropped first.
 MOST_PEERS = 256
 
 

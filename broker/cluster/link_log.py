@@ -10,7 +10,6 @@ from broker.errors import BrokerError, PeerError
 from broker.rate_limited_log import RateLimitedLog
 from broker.transport.clock import IClock
 
-#: Addresses named in one line; the others are counted.
 _MOST_PLACES: Final = 4
 _JOINING: Final = "joining"
 
@@ -40,14 +39,13 @@ class LinkLog:
         self._own.clear(_JOINING)
 
     def log_failed_link(self, key: str, target: str, error: BrokerError) -> None:
-        """`key` is the key of `reset_link`, `target` a description."""
+        """`key` is that of `reset_link`."""
         self._own.report((key,), error.code, f"no link to {target}, retrying: {error}")
 
     def reset_link(self, key: str) -> None:
         self._own.clear((key,))
 
     def log_failed_handshake(self, peer: str, error: BrokerError, by_peer: bool) -> None:
-        """Log a failed incoming handshake. `peer` is address and port."""
         if isinstance(error, PeerError) or by_peer:
             host = peer.rpartition(":")[0]
             self._others.report(host, error.code, f"no link with {peer}: {error}")

@@ -15,11 +15,10 @@ class LinkPolicy:
     cleartext_clearance: int
     untrusted_clearance: int
     group_clearance: int
-    """For the cluster's IP multicast group."""
     validate_always: bool
-    """Transit events even from trusted neighbours (K28)."""
+    """Validate transit events even from trusted neighbours (K28)."""
     costs: tuple[int, ...] = (1,)
-    """Cost per level: inside the cluster, to another cluster of its unit, and so on (G5)."""
+    """By level: inside the cluster, to another cluster of its unit, and so on (G5)."""
 
     def cost_of(self, own: UnitPath, far: UnitPath) -> int:
         """The last cost applies to all higher levels."""

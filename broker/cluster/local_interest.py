@@ -31,7 +31,7 @@ class LocalInterest:
         self.start_positions = StartPositions(wall_clock)
         self._entries: dict[Hashable, _LocalEntry] = {}
         self._reactivating: set[Hashable] = set()
-        """Keys from before `deactivate_all` that are not active again."""
+        """Keys from before `deactivate_all`."""
 
     def __iter__(self) -> Iterator[tuple[Hashable, StreamPattern, Query]]:
         return iter([(key, entry.pattern, entry.query) for key, entry in self._entries.items()])
@@ -41,7 +41,6 @@ class LocalInterest:
 
     @property
     def is_reactivating(self) -> bool:
-        """True if a key from before `deactivate_all` is not active again."""
         return bool(self._reactivating)
 
     def has_same(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
@@ -51,7 +50,6 @@ class LocalInterest:
     def add(
         self, key: Hashable, pattern: StreamPattern, query: Query, on_active: ActiveCallback
     ) -> None:
-        """`on_active` is called when the interest is active."""
         self._entries[key] = _LocalEntry(pattern, query, on_active)
 
     def replace_callback(self, key: Hashable, on_active: ActiveCallback) -> None:
@@ -67,7 +65,6 @@ class LocalInterest:
         return self._entries.pop(key, None) is not None
 
     def deactivate_all(self) -> None:
-        """Mark all keys as unknown to the cluster."""
         for entry in self._entries.values():
             entry.is_active = False
         self._reactivating = set(self._entries)

@@ -1,7 +1,6 @@
-"""Joining a cluster, dialling other nodes, and accepting their connections.
+"""An adapter around `joining`, `meshing`, `acceptor` and `handshake`.
 
-An adapter around `joining`, `meshing`, `acceptor` and `handshake`. It passes accepted connections
-to its listener.
+It passes accepted connections to its listener.
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ class Membership:
         self._seeds = settings.seeds
         self._members: Mapping[str, NodeDescriptor] | None = None
         self._keys: dict[str, str] = {}
-        """By neighbour name, the meshing key under which it was dialled."""
+        """The meshing key under which a neighbour was dialled."""
         self._linked: set[str] = set()
         self._known_peers = KnownPeers(node.name)
         self._runner: CoreRunner[JoiningEffect | Dial] = CoreRunner(

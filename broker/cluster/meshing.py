@@ -16,12 +16,12 @@ from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint
 from broker.transport.backoff import SUCCESS_AFTER, backoff_wait
 
-#: Seconds until a target is dialled again: exponential backoff with jitter.
+#: Seconds until a target is dialled again.
 SHORTEST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
-#: Concurrent dials; a restarted cluster must not dial all its members at once.
+#: A restarted cluster must not dial all its members at once.
 MOST_DIALS = 4
-#: For a slow machine (M7).
+#: M7.
 MOST_DIALS_IF_SLOW = 1
 
 
@@ -36,7 +36,7 @@ class Target:
     purpose: str
     cluster: UnitPath
     name: str = ""
-    """The node that must answer; empty: any."""
+    """Empty: any node."""
 
 
 @attrs.frozen
@@ -51,14 +51,13 @@ class Dial:
 class _TargetState:
     is_linked: bool = False
     linked_at: float = 0.0
-    """Monotonic seconds."""
     is_dialling: bool = False
     failures: int = 0
     retry_at: float = 0.0
 
 
 class Meshing:
-    """The caller chooses the keys of targets, such as member names."""
+    """Decides when to dial targets. The caller chooses their keys."""
 
     def __init__(self, most_links: int, rng: random.Random) -> None:
         self._most_links = most_links

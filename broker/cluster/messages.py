@@ -16,11 +16,10 @@ from broker.errors import ProtocolError
 from broker.wire import codec
 from broker.wire.codec import Codec, Count, WirePosition
 
-#: Bytes of the longest control message; larger contents are sent in parts.
+#: Bytes; larger contents are sent in parts.
 MAX_CONTROL = 1024 * 1024
-#: Characters of a table's kind, of its subject, or of an entry's key.
+#: Characters.
 MAX_NAME = 1024
-#: Of the tuples in a table's value.
 MAX_NESTING = 8
 
 #: Set the named entries; the same in an emptied table; remove the table.
@@ -28,15 +27,14 @@ CHANGED, REPLACED, REMOVED = STEPS = (0, 1, 2)
 
 _Step: TypeAlias = Annotated[int, msgspec.Meta(ge=CHANGED, le=REMOVED)]
 _Key: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
-#: Of a table's entry. Tuples may also hold None.
+#: Tuples may also hold None.
 if TYPE_CHECKING:
     Value: TypeAlias = str | int | float | bytes | bool | tuple[Any, ...]
 else:
     # msgspec has no unions of text and bytes: `check_value` does the rest.
     Value = Any
-#: Kind, subject, step, entries; None removes an entry.
+#: None removes an entry.
 TableChange: TypeAlias = tuple[_Key, _Key, _Step, tuple[tuple[_Key, Value | None], ...]]
-#: Author, scope, incarnation, number.
 GroupVersion: TypeAlias = tuple[Name, UnitPath, Count, Count]
 
 
@@ -54,7 +52,7 @@ CODEC: Final = Codec[Message]()
 
 
 def check_value(value: Any, depth: int = MAX_NESTING) -> Any:
-    """Return the value of an entry with tuples for arrays.
+    """Return the value with tuples for arrays.
 
     Raises `TypeError` or `ValueError` if a table can not hold it.
     """
@@ -96,16 +94,14 @@ class Update(Message, frozen=True):
 
     author: Name
     unit: UnitPath
-    """Of the author."""
     scope: UnitPath
     incarnation: Count
     base: Count
     number: Count
     age: Count
-    """Ms since the author's last sign of life, as known to the sender."""
+    """Ms since the author's last known sign of life."""
     tables: tuple[TableChange, ...]
     more: bool
-    """Another part follows at once."""
 
     def __post_init__(self) -> None:
         tables = tuple([_check_change(*change) for change in self.tables])
@@ -124,7 +120,7 @@ class Refresh(Message, frozen=True):
     incarnation: Count
     number: Count
     serial: Count
-    """Rises with each refresh of one author, scope and incarnation."""
+    """Rises for each author, scope and incarnation."""
     age: Count
     """Ms since the sender received it."""
 
@@ -140,7 +136,7 @@ class Probe(Message, frozen=True):
     incarnation: Count
     number: Count
     wave: Count
-    """Rises with each wave of one author, scope and incarnation."""
+    """Rises for each author, scope and incarnation."""
 
 
 @CODEC.register
@@ -158,7 +154,6 @@ class Proof(Message, frozen=True):
     wave: Count
     is_complete: bool
     cuts: WirePosition
-    """The newest places of those nodes at that time."""
 
 
 def encode(message: Message) -> bytes:
@@ -168,7 +163,7 @@ def encode(message: Message) -> bytes:
     return CODEC.encode(message)
 
 
-#: For the first message of a client's session, by its kind.
+#: For the first message of a client's session.
 _OF_SESSIONS: Final = {
     b"\x01": "a client has connected to a port for nodes: clients use one of listen.endpoints",
     b"\x03": "that port is for clients: other nodes use the port of the node's network.listen",

@@ -19,7 +19,6 @@ _OF_LINKS = (
 
 
 def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Convert a `broker.cluster.network_snapshot.network_snapshot`."""
     yield from _links(report["links"])
     group = dict(report["group"] or {})
     if group:

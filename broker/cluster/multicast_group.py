@@ -40,11 +40,10 @@ class ClusterGroup:
         self.sent = 0
         self.received = 0
         self.full = 0
-        """Frames dropped because of the group's rate."""
+        """Dropped because of the group's rate."""
         self.lost = 0
-        """Packets that could not be recovered."""
         self.refused = 0
-        """Malformed packets, and packets of nodes without a link."""
+        """Malformed, or of nodes without a link."""
 
     def set_transport(self, port: GroupTransport | None) -> None:
         self._transport = port
@@ -53,7 +52,6 @@ class ClusterGroup:
 
     @property
     def receivers(self) -> Collection[str]:
-        """Linked members that receive a frame sent now."""
         if self._transport is None or not self._writable:
             return ()
         return [name for name in self._members if self._is_linked(name)]

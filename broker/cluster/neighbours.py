@@ -23,8 +23,6 @@ from broker.transport.view import LinkState, View
 
 
 class LinkListener(Protocol):
-    """Receives events and messages of links."""
-
     def link_up(self, neighbour: Neighbour) -> None:
         """Called before the first message."""
 
@@ -51,19 +49,16 @@ class Neighbour:
     transport: str
     purpose: str
     initiated: bool
-    """This node made the connection."""
     peer: str
-    """Address of the other end."""
     version: int = 1
     """Of the protocol between nodes."""
     up: bool = False
     sent: int = 0
-    """Since the link came up."""
+    """Counts since the link came up."""
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
     full: int = 0
-    """Messages dropped because the link was full."""
     reconnections: int = 0
     _channel: ISocketChannel | None = None
     _previous_arq_counts: ArqCounters = ArqCounters()
@@ -77,7 +72,7 @@ class Neighbour:
 
     @property
     def arq_counts(self) -> ArqCounters | None:
-        """Lost and repeated datagrams; None for TCP."""
+        """None for TCP."""
         if not isinstance(self._channel, DatagramChannel):
             return None
         return self._previous_arq_counts.plus(self._channel.core.counters)
@@ -116,7 +111,7 @@ class Neighbours:
         self._neighbours: dict[str, Neighbour] = {}
         self._drivers: dict[str, StackDriver] = {}
         self.broken_links: dict[str, int] = {}
-        """Links ended for errors of the peer, by error code."""
+        """By error code."""
 
     def __iter__(self) -> Iterator[Neighbour]:
         return iter(self._neighbours.values())
@@ -138,7 +133,7 @@ class Neighbours:
             driver = self._drivers[name]
             if driver.is_attached and known.initiated != neighbour.initiated:
                 if not keeps_connection(self._own, name, neighbour.initiated):
-                    # Close gracefully: the other end must read its acceptance to decide alike.
+                    # The other end must read its acceptance to decide alike.
                     channel.close()
                     return False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
@@ -167,7 +162,7 @@ class Neighbours:
             self._remove_link(neighbour, error)
 
     def flush_all(self) -> Deferred[None]:
-        """Close all links gracefully. Fires when all data has left or is lost."""
+        """Close all links. Fires when all data has left or is lost."""
         flushed = []
         for name in list(self._neighbours):
             del self._neighbours[name]

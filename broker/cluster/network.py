@@ -91,7 +91,6 @@ class Network:
             on_map_changed=self._map_changed,
         )
         self.interest = InterestAnnouncer(driver)
-        """Interest of this node's subscriptions."""
         self.replicas = driver.replicas = Replicas(
             event_log,
             replicator,
@@ -116,19 +115,16 @@ class Network:
 
     @property
     def traffic(self) -> Traffic | None:
-        """None while the node is in no cluster."""
         return self.driver.traffic
 
     def connect_parts(
         self, membership: Membership, neighbours: Neighbours, group: ClusterGroup
     ) -> None:
-        """Set the parts that need this object at their construction."""
         self.membership = membership
         self.neighbours = self.driver.neighbours = neighbours
         self.group = self.driver.group = group
 
     def start(self) -> None:
-        """Become a member of the configured cluster, or join one."""
         unit = self.membership.node.address.unit
         if unit:
             self.cluster_joined(unit, 0)
@@ -136,7 +132,6 @@ class Network:
             self.membership.start_joining()
 
     def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Send own committed events to the destinations that they match."""
         if self.traffic is None or not events:
             return
         self.replicas.replicate_committed(events)
@@ -241,7 +236,7 @@ class Network:
         self.neighbours.attach_connection(neighbour, channel)
         known = self.neighbours.get(accepted.peer.name)
         if known is not None and known.up:
-            # Also for a second connection, or a replacement: stop dialling this node.
+            # Also for a second connection, or a replacement.
             self.membership.link_up(known.name)
 
     def clone_detected(self, error: Cloned) -> None:
@@ -261,7 +256,7 @@ class Network:
         )
 
     def describe_for_discovery(self) -> tuple[NodeDescriptor, bool] | None:
-        """Return the descriptor, and whether the cluster has room; None without a cluster."""
+        """Return True if the cluster has room; None without a cluster."""
         if self.state is None:
             return None
         room = len(self.state.map.members()) < self._most_nodes
@@ -328,7 +323,7 @@ class Network:
             self.driver.send_frame(frame)
 
     def _has_transit_ranges(self, frame: Frame) -> bool:
-        """Return True if part of a frame only passes through; the rest is validated on ingest."""
+        """Return True if part of a frame only passes through."""
         assert self.state is not None
         own = self.state.address
         return any(
@@ -370,7 +365,6 @@ class Network:
         self.membership.set_members(members)
 
     def interest_destination(self, reader: Address) -> Address:
-        """Return the destination whose interest includes a reader's."""
         assert self.state is not None
         return self.state.destination_of(reader)
 

@@ -44,7 +44,7 @@ from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 
-#: The stack of nodes of a cluster and their gateways (DESIGN 7).
+#: DESIGN 7.
 STACK = "mspaces"
 #: Bytes: a recorded handshake must not allow to guess the key.
 SHORTEST_KEY = 16
@@ -70,10 +70,8 @@ def build_network(
     dialler: Dialler | None,
     random: Random,
 ) -> Network:
-    """Build the network of a node from its settings; the caller starts it.
-
-    Raises `ConfigurationError` for an unreadable key, unusable certificates, or an unknown stack.
-    """
+    """Raises `ConfigurationError` for an unreadable key, unusable certificates, or an unknown
+    stack."""
     network_settings = settings.network
     wants = RemoteInterest(matcher)
     replicator = Replicator(
@@ -176,7 +174,7 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
         origin=log.origin,
-        # A later process has a later time. After a clock was set back, tables resolve the
+        # A later process has a later time; after a clock was set back, tables resolve the
         # conflict. The history separates two copies of a log that start in the same ms.
         incarnation=now_ms << 16 | log.current_history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
@@ -212,7 +210,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def _max_frame(settings: Settings) -> int:
-    # Room for the events of several commits, and for some dozens of header bytes per destination.
+    # Events of several commits, and some dozens of header bytes per destination.
     return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
 
 

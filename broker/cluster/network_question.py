@@ -27,7 +27,7 @@ from broker.transport.clock import IClock
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Count, Rank
 
-#: Ms for all answers. The nodes that a gateway asks have `_SHARE` of its time.
+#: Ms. The nodes that a gateway asks have `_SHARE` of its time.
 ANSWER_TIME: Final = 3_000
 _SHARE: Final = 0.6
 #: Bytes of one node's answer, and of all answers in one message.
@@ -35,14 +35,13 @@ MOST_ANSWER: Final = 64 << 10
 MOST_ANSWERS: Final = MAX_CONTROL // 2
 #: Bytes.
 MOST_CONTENT: Final = MAX_CONTROL // 2
-#: Open questions of a node; at the limit it answers no questions.
+#: At the limit a node answers no questions.
 MOST_OPEN: Final = 1_000
 
-#: Content of an answer, and the clearance that links need.
+#: The clearance is that of the answer's content.
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
-#: Answers questions of one topic, directly or by a Deferred.
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
-#: A node, and the unit that it asks in turn. Without a node the unit is silent.
+#: The node asks that unit in turn. Without a node the unit is silent.
 _Target: TypeAlias = tuple[Address | None, UnitPath | None]
 
 
@@ -57,7 +56,7 @@ class Question(NumberedMessage, frozen=True):
     content: bytes
     unit: UnitPath | None
     within: Count
-    """Time limit in ms."""
+    """Ms."""
     rank: Rank
 
     @property
@@ -75,7 +74,6 @@ class Reply(NumberedMessage, frozen=True):
     answers: tuple[tuple[AddressText, bytes], ...]
     """By node address."""
     silent: tuple[str, ...]
-    """Nodes or units without an answer."""
     rank: Rank
 
     @property
@@ -90,7 +88,7 @@ class GatheredAnswers:
     rank: int = 0
 
     def add(self, node: str, content: bytes, rank: int) -> None:
-        """A node whose answer is too large counts as silent."""
+        """Add an answer; a node whose answer is too large counts as silent."""
         taken = sum(map(len, self.answers.values()))
         if len(content) > MOST_ANSWER or taken + len(content) > MOST_ANSWERS:
             self.silent.append(node)
@@ -120,7 +118,7 @@ class NetworkQuestions:
         self._answerers[topic] = answerer
 
     async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """Ask all other nodes. `rank` is the clearance that links need."""
+        """`rank` is the clearance that links need."""
         if self.messenger.own_address is None or len(content) > MOST_CONTENT:
             return GatheredAnswers()
         return await self._gather(topic, content, rank, self._list_targets(()), ANSWER_TIME)
@@ -153,10 +151,8 @@ class NetworkQuestions:
         return gathered
 
     def _list_targets(self, scope: UnitPath) -> list[_Target]:
-        """Return the other members, and one gateway of each unit beside this node's in `scope`.
-
-        Absent members and unreachable units are included, to be listed as silent.
-        """
+        """Return all nodes to ask. Absent and unreachable ones are included, to be listed as
+        silent."""
         members = (*self.messenger.list_members(), *self.messenger.list_absent_members())
         return [*((each, None) for each in members), *self._gateways.choose_gateways(scope)]
 

@@ -78,7 +78,7 @@ def _state_snapshot(state: NetworkState) -> dict[str, Any]:
 
 
 def _unit_snapshots(state: NetworkState) -> Iterator[dict[str, Any]]:
-    """Yield the reachable units outside of the cluster, nearest first."""
+    """Yield the reachable units, nearest first."""
     own = state.address.unit
     destinations = set(state.destinations())
     for context in enclosing_units(own):

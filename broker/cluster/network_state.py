@@ -55,8 +55,6 @@ class _PendingLink:
 
 @attrs.define
 class _ExpiringInterest:
-    """Interest of an author that has disappeared."""
-
     scope: UnitPath
     until: float
     entries: set[str]
@@ -74,13 +72,13 @@ NetworkStateEffect: TypeAlias = (
 )
 
 _TIMES = TableTimes()
-#: Seconds for which the interest of a disappeared author stays in force. A new or returning leader
-#: announces it again; the unit's interest must not be empty in between.
+#: Seconds for which the interest of a disappeared author stays in force, until a new or returning
+#: leader announces it again.
 INTEREST_EXPIRY = 10.0
 #: Seconds after which a link is used even without all tables of the other node.
 SYNC_TIMEOUT = 5.0
-#: Seconds from becoming leader until the node announces its unit's interest. A node that has just
-#: started would announce an empty interest.
+#: Seconds from becoming leader until the unit's interest is announced. A node that has just started
+#: would announce an empty interest.
 LEAD_DELAY = 1.0
 
 
@@ -108,12 +106,9 @@ class NetworkState:
         self._pending_links: dict[str, _PendingLink] = {}
         self._led: dict[int, bool] = {}
         self._lead_at: dict[int, float] = {}
-        """Start of leading a unit, by level."""
         self._present: set[TableKey] = set()
-        """Interest tables that other nodes publish now."""
         self._expiring: dict[TableKey, _ExpiringInterest] = {}
         self._summary_authors: dict[str, set[str]] = {}
-        """Units with a known interest, and its authors."""
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
         self.node = node
@@ -124,8 +119,7 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """Exchange tables over a new link.
 
-        It is used for events when all tables of the other node are known: before that its interest
-        may be incomplete.
+        Events use it when all tables of the other node are known: its interest may be incomplete.
         """
         self._pending_links[far.name] = _PendingLink(
             far, transport, cost, clearance, now + SYNC_TIMEOUT
@@ -157,7 +151,7 @@ class NetworkState:
     def announce_types(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
     ) -> list[NetworkStateEffect]:
-        """Announce the DTDs in the node's log, by content hash."""
+        """Announce own DTDs, by content hash."""
         return self._apply_type_effects(self.types.announce(texts, origin, now), now)
 
     def announce_variants(
@@ -215,17 +209,15 @@ class NetworkState:
         return near + far
 
     def is_origin_in_cluster(self, origin: str) -> bool:
-        """Return True if a reachable member has the log with this origin."""
         node = self.map.node_of_origin(origin)
         return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:
-        """Return True if the member is known and has another log."""
         node = self.map.members().get(address.node)
         return node is not None and node.address == address and node.origin != origin
 
     def destinations_inside(self, unit: tuple[str, ...]) -> list[Address]:
-        """Return the destinations of events that enter `unit`, with this node."""
+        """With this node."""
         return [
             self.address,
             *(each for each in self.destinations() if is_within(each.unit, unit)),
@@ -291,7 +283,6 @@ class NetworkState:
         self._expiring[effect.key] = delayed
 
     def _expire_interest(self, now: float) -> list[TablesEffect]:
-        """Withdraw interest that no author has announced again in time."""
         effects: list[TablesEffect] = []
         for key, expiring in list(self._expiring.items()):
             if expiring.until <= now:

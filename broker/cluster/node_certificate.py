@@ -57,7 +57,6 @@ class NodeCertificate:
         )
 
     def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
-        """Return a factory of the same protocols over TLS."""
         wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
         return wrapped
 
@@ -76,7 +75,6 @@ def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:
 
 
 def load_certificate(settings: Settings) -> NodeCertificate | None:
-    """Load the certificate of the settings, if any. Raises `ConfigurationError`."""
     network = settings.network
     if network.certificate is None or network.authority is None:
         return None

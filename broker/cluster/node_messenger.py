@@ -14,7 +14,8 @@ class NodeMessenger:
 
     def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
         """`first` is a random request number: requests of an earlier process may still be
-        answered. `has_seeds`: the settings name other nodes; `has_members`: of this cluster."""
+        answered. The settings name nodes (`has_seeds`), or nodes of this cluster
+        (`has_members`)."""
         self._network = network
         self._has_seeds = has_seeds
         self._has_members = has_members
@@ -85,7 +86,6 @@ class NodeMessenger:
         ]
 
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
-        """Known gateways of each unit beside this node's."""
         state = self._network.state
         return {} if state is None else state.map.gateways_by_unit()
 

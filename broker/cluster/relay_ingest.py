@@ -25,7 +25,7 @@ from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, V
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.transport.clock import IClock
 
-#: Bytes of queued events; further ranges are rejected, and requested again from their origin node.
+#: Bytes; further ranges are rejected, and requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
 
 
@@ -73,12 +73,11 @@ class RelayIngest:
         self._ready: deque[str] = deque()
         self._slices = TimeSlices(clock, self._step, self._slice_failed)
         self._failures: Counter[str] = Counter()
-        """By origin."""
         self.waiting_bytes = 0
         self.outcomes = RelayOutcomes()
 
     def is_overloaded(self) -> bool:
-        """Return True if the queue is half full, or the log is unavailable."""
+        """True if the queue is half full, or the log is unavailable."""
         try:
             self._event_log.check_available()
         except LogUnavailable:
@@ -91,8 +90,7 @@ class RelayIngest:
         cursor: Mark,
         settled: Callable[[BrokerError | None], None],
     ) -> None:
-        """Log the events after `cursor`. `settled` is called when they are durable, or with an
-        error."""
+        """`settled` is called when the events after `cursor` are durable, or with an error."""
         try:
             events = [
                 each
@@ -115,7 +113,7 @@ class RelayIngest:
 
         def matched(job: IngestJob) -> None:
             if self._failures[origin] != failures:
-                # An earlier range failed: logging this one would hide the missing range.
+                # Logging this range would hide the missing one.
                 error = LogUnavailable("an earlier range of the origin was not logged")
                 failed(error, len(job.events))
             elif retry_error := job.retry_error:
@@ -220,7 +218,6 @@ class RelayIngest:
             self._ready.append(origin)
 
     def _step(self) -> bool:
-        """Match a slice of the next origin; return True if there is more work."""
         if self._ready:
             origin = self._ready.popleft()
             queue = self._queues[origin]
@@ -262,7 +259,6 @@ class RelayIngest:
         return job
 
     def _match_slice(self, queue: OriginQueue) -> bool:
-        """Continue the first job of a queue; return True if it is complete."""
         job = queue.jobs[0]
         rest = job.events[len(job.verdicts) : len(job.verdicts) + MAX_DOCUMENTS]
         if rest:
@@ -301,7 +297,7 @@ class RelayIngest:
             return
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
-            # Load all windows before the first record: recorded numbers must be logged.
+            # Recorded numbers must be logged: load all windows before the first record.
             self._event_log.deduplication.next_number(publisher)
         gathered = build_entries(
             job,

@@ -27,8 +27,7 @@ class RelayedTypes:
         announcements: AwaitedAnnouncements,
         accept_undescribed: bool,
     ) -> None:
-        """With `accept_undescribed`, events without a DTD are accepted, so they wait for the end
-        of the look-up."""
+        """With `accept_undescribed`, events wait for the end of the look-up."""
         self._dtds = dtds
         self._announcements = announcements
         self._accept_undescribed = accept_undescribed
@@ -68,7 +67,6 @@ class RelayedTypes:
         passed_over: frozenset[DtdReference],
         variants: Mapping[DtdReference, DtdReference],
     ) -> list[int]:
-        """Return the indices of events that were accepted without their DTD."""
         if not passed_over or self._accept_undescribed:
             return []
         found = []

@@ -13,7 +13,6 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 
-#: Sets of matches; a full cache is cleared.
 _MOST_CACHED = 10_000
 #: Seconds that removed interest counts for events that matched it: longer than an event waits for
 #: its DTD or for the disk.
@@ -39,7 +38,7 @@ class RemoteInterest:
         self._counts: Counter[Address] = Counter()
         self._destination_cache: dict[tuple[int, ...], frozenset[Address]] = {}
         self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
-        """By second: events in process may have matched them."""
+        """By second of the removal."""
         self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
         self.widened = 0
         """Slow queries, replaced by all events of their streams."""
@@ -57,7 +56,7 @@ class RemoteInterest:
             yield address, self._installed[number].interest.query
 
     def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
-        """Match for a destination. Return True if it had no interest before."""
+        """Return True if the destination had no interest before."""
         first = not self._counts[destination]
         self.remove(destination, id)
         self._subscribe(_Installed(destination, id, interest))
@@ -134,11 +133,11 @@ class RemoteInterest:
         return found
 
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
-        """Return True if a match belongs to a subscription here, or an absent client."""
+        """Also for an absent client."""
         return any(number not in self._installed for number in matches)
 
     def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
-        """Return the events of a range that enters a unit, with their destinations inside.
+        """Return the events of a range that enters a unit.
 
         An undecided event, or the placeholder of a refused one, goes to every destination with
         interest in its stream.
@@ -158,7 +157,7 @@ class RemoteInterest:
         return outgoing
 
     def possible_destinations(self, stream: str) -> frozenset[Address]:
-        """Return the destinations with interest in a stream; without a name, in any stream."""
+        """Without a name, in any stream."""
         return frozenset(
             installed.destination
             for number, installed in self._installed.items()
@@ -175,8 +174,7 @@ class RemoteInterest:
         return frozenset(targets) if targets else _NOBODY
 
     def _subscribe(self, installed: _Installed) -> None:
-        # A separate time budget for each: the union of many clients' interest is not one greedy
-        # client.
+        # The union of many clients' interest is not one greedy client.
         account = f"{installed.destination} {installed.id}"
         interest = installed.interest
         number = self._matcher.subscribe(interest.pattern, interest.query, account)

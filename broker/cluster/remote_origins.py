@@ -19,11 +19,10 @@ class RemoteOrigins:
 
     @property
     def has_no_interest(self) -> bool:
-        """True without interest or without a cluster."""
         return self._network.state is None or not self._network.driver.local_interest
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Return the logged marks of origins without a reachable node in the cluster."""
+        """Return the marks of origins without a reachable node in the cluster."""
         state, log = self._network.state, self._network.event_log
         if state is None:
             return {}
@@ -34,7 +33,6 @@ class RemoteOrigins:
         }
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Return the start marks of unknown origins of interest."""
         network = self._network
         state, coverage = network.state, network.event_log.coverage
         if state is None:
@@ -44,7 +42,7 @@ class RemoteOrigins:
         return {origin: mark for origin, mark in marks.items() if mark is not None}
 
     def position_of(self, origin: str) -> Mark | None:
-        """Return the mark up to which the log is complete for an origin."""
+        """Return the mark up to which the log is complete."""
         coverage = self._network.event_log.coverage
         if origin in coverage:
             return coverage[origin]
@@ -53,7 +51,7 @@ class RemoteOrigins:
     def ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     ) -> None:
-        """Ingest all events in (after, upto]."""
+        """With all events in (after, upto]."""
         state = self._network.state
         if state is not None:
             own = state.address

@@ -4,11 +4,11 @@ from typing import Final
 
 from broker.transport.clock import IClock
 
-#: Seconds from a probe's start until it is due.
+#: Seconds.
 PROBE_DELAY: Final = 0.1
-#: Of the newest probe in the moving average; there is one probe a second.
+#: There is one probe a second.
 _WEIGHT: Final = 0.2
-#: Seconds of average lag above which the machine becomes slow, and below which it recovers.
+#: Seconds of average lag.
 SLOW_FROM: Final = 0.25
 SLOW_UNTIL: Final = 0.1
 

@@ -1,4 +1,4 @@
-"""The interface of clocks; `IReactorTime` and `task.Clock` provide it."""
+"""`IReactorTime` and `task.Clock` provide these interfaces."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class ICore(Protocol[EffectT_co]):
 
 
 class CoreRunner(Generic[EffectT]):
-    """Runs sans-I/O cores until `stop`; `apply` carries out one effect.
+    """Runs sans-I/O cores; `apply` carries out one effect.
 
     Effects that arise meanwhile wait for all earlier ones. So no core is called while it runs.
     """
@@ -53,11 +53,10 @@ class CoreRunner(Generic[EffectT]):
     def call(
         self, operation: Callable[[*Arguments, float], Iterable[EffectT]], *arguments: *Arguments
     ) -> None:
-        """Call a core's method with the present time as its last argument; apply its effects."""
+        """Call a core's method with the present time as its last argument."""
         self.apply_effects(operation(*arguments, self._clock.seconds()))
 
     def apply_effects(self, effects: Iterable[EffectT] = ()) -> None:
-        """Apply effects after all queued ones, then arm the timer."""
         if self._cores:
             self._effects.extend(effects)
         if self._is_applying:

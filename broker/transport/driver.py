@@ -50,9 +50,9 @@ class StackDriver:
     ) -> None:
         self.provides = check_layers(layers, bottom)
         self.receiver = receiver
-        #: The reason why a bug in the receiver or a core has ended the use of this stack.
+        #: After a bug in the receiver or a core the stack is not usable.
         self.failure: BrokerError | None = None
-        #: Packets that reached the bottom without an open channel.
+        #: Packets without an open channel.
         self.dropped = 0
         self._clock = clock
         self._on_error = on_error
@@ -111,7 +111,7 @@ class StackDriver:
         if self.cores:
             now = self._clock.seconds()
             effects = self.cores[-1].submit(messages, now)
-            # Queued first: a wrong count raises, and the messages are in the stack.
+            # A wrong count raises, and the messages are in the stack.
             self._effects.append((self._top, effects))
             if consumed:
                 effects += self.cores[-1].consumed(consumed, now)
@@ -125,10 +125,7 @@ class StackDriver:
             self._run()
 
     def consumed(self, count: int) -> None:
-        """Return the credit of `count` delivered messages.
-
-        Raises ValueError for more than were delivered, if a layer counts them.
-        """
+        """Raises ValueError for more messages than were delivered, if a layer counts them."""
         if self.cores and count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
             self._effects.append((self._top, effects))
@@ -136,7 +133,7 @@ class StackDriver:
                 self._run()
 
     def close(self) -> None:
-        """Let the present channel send its bytes, then close it. Layers keep their buffers.
+        """Let the present channel send its bytes. Layers keep their buffers.
 
         Nothing more is delivered. After `channel_binding.CLOSE_TIMEOUT` seconds the channel is
         aborted.
@@ -147,7 +144,7 @@ class StackDriver:
         self._enqueue(self._drop_channel, error)
 
     def fail(self, error: Exception, what: str) -> None:
-        """End the use of this stack after an unexpected `error`; `what` is a clause."""
+        """End the use of this stack; `what` is a clause."""
         self._on_error(error)
         if self.failure is not None:
             return
@@ -179,7 +176,7 @@ class StackDriver:
                 self._report_disconnected(None)  # it may still send its last bytes
             else:
                 self._drop_channel(Closed("a newer connection took the place of this one"))
-            # The effects of that belong to the old connection and go first.
+            # These effects belong to the old connection.
             self._inputs.appendleft((self._bind_channel, (binding,)))
         else:
             self._binding = binding

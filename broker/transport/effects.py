@@ -1,5 +1,3 @@
-"""Effects: the values that a core's methods return, applied in order by the driver."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
@@ -32,9 +30,9 @@ class DeliverUp:
 
 @attrs.frozen
 class Consumed:
-    """Return credit to the layer below for `count` delivered messages.
+    """Return credit to the layer below.
 
-    A layer that keeps messages returns credit when it releases them.
+    A layer that keeps messages does so when it releases them.
     """
 
     count: int
@@ -42,7 +40,7 @@ class Consumed:
 
 @attrs.frozen
 class ViewChanged:
-    """Report the new state of the link to the layer above, or to the receiver."""
+    """Report the link's new state to the layer above, or to the receiver."""
 
     view: View
 
@@ -56,7 +54,7 @@ class WritableChanged:
 
 @attrs.frozen
 class Failed:
-    """End the present connection: the driver aborts the socket channel with `error`.
+    """End the present connection: the driver aborts the socket channel.
 
     The core stays usable, and a new connection may follow its next DISCONNECTED.
     """

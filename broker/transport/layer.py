@@ -1,5 +1,3 @@
-"""The interface of a layer: a stateless description, and the core that it creates."""
-
 from __future__ import annotations
 
 import enum

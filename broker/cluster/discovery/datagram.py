@@ -20,7 +20,7 @@ from broker.wire.codec import Schema, pack
 MAGIC = b"XBD1"
 NONCE_BYTES = 8
 PROOF_BYTES = 16
-#: The longest answer, with the longest host name and deepest address, and any question.
+#: The longest answer, and any question.
 DATAGRAM_BYTES = 1200
 _QUESTION, _ANSWER = 1, 2
 _PROOF_AT = len(MAGIC) + 1 + NONCE_BYTES
@@ -33,8 +33,6 @@ _ANSWER_BODY: Final = Schema[_AnswerBody](_AnswerBody, "answer of discovery")
 
 @attrs.frozen
 class Question:
-    """Ask for the nodes of a network."""
-
     nonce: bytes
     network: str
 
@@ -45,9 +43,7 @@ class Answer:
     network: str
     address: Address
     endpoint: Endpoint
-    """For links."""
     has_room: bool
-    """The node's cluster is not full."""
 
 
 Datagram: TypeAlias = Question | Answer

@@ -1,5 +1,3 @@
-"""Seeds from DNS: services (SRV records), or all addresses of a name (A and AAAA records)."""
-
 from __future__ import annotations
 
 import ipaddress
@@ -25,7 +23,7 @@ _R = TypeVar("_R", dns.Record_A, dns.Record_AAAA, dns.Record_SRV)
 
 @implementer(ISeedSource)
 class SrvSeeds:
-    """The targets of a service such as `_xmlbroker._tcp.example.org`.
+    """The targets of a service such as `_xmlbroker._tcp.example.org` (SRV records).
 
     Order by RFC 2782: by priority, then at random by weight. `resolver` is one of `twisted.names`.
     """
@@ -54,7 +52,7 @@ class SrvSeeds:
 
 @implementer(ISeedSource)
 class HostSeeds:
-    """All addresses of one name, with a configured port."""
+    """All addresses of one name (A and AAAA records), with a configured port."""
 
     def __init__(self, resolver: Any, name: str, port: int) -> None:
         self._resolver = resolver
@@ -88,6 +86,5 @@ def _ipv6(record: dns.Record_AAAA) -> str:
 
 
 def _no_such_name(failure: Failure) -> _Answer:
-    """Treat a missing name as an empty answer."""
     failure.trap(DNSNameError)
     return (), (), ()

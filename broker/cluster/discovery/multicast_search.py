@@ -8,9 +8,8 @@ from broker.cluster.discovery.datagram import NONCE_BYTES, Answer, Question, dec
 from broker.cluster.discovery.seed_source import MOST_SEEDS
 from broker.errors import PeerError
 
-#: Seconds after the start at which the question is sent; a datagram may be lost.
+#: Seconds after the start of a search; a datagram may be lost.
 _REPEATS = (0.0, 0.3, 0.8)
-#: Seconds for which answers are accepted.
 SEARCH_TIME = 1.5
 #: Limits the answers to a flood of questions.
 ANSWERS_PER_SECOND = 20
@@ -27,7 +26,6 @@ class SeedSearch:
         self._ends: float | None = None
         self._answers: dict[Endpoint, Answer] = {}
         self.refused = 0
-        """Datagrams that were no answer to this search."""
 
     def start(self, now: float) -> list[bytes]:
         self._due = [now + after for after in _REPEATS]
@@ -74,15 +72,11 @@ class SearchResponder:
         self._second = 0
         self._answered = 0
         self.refused = 0
-        """Malformed datagrams, and questions beyond the rate limit."""
 
     def answer_datagram(
         self, datagram: bytes, node: NodeDescriptor, has_room: bool, now: float
     ) -> bytes | None:
-        """Return the answer to a datagram, or None.
-
-        `has_room` is True if the node's cluster admits another member.
-        """
+        """Return the answer; `has_room` is True if the node's cluster admits another member."""
         try:
             question = decode(datagram, self._key)
         except PeerError:

@@ -29,7 +29,7 @@ class MulticastSeeds:
         self._waiting: list[Deferred[Sequence[Endpoint]]] = []
 
     def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
-        """Return the endpoints that answer; concurrent calls share one search."""
+        """Search; concurrent calls share one search."""
         answer: Deferred[Sequence[Endpoint]] = Deferred()
         self._waiting.append(answer)
         if self._search is None:
@@ -42,7 +42,7 @@ class MulticastSeeds:
             self._search.receive_datagram(datagram)
 
     def close(self) -> None:
-        """Stop the running search; it fails with `Closed`."""
+        """Stop; a running search fails with `Closed`."""
         self._timer.arm(None)
         self._search = None
         waiting, self._waiting = self._waiting, []

@@ -23,8 +23,6 @@ PROFILE, SUMMARY = "profile", "summary"
 
 
 class Contributor(NamedTuple):
-    """Author of a table in the unit `scope`."""
-
     scope: UnitPath
     author: str
 
@@ -46,8 +44,6 @@ class ContributionChange(NamedTuple):
 
 
 class Contributions:
-    """All known contributions, own ones included, and their destinations."""
-
     def __init__(self, cluster: UnitPath, node: str) -> None:
         self._cluster, self._node = cluster, node
         self.by_table: dict[TableKey, Contribution] = {}
@@ -119,7 +115,7 @@ class Contributions:
         added: Mapping[str, StreamInterest],
         removed: Mapping[str, StreamInterest],
     ) -> Iterator[InterestAdded | InterestRemoved]:
-        """Yield additions before removals, so that no event is missed in between."""
+        """Additions before removals, so that no event is missed in between."""
         for interest in added.values():
             count = self._uses.get((destination, interest), 0)
             self._uses[destination, interest] = count + 1

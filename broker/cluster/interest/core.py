@@ -1,8 +1,8 @@
 """Exchange of interest between nodes, on top of tables (Mspaces M42, G7, G13).
 
-`docs/protocols/tables.md` describes when interest becomes active. All effects of `Tables` pass
-through `apply_effects`. The caller applies its results in order before the next call. The node must
-match events against its own interest before it calls `add_interest`.
+`docs/protocols/tables.md` describes when interest becomes active. The caller applies all results in
+order before the next call. The node must match events against its own interest before it calls
+`add_interest`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ class InterestExchange:
         self._leading: set[UnitPath] = set()
         self._summaries: dict[UnitPath, Summary] = {}
         self._may_advance = False
-        """True if a change may let a propagation advance."""
 
     @property
     def bad_entries(self) -> int:
@@ -62,21 +61,18 @@ class InterestExchange:
     def add_interest(
         self, key: Hashable, pattern: StreamPattern, query: Query, now: float
     ) -> list[InterestEffect]:
-        """Add own interest. Raises `ValueError` for a used key."""
+        """Raises `ValueError` for a used key."""
         return (
             [InterestActive(key, {})] if self._own_profile.add_interest(key, pattern, query) else []
         )
 
     def remove_interest(self, key: Hashable, now: float) -> list[InterestEffect]:
-        """Remove own interest. Raises `KeyError` for an unknown key."""
+        """Raises `KeyError` for an unknown key."""
         self._own_profile.remove_interest(key)
         return []
 
     def set_leadership(self, unit: UnitPath, leads: bool, now: float) -> list[InterestEffect]:
-        """Set whether this node is the leader of a unit that contains it.
-
-        A former leader's summary stays until a new leader's summary covers it.
-        """
+        """A former leader's summary stays until a new leader's summary covers it."""
         if unit not in self._units:
             raise ValueError(f"{unit_text(unit)!r} does not contain {self._tables.address}")
         if not unit or leads == (unit in self._leading):
@@ -93,7 +89,7 @@ class InterestExchange:
         return list(self._publish_term(unit, now))
 
     def apply_effects(self, effects: Iterable[TablesEffect], now: float) -> list[InterestEffect]:
-        """Apply effects of the tables, and return unrelated ones unchanged."""
+        """Return effects unrelated to interest unchanged."""
         done: list[InterestEffect] = []
         queue = deque(effects)
         while queue:
@@ -176,7 +172,7 @@ class InterestExchange:
         return any(leader == author for leader, _ in self._leader_tables(self._units[level]))
 
     def _leader_tables(self, unit: UnitPath) -> list[tuple[str, dict[str, Value]]]:
-        """Return the `flowing` tables of a unit, also of former leaders that have a summary."""
+        """Also of former leaders that have a summary."""
         return [
             (key.author, dict(table))
             for key, table in self._tables.items(FLOWING)
@@ -252,7 +248,6 @@ class InterestExchange:
         return effects
 
     def _publish_term(self, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """Publish the term in an existing `flowing` table."""
         key = TableKey(FLOWING, unit_text(unit), self._node)
         if unit not in self._summaries or not self._tables.get(key):
             return []
@@ -279,7 +274,6 @@ class InterestExchange:
         *,
         echo: bool,
     ) -> tuple[int, list[TablesEffect]]:
-        """Publish a table, and apply the change as the own unit's member."""
         version, effects = self._tables.publish(kind, subject, scope, changes, now, echo=echo)
         change, _ = self._contributions.apply_change(
             TableKey(kind, subject, self._node), scope, changes
@@ -290,8 +284,7 @@ class InterestExchange:
     def _publish_settled(
         self, kind: str, subject: str, scope: UnitPath, version: int, now: float
     ) -> list[TablesEffect]:
-        """Publish that all nodes in the scope have this version, so that the leader can cover
-        it."""
+        """Publish that the scope has this version, so that the leader can cover it."""
         settled = {SETTLED_KEY: (self._tables.incarnation, version)}
         return self._publish(kind, subject, scope, dict(settled), now, echo=False)[1]
 

@@ -42,7 +42,7 @@ class InterestActive:
 
 @attrs.frozen
 class BadInterest:
-    """An author's table has an invalid entry, which was widened. Returned once for each."""
+    """A table has an invalid entry, which was widened. Returned once for each."""
 
     author: str
     entry: str

@@ -15,7 +15,7 @@ from broker.wire.codec import Schema, pack
 SETTLED_KEY = ""
 #: Two ids collide with a probability of 2 to the -96.
 _ID_BYTES = 12
-#: Longer interest is widened, in bytes: 1000 of this size fit into a table.
+#: Bytes; longer interest is widened: 1000 of this size fit into a table.
 _MAX_BYTES = 3500
 _CACHE_SIZE = 8192
 #: Pattern, query, namespaces.
@@ -54,7 +54,7 @@ def _decode(value: Value) -> tuple[StreamInterest, str]:
 
 
 def decode_interest(value: Value) -> tuple[StreamInterest, str]:
-    """Return the interest in another node's entry, and an error text (empty if valid).
+    """Return the interest in another node's entry, and an error text.
 
     It is never narrower than intended: a bad query becomes `true()`, a bad pattern `>`.
     """

@@ -10,7 +10,7 @@ from broker.cluster.tables.table import Cuts
 
 #: Entry of a `flowing` table with the cuts.
 CUTS_KEY = ""
-#: Entry with the leader's term, and whether it leads. No node can have this name.
+#: The leader's term, and whether it leads. No node can have this name.
 TERM_KEY = "#"
 #: Terms up to this plus one can be encoded.
 _MAX_TERM = 1 << 62
@@ -26,7 +26,6 @@ class Propagation:
 
     keys: set[Hashable] = attrs.field(factory=set)
     version: tuple[int, int] = (0, 0)
-    """Of the own profile, once it is published."""
     level: int | None = None
     author: str = ""
     covered_by: tuple[int, int] = (0, 0)
@@ -37,7 +36,6 @@ class Propagation:
         self.level, self.author, self.covered_by = 0, node, self.version
 
     def advance(self, leader: str, table: Mapping[str, Value]) -> bool:
-        """Advance one level if a leader's `flowing` table covers the present one."""
         entry = parse_covered(table.get(self.author))
         if self.level is None or entry is None or entry[0] < self.covered_by:
             return False
@@ -47,7 +45,7 @@ class Propagation:
 
 
 def parse_covered(value: Value | None) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return a member's version in a `flowing` table, and the summary version that covers it."""
+    """Return a member's version, and the summary version that covers it."""
     if isinstance(value, tuple) and len(value) == 4 and all(type(each) is int for each in value):
         return (value[0], value[1]), (value[2], value[3])
     return None
@@ -63,7 +61,7 @@ def parse_cuts(value: Any) -> list[tuple[str, tuple[int, int]]]:
 
 
 def parse_term(table: Mapping[str, Value]) -> tuple[int, bool]:
-    """Return the term of a `flowing` table's leader, and whether it leads now."""
+    """Return the leader's term, and whether it leads now."""
     term = table.get(TERM_KEY)
     if isinstance(term, tuple) and [type(each) for each in term] == [int, bool]:
         return min(term[0], _MAX_TERM), term[1]
@@ -71,7 +69,6 @@ def parse_term(table: Mapping[str, Value]) -> tuple[int, bool]:
 
 
 def merge_cuts(cuts: Cuts, more: Iterable[tuple[str, tuple[int, int]]]) -> None:
-    """Keep the later cut of each origin."""
     for origin, mark in more:
         if cuts.get(origin, (0, 0)) <= mark:
             cuts[origin] = mark

@@ -11,9 +11,9 @@ from broker.cluster.map.entries import MAX_COST, SELF, NodeLink, parse_link_key,
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
-#: Nodes of a cluster, and links of a node; more are rejected.
+#: More nodes, or links of a node, are rejected.
 MAX_NODES = 1024
-#: Extra cost of an edge with a draining end (Q17): higher than any detour.
+#: Of an edge with a draining end (Q17): higher than any detour.
 DRAINING_COST = MAX_COST * MAX_NODES
 
 
@@ -27,7 +27,6 @@ class ClusterGraph:
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
         self._tables: dict[str, _NodeTable] = {}
-        #: Nodes with changed edges.
         self._stale: set[str] = set()
         self._graph: Graph = {}
         self._origins: dict[str, Address] | None = None
@@ -38,10 +37,8 @@ class ClusterGraph:
             self._invalidate(node, *table.links)
 
     def set_entry(self, node: str, entry: str, value: Any) -> None:
-        """Set an entry of the node's table, or remove it (None).
-
-        Raises `ProtocolError` for an invalid value; the entry is removed then.
-        """
+        """None removes an entry. Raises `ProtocolError` for an invalid value, and removes the
+        entry."""
         table = self._tables.get(node)
         if table is None:
             if len(self._tables) >= MAX_NODES:
@@ -61,8 +58,7 @@ class ClusterGraph:
                 table.links[far] = parse_node_link(value)
 
     def graph(self) -> Graph:
-        """Return the edges that both ends report, between described nodes; never changed in
-        place."""
+        """Return the edges that both ends report; never changed in place."""
         if self._stale:
             rows = {**self._graph, **{name: self._edges(name) for name in self._stale}}
             self._graph = {name: row for name, row in rows.items() if row}

@@ -41,9 +41,8 @@ class MapSnapshot:
     units: int
     """Reachable siblings in all contexts above."""
     entries: int
-    """Stored descriptors and link ends."""
+    """Descriptors and link ends."""
     refused: int
-    """Entries and tables, since the start."""
 
 
 class NetworkMap:
@@ -62,10 +61,7 @@ class NetworkMap:
         changes: Mapping[str, Any | None],
         is_removed: bool = False,
     ) -> bool:
-        """Apply a change of the table (kind, subject, author). Return True if routes may change.
-
-        A malformed entry counts as removed, and in the snapshot.
-        """
+        """Return True if routes may change. A malformed entry counts as removed."""
         kind, subject, author = key
         graph = self._graph_for(kind, subject, author, scope)
         if graph is None:
@@ -98,8 +94,7 @@ class NetworkMap:
     def next_hop(self, target: Address, rank: int = _LOWEST) -> str | None:
         """Return the neighbour towards `target`; None if it is unreachable or this node.
 
-        `rank` is that of the event's security level, for which all known links of the route are
-        cleared.
+        All known links of the route are cleared for `rank`.
         """
         if target.unit != self.address.unit:
             return self.next_hop_to_unit(target.unit, rank)
@@ -129,11 +124,11 @@ class NetworkMap:
         return unit_route.distance if unit_route else None
 
     def reachable(self, rank: int = _LOWEST) -> frozenset[str]:
-        """Nodes of the own cluster, including this one."""
+        """With this node."""
         return frozenset((self.address.node, *self._routes.routes_at(len(self.address.unit), rank)))
 
     def reachable_units(self, context: UnitPath, rank: int = _LOWEST) -> frozenset[str]:
-        """Children of a context above the cluster, including the own one."""
+        """With the own child."""
         depth = len(context)
         return frozenset((self.address.unit[depth], *self._routes.routes_at(depth, rank)))
 
@@ -146,7 +141,7 @@ class NetworkMap:
         return depth, unit[depth]
 
     def members(self) -> Mapping[str, NodeDescriptor]:
-        """Of the own cluster, reachable or not."""
+        """Nodes of the own cluster, reachable or not."""
         return self._cluster.members()
 
     def link_counts(self) -> Mapping[str, int]:
@@ -157,7 +152,6 @@ class NetworkMap:
         return self._cluster.node_of_origin(origin)
 
     def gateways(self, unit: UnitPath) -> Sequence[UnitLink]:
-        """Return the links from this side to `unit`, a child of one of this node's contexts."""
         sibling = self._sibling(unit)
         if sibling is None:
             return ()
@@ -165,7 +159,6 @@ class NetworkMap:
         return self._contexts[depth].links_between(self.address.unit[depth], child)
 
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
-        """Return the gateways of each unit in this node's contexts that does not contain it."""
         found: dict[UnitPath, set[Address]] = {}
         for graph, own in zip(self._contexts, self.address.unit, strict=True):
             for link in graph.all_links():
@@ -174,8 +167,7 @@ class NetworkMap:
         return {unit: sorted(gateways) for unit, gateways in found.items()}
 
     def other_cluster_nodes(self) -> Sequence[Alternative]:
-        """Return nodes of other clusters that accept link requests, those in the nearest units
-        first."""
+        """Return nodes that accept link requests, those in the nearest units first."""
         found = {
             link.far: Alternative(link.far, link.endpoint)
             for graph in reversed(self._contexts)

@@ -37,15 +37,13 @@ Cost: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_COST)]
 
 
 class NodeLink(NamedTuple):
-    """One end of a link inside a cluster."""
-
     cost: Cost
     clearance: Rank
     transport: ShortName
 
 
 class UnitLink(NamedTuple):
-    """One end of a link between clusters, from the table of its gateway."""
+    """One end of a link between clusters."""
 
     unit: str
     """Child of the context that contains this end."""
@@ -55,7 +53,6 @@ class UnitLink(NamedTuple):
     cost: int
     clearance: int
     endpoint: Endpoint | None
-    """Address of the far end for link requests."""
 
     def to_plain(self) -> tuple[Any, ...]:
         own, far = str(self.own), str(self.far)
@@ -83,11 +80,7 @@ def parse_node_link(value: Any) -> NodeLink:
 
 
 def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
-    """Return the link in an entry of `author`'s `unit-links` table for `context`.
-
-    Raises `ProtocolError` for a malformed value, or unless the ends are in two children of
-    `context`.
-    """
+    """Raises `ProtocolError` unless the ends are in two children of `context`."""
     unit, far_unit, own, far, cost, clearance, endpoint = _UNIT_LINK.convert(value)
     try:
         ends = Address.parse(own), Address.parse(far)

@@ -62,7 +62,6 @@ class RouteTable:
         return route and route.first
 
     def hop_to_unit(self, depth: int, child: str, rank: int) -> str | None:
-        """Return the next hop to another child of the context at `depth`."""
         key = (depth, child, rank)
         # Cache reachable units only: unknown names must not fill the memory.
         if key in self._hops:
@@ -74,7 +73,6 @@ class RouteTable:
         return hop
 
     def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
-        """Return the next hop out of the own child of the context at `depth`."""
         links = [
             link
             for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
@@ -100,7 +98,6 @@ class RouteTable:
         )
 
     def _own_unit_edges(self, depth: int, rank: int) -> _Exits:
-        """To neighbouring units with a gateway that is reachable from here."""
         exits = []
         for far_unit in sorted(self._contexts[depth].linked_units(self._unit[depth])):
             costs = [
@@ -113,7 +110,6 @@ class RouteTable:
         return tuple(exits)
 
     def _is_reachable_inside(self, depth: int, node: Address, rank: int) -> bool:
-        """Return True if a node is reachable without leaving the context at `depth`."""
         if depth == len(self._unit):
             return node.unit == self._unit and (
                 node.node == self._node or node.node in self.routes_at(depth, rank)

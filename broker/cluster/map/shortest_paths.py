@@ -8,7 +8,7 @@ Vertex: TypeAlias = str
 
 
 class Edge(NamedTuple):
-    """In both directions."""
+    """An edge in both directions."""
 
     cost: int
     """At least 1: edges without cost would allow loops."""
@@ -16,7 +16,6 @@ class Edge(NamedTuple):
     """Rank of the highest security level that may pass."""
 
 
-#: Each edge is stored at both ends.
 Graph: TypeAlias = Mapping[Vertex, Mapping[Vertex, Edge]]
 
 

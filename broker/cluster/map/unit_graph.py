@@ -8,7 +8,7 @@ from broker.cluster.map.entries import UnitLink, parse_link_key, parse_unit_link
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
-#: Gateways of a context, and links of one gateway; more are rejected.
+#: More gateways, or links of one, are rejected.
 MAX_GATEWAYS = 1024
 
 
@@ -29,10 +29,8 @@ class UnitGraph:
             self._invalidate()
 
     def set_entry(self, gateway: str, entry: str, value: Any) -> None:
-        """Set an entry of the gateway's table, or remove it (None).
-
-        Raises `ProtocolError` for an invalid value; the entry is removed then.
-        """
+        """None removes an entry. Raises `ProtocolError` for an invalid value, and removes the
+        entry."""
         self._invalidate()
         far = parse_link_key(entry)
         links = self._links_by_gateway.get(gateway, {})
@@ -47,8 +45,7 @@ class UnitGraph:
             self._links_by_gateway.pop(gateway, None)
 
     def links_between(self, unit: str, far_unit: str) -> Sequence[UnitLink]:
-        """Return the links that both ends report, with the higher cost and the lower clearance
-        of both."""
+        """Return the links that both ends report, with the higher cost and the lower clearance."""
         return self._agreed_links().get(unit, {}).get(far_unit, ())
 
     def all_links(self) -> Iterator[UnitLink]:

@@ -20,7 +20,6 @@ from broker.log.damage import Damage, DamageFound
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 
-#: Of one page of a replica.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
@@ -55,7 +54,6 @@ class Replicas:
         self._has_other_log = has_other_log
         self._is_reading = False
         self._links: dict[str, str] = {}
-        """Origin of each neighbour's log."""
 
     def update_links(self, neighbours: Iterable[Neighbour], own: Address) -> None:
         """Choose a neighbour for the own replica: of the own cluster, then trusted, by name."""
@@ -72,7 +70,7 @@ class Replicas:
         self.store.remove_neighbour(name)
 
     def receive_message(self, neighbour: Neighbour, message: Message) -> bool:
-        """Handle a neighbour's message. Return False if it is not about replicas."""
+        """Return False if the message is not about replicas."""
         match message:
             case ReplicaRequest(origin):
                 if origin != neighbour.node.origin:
@@ -94,8 +92,8 @@ class Replicas:
     def announce_replicas(
         self, is_reachable: Callable[[str], bool], destinations: Iterable[Address]
     ) -> Iterator[Frame]:
-        """Yield an empty range at the end of each replica of an unreachable origin, so that
-        destinations request missing events here."""
+        """Yield an empty range at the end of each replica: destinations request missing events
+        here."""
         own = self._own_address()
         targets = list(destinations)
         if own is None or not targets:
@@ -107,8 +105,6 @@ class Replicas:
     def read_for_this_node(
         self, is_reachable: Callable[[str], bool], needed_after: Callable[[str], Mark | None]
     ) -> None:
-        """Deliver events of unreachable origins from the replicas to this node, if it needs
-        them."""
         own = self._own_address()
         for origin in self.unreachable_origins(is_reachable):
             after = needed_after(origin)
@@ -135,7 +131,7 @@ class Replicas:
         return request.origin in self._log.replica_spans
 
     def send_page(self, request: PageRequest) -> None:
-        """Send a page of a replica. Events before the replica are lost if the origin's disk is."""
+        """Send a page of a replica. Events before it are lost if the origin's disk is."""
         span = self._log.replica_spans[request.origin]
         if request.after < span.after:
             self._report_lost(request, span.after)

@@ -71,9 +71,7 @@ class Tables:
         self._serial = 0
         self._refresh_at: float | None = None
         self._highest_seen = 0
-        """Of this node's own tables at other nodes."""
         self._raise_at: float | None = None
-        """Time of the next raise, if the last one was too recent."""
         self._next_raise_at = float("-inf")
         self._raise_backoff = times.make_backoff()
 
@@ -167,7 +165,7 @@ class Tables:
         return self._replication.flood_update(group, before, changes, now)
 
     def tables_updated(self, key: GroupKey) -> None:
-        """Called by replication: waves may have waited for these tables."""
+        """Check the waves that wait for these tables."""
         self._waves.tables_updated(key)
 
     def check_own_version(
@@ -177,7 +175,7 @@ class Tables:
         now: float,
         tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """Called by replication: another node has a version of this node's own tables.
+        """Handle another node's version of this node's own tables.
 
         If it is newer, this process has lost its state, or another process uses its name. Then the
         node publishes its tables under a higher incarnation. If two processes alternate, the pause
@@ -216,7 +214,6 @@ class Tables:
         return effects
 
     def add_neighbour(self, name: str, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """Start a link: send a digest of the tables in the common scopes."""
         effects = self.remove_neighbour(name, now) if name in self._links.neighbours else []
         self._links.neighbours[name] = LinkState(unit, Reassembly(self._limits))
         self._start_refreshing(now)
@@ -233,7 +230,7 @@ class Tables:
         return self._apply_wave_effects(self._waves.remove_neighbour(name), now)
 
     def receive_message(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
-        """Handle a neighbour's message; ignored if its link is down.
+        """Handle a message, unless its link is down.
 
         Raises `ProtocolError`, without a change, for an invalid one.
         """

@@ -11,7 +11,7 @@ from broker.cluster.tables.table import GroupKey, TableLimits, TableName
 from broker.errors import ProtocolError
 from broker.wire.codec import pack
 
-#: Stored changes, for nodes that lack only these. Others get all tables.
+#: Nodes that lack only these changes get them. Others get all tables.
 _MAX_HISTORY = 64
 #: Changes may exceed the size of all tables by so many bytes.
 _SMALL_BYTES = 4096
@@ -26,11 +26,9 @@ class Group:
 
     key: GroupKey
     unit: UnitPath
-    """Of the author."""
     incarnation: int = 0
     number: int = 0
     author_seen_at: float = float("-inf")
-    """Time at which the author was last known to be alive."""
     newest_refresh: tuple[int, int] = (0, 0)
     """Incarnation and serial."""
     tables: dict[TableName, dict[str, Value]] = attrs.field(factory=dict)
@@ -40,11 +38,11 @@ class Group:
 
     @property
     def version(self) -> tuple[int, int]:
-        """(incarnation, number). Versions compare by age."""
+        """Versions compare by age."""
         return (self.incarnation, self.number)
 
     def changes_since(self, incarnation: int, number: int) -> tuple[int, tuple[TableChange, ...]]:
-        """Return (base, changes) after this version; base 0: all tables."""
+        """Return (base, changes); base 0: all tables."""
         if incarnation == self.incarnation and self._history and self._history[0][0] <= number:
             # Changes may be applied twice: the last one counts.
             start = max(before for before, _ in self._history if before <= number)
@@ -69,8 +67,7 @@ class Group:
         changes: tuple[TableChange, ...],
         limits: TableLimits,
     ) -> dict[TableName, TableDifference]:
-        """Apply changes and return the differences. Raises `ProtocolError`, without a change,
-        over limits."""
+        """Raises `ProtocolError`, without a change, over limits."""
         tables, sizes = _copy_changed(
             self.tables if base else {}, self._sizes if base else {}, changes
         )
@@ -110,7 +107,7 @@ def _copy_changed(
     sizes: Mapping[TableName, int],
     changes: Iterable[TableChange],
 ) -> tuple[dict[TableName, dict[str, Value]], dict[TableName, int]]:
-    """Return copies with the changes applied. Tables without changes are shared."""
+    """Return changed copies; tables without changes are shared."""
     after, sizes_after = dict(tables), dict(sizes)
     copied: set[TableName] = set()
     for kind, subject, how, entries in changes:
@@ -177,7 +174,6 @@ def _diff_table(
 def effective_change(
     name: TableName, table: Mapping[str, Value] | None, changes: Mapping[str, Value | None]
 ) -> TableChange | None:
-    """Return the changes that differ from the table; None without any."""
     if table is None:
         entries = tuple((key, value) for key, value in changes.items() if value is not None)
         return (*name, REPLACED, entries)

@@ -19,9 +19,8 @@ class LinkState:
     unit: UnitPath
     reassembly: Reassembly
     is_synchronised: bool = False
-    """True if its digest has arrived. Before that no change is sent: the answer has all."""
+    """Before its digest no change is sent: the answer has all."""
     has_answered: bool = False
-    """True if the answer to this node's digest is complete."""
 
 
 class Links:
@@ -47,7 +46,7 @@ class Links:
     def flood(
         self, scope: UnitPath, messages: Iterable[Message], except_for: str = ""
     ) -> list[TablesEffect]:
-        """Send messages in order to all synchronised neighbours in scope."""
+        """Send to all synchronised neighbours in scope, in order."""
         parts = list(messages)
         return [
             Send(name, part)

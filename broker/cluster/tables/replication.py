@@ -117,7 +117,6 @@ class Replication:
         ]
 
     def receive_refresh(self, neighbour: str, refresh: Refresh, now: float) -> list[TablesEffect]:
-        """Record that an author is alive. Request missing changes from the neighbour."""
         key, serial = GroupKey(refresh.author, refresh.scope), (refresh.incarnation, refresh.serial)
         if not is_within(refresh.unit, refresh.scope):
             raise ProtocolError(f"inconsistent refresh of {refresh.author}")
@@ -156,7 +155,6 @@ class Replication:
         return [Send(neighbour, Digest(((*key, *version),), False, False))]
 
     def receive_digest(self, neighbour: str, digest: Digest, now: float) -> list[TablesEffect]:
-        """Send the changes that the neighbour lacks."""
         peer = self._links.neighbours[neighbour]
         theirs = {GroupKey(*version[:2]): version[2:] for version in digest.versions}
         effects: list[TablesEffect] = []

@@ -24,7 +24,6 @@ class GroupKey(NamedTuple):
 
 #: Kind and subject.
 TableName: TypeAlias = tuple[str, str]
-#: Newest place by origin: origin -> (epoch, offset).
 Cuts: TypeAlias = dict[str, tuple[int, int]]
 
 
@@ -39,7 +38,6 @@ class TableLimits:
     bytes: int = 4 << 20
     """Packed keys and values of one author and scope."""
     groups: int = 4096
-    """Pairs of author and scope at a node."""
 
 
 @attrs.frozen

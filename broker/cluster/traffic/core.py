@@ -35,8 +35,8 @@ from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark, NamedHistory
 
-#: Seconds without a frame of a requested unknown origin before it is reported lost. Its disk may
-#: return, or a replica may be announced.
+#: Seconds without a frame of a requested unknown origin. Its disk may return, or a replica may be
+#: announced.
 LOST_REPORT_DELAY = 30.0
 
 
@@ -55,9 +55,9 @@ class Traffic:
         own_history: Callable[[], NamedHistory | None] = lambda: None,
         histories: KnownHistories | None = None,
     ) -> None:
-        """`newest_own_mark` returns the newest own place, durable or not. `log_coverage`,
-        `patience`, `start_of` and `histories` are those of `Receiver`. `group_members` returns
-        the neighbours that multicast reaches with events of a rank."""
+        """`newest_own_mark` returns the newest own place, durable or not. `group_members`
+        returns the neighbours that multicast reaches with events of a rank. The others are those
+        of `Receiver`."""
         self._state = state
         self._own = state.address
         self._newest_own_mark = newest_own_mark
@@ -95,7 +95,7 @@ class Traffic:
         upto: Mark,
         events: Sequence[OutgoingEvent],
     ) -> list[TrafficEffect]:
-        """Send own durable events, all of (after, upto], to their destinations."""
+        """Send own durable events, all of (after, upto]."""
         frame = self._sender.event_frame(after, upto, events, self._is_cleared)
         return [] if frame is None else self._send_frame(frame)
 
@@ -113,7 +113,7 @@ class Traffic:
         return effects
 
     def update_destinations(self, now: float) -> None:
-        """Update all destinations: the map changed, or nodes restarted."""
+        """Call this when the map changed, or nodes restarted."""
         if self._started_at is None:
             self._started_at = now
         restarted = self._restarted_members()
@@ -124,7 +124,7 @@ class Traffic:
         self.receiver.request_now(now)
 
     def pause_receiving(self) -> None:
-        """Hold received ranges until `resume_receiving`: own interest is not active yet."""
+        """Hold received ranges: own interest is not active yet."""
         self.receiver.pause()
 
     def record_cuts(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
@@ -203,7 +203,7 @@ class Traffic:
     def send_into_unit(
         self, enter: EnterUnit, events: Sequence[OutgoingEvent], now: float
     ) -> list[TrafficEffect]:
-        """Send matched events into the unit, merged with the held onward frames."""
+        """Send matched events, merged with the held onward frames."""
         assert enter.received is not None
         span = enter.received.range
         inside = self._ingress.sender_for(enter.received).event_frame(
@@ -329,7 +329,7 @@ class Traffic:
         return self._state.next_hop(destination, rank) is not None
 
     def _restarted_members(self) -> frozenset[Address]:
-        """Nodes of the own cluster with a changed incarnation."""
+        """Nodes with a changed incarnation."""
         unit = self._own.unit
         members = self._state.map.members()
         now = {name: node.incarnation for name, node in members.items()}

@@ -13,7 +13,7 @@ from broker.event.place import Mark
 
 @attrs.frozen
 class SendFrame:
-    """To the multicast group if the neighbour is `GROUP`."""
+    """Send a frame, to the multicast group if the neighbour is `GROUP`."""
 
     neighbour: str
     frame: Frame
@@ -36,12 +36,12 @@ class EnterUnit:
     received: ReceivedRange | None
     """None: the onward frames only wait for earlier matches; then call `release_onward`."""
     onward: Mapping[str, Frame]
-    """Frames for other destinations by neighbour."""
+    """By neighbour, for other destinations."""
 
 
 @attrs.frozen
 class ReadPage:
-    """Read a page of this node's log for the request, then call `send_page`."""
+    """Read a page of this node's log, then call `send_page`."""
 
     request: PageRequest
 
@@ -73,8 +73,6 @@ TrafficEffect: TypeAlias = (
 
 @attrs.define
 class TrafficCounts:
-    """Counters since the start."""
-
     begun: int = 0
     """Frames with own events."""
     transit: int = 0
@@ -82,7 +80,6 @@ class TrafficCounts:
     stuck: int = 0
     """Destinations and messages without a route."""
     served: int = 0
-    """Requested log pages."""
     unknown: int = 0
     """Rejected page requests."""
     denied: int = 0
@@ -92,7 +89,7 @@ class TrafficCounts:
 @attrs.frozen
 class TrafficSnapshot:
     destinations: int
-    """Counted once for each origin."""
+    """A destination counts once for each origin."""
     unit_entries: int
     """Pairs of an origin and a unit that it enters here."""
     readers: int

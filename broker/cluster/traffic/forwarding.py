@@ -8,7 +8,7 @@ import attrs
 from broker.cluster.address import Address, is_within
 from broker.cluster.traffic.frame import Frame
 
-#: Return the neighbour towards a destination, by a route that is cleared for a rank.
+#: Returns the neighbour on a route that is cleared for a rank.
 NextHop: TypeAlias = Callable[[Address, int], str | None]
 
 
@@ -22,9 +22,9 @@ class FrameRoutes:
 
     local: tuple[int, ...]
     entering: tuple[int, ...]
-    """For a unit of this node: events are matched against the interest inside."""
+    """Events are matched against the interest inside."""
     by_hop: dict[str, dict[int, int]]
-    """By neighbour: each index with the highest rank that its route is cleared for."""
+    """Each index with the highest rank that its route is cleared for."""
     unroutable: int
     """Ranges without a route, or over the hop limit."""
     denied: int
@@ -96,7 +96,7 @@ def frames_by_hop(
 def _gather_for_group(
     frame: Frame, by_hop: dict[str, dict[int, int]], group: Collection[str], rank: int
 ) -> dict[str, dict[int, int]]:
-    """Move ranges of group members to `GROUP`, if that saves at least half of the events sent."""
+    """Move ranges to `GROUP`, if that saves at least half of the events sent."""
     shared = {
         index: cap
         for hop in by_hop.keys() & group

@@ -28,16 +28,15 @@ from broker.event.place import Mark, NamedHistory
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
 KIND = 0x60
-#: Of one frame.
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
 MAX_ORIGIN_BYTES = 64
-#: Links that a frame crosses at most. A longer route is a loop.
+#: A longer route is a loop.
 MAX_HOPS = 128
-#: Document bytes of one frame, decompressed.
+#: Decompressed.
 MAX_BODY_BYTES = 64 << 20
 PLAIN, ZSTD = 0, 1
-#: Shorter bodies are not compressed: it would save less than one packet.
+#: Compression would save less than one packet.
 MIN_COMPRESSED_BYTES = 512
 #: The fastest level, since each hop waits for it.
 _compressor = zstandard.ZstdCompressor(level=1)
@@ -46,9 +45,9 @@ _HEAD = struct.Struct(">BII")
 
 #: Consecutive events with equal recipients: (count, indices of the ranges).
 RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
-#: Events with consecutive places: (epoch, first offset, count).
+#: Consecutive places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]
-#: Consecutive events of equal security level: (rank, count).
+#: Equal security levels: (rank, count).
 LevelRun: TypeAlias = tuple[int, int]
 
 
@@ -56,13 +55,13 @@ class Range(NamedTuple):
     """The places (after, upto] of an origin, with all matching events for one destination."""
 
     destination: Address
-    """A node, or with an empty node name all nodes of a unit."""
+    """With an empty node name all nodes of a unit."""
     after: Mark
     upto: Mark
     unavailable_upto: Mark | None = None
-    """Events up to this place are in no log any more and not in the frame."""
+    """Events up to there are in no log any more and not in the frame."""
     has_more: bool = False
-    """The range answers a page request, and the reader can request the next page."""
+    """In a page: the reader can request the next one."""
     first_after: Mark | None = None
     """A node without events of this origin starts here; None: at `after`."""
     is_unfiltered: bool = False
@@ -74,14 +73,13 @@ class FrameEvent(NamedTuple):
     record: bytes
     document: bytes
     level: int = 0
-    """Rank of its security level."""
 
 
 @attrs.define(eq=False)
 class Frame:
     origin: str
     origin_node: Address
-    """It serves missing events: the origin node or, in its absence, one with a replica."""
+    """In its absence, a node with a replica."""
     level_runs: Sequence[LevelRun]
     hops: int
     """Links that the frame may still cross."""
@@ -94,7 +92,6 @@ class Frame:
     records: bytes
     body: bytes
     history: NamedHistory | None = None
-    """Of the origin node; None if unknown."""
 
     @property
     def event_count(self) -> int:
@@ -141,7 +138,7 @@ class Frame:
         return [FrameEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
     def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
-        """Return the frame for some of its destinations; events without a recipient are dropped.
+        """Return the frame for some destinations; events without a recipient are dropped.
 
         `max_ranks` maps the index of each to the highest rank that it may get.
         """
@@ -207,7 +204,7 @@ class Frame:
         )
 
     def _runs_by_rank(self, lowest_cap: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
-        """Return (rank, count, indices) of all runs, split where ranks exceed `lowest_cap`."""
+        """Return (rank, count, indices), split where ranks exceed `lowest_cap`."""
         if self.highest_rank <= lowest_cap:
             return [(0, count, indices) for count, indices in self.recipient_runs]
         levels = iter(self.event_ranks())

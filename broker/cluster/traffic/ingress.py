@@ -13,7 +13,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender
 from broker.event.place import Mark
 
-#: Stored pairs of an origin and a unit. A removed one starts anew.
+#: A removed entry starts anew.
 MAX_ENTRIES = 4_096
 
 
@@ -21,7 +21,7 @@ MAX_ENTRIES = 4_096
 class _Entry:
     sender: OriginSender
     upto: Mark
-    """Highest end of the received ranges, matched or not."""
+    """The range may not be matched yet."""
 
 
 class Ingress:
@@ -30,7 +30,6 @@ class Ingress:
         self._destinations_inside = destinations_inside
         self._entries: OrderedDict[tuple[str, UnitPath], _Entry] = OrderedDict()
         self._holding: dict[str, set[EnterUnit]] = {}
-        """Matches with waiting onward frames, by origin."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -64,11 +63,11 @@ class Ingress:
         return origin in self._holding
 
     def hold_onward(self, enter: EnterUnit) -> None:
-        """Hold the onward frames until the match, so that each event crosses a link once."""
+        """Hold the onward frames, so that each event crosses a link once."""
         self._holding.setdefault(enter.frame.origin, set()).add(enter)
 
     def release_onward(self, enter: EnterUnit) -> bool:
-        """Release the onward frames. Return False if they were released before."""
+        """Return False if the frames were released before."""
         waiting = self._holding.get(enter.frame.origin, set())
         if enter not in waiting:
             return False

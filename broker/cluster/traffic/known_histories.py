@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from broker.event.place import Mark, NamedHistory
 
-#: Stored histories of an origin, the newest ones.
+#: For each origin.
 MAX_HISTORIES = 8
 
 
@@ -20,7 +20,7 @@ def _no_histories(_: str) -> tuple[NamedHistory, ...]:
 
 class KnownHistories:
     def __init__(self, stored: Callable[[str], tuple[NamedHistory, ...]] = _no_histories) -> None:
-        """`stored` returns the histories that earlier processes of this node stored."""
+        """`stored` returns the histories from earlier processes of this node."""
         self._stored = stored
         self._known: dict[str, tuple[NamedHistory, ...]] = {}
 

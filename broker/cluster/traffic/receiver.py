@@ -35,15 +35,14 @@ REORDER_SECONDS = 0.1
 #: First and longest pause between requests.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
-#: Seconds without a frame of an origin node after which missing ranges are requested unfiltered.
-#: Other nodes may have dropped this node's interest (`tables.table.TableTimes`).
+#: Seconds without a frame of an origin node; then other nodes may have dropped this node's interest
+#: (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
-#: Held for one origin. Dropped ranges arrive again with the requested pages.
+#: Dropped ranges arrive again with the requested pages.
 MAX_HELD_RANGES = 64
 MAX_HELD_BYTES = 4 << 20
-#: Known origins, and separately start marks without events. Further new origins are ignored.
+#: Further new origins are ignored.
 MAX_ORIGINS = 16_384
-#: Stored for one origin: its own node and those with replicas.
 MAX_ORIGIN_NODES = 4
 #: Later ranges of further origins reveal their missing ranges again.
 MAX_INCOMPLETE_ORIGINS = 1_024
@@ -51,21 +50,19 @@ MAX_INCOMPLETE_ORIGINS = 1_024
 
 @attrs.define
 class _MissingRange:
-    """Request state of one origin with a missing range."""
-
     target: Address
     request_at: float
     since: float
     """Time at which the range was found missing, or the position last advanced."""
     is_unfiltered: bool = False
-    """True if other nodes may have dropped this node's interest."""
+    """Other nodes may have dropped this node's interest."""
     backoff: Backoff = attrs.field(
         factory=partial(Backoff, RETRY_SECONDS, MAX_RETRY_SECONDS, jitter=False)
     )
     is_page_pending: bool = False
-    """True if a page was received; the next is requested when it is durable."""
+    """The next page is requested when the received one is durable."""
     requests: Counter[Address] = attrs.field(factory=Counter)
-    """Since the position last advanced."""
+    """Counted since the position last advanced."""
     held: list[ReceivedRange] = attrs.field(factory=list)
     held_bytes: int = 0
 
@@ -88,12 +85,12 @@ class Receiver:
         self._start_of = start_of
         self._histories = histories or KnownHistories()
         self._cursors: dict[str, Mark] = {}
-        """Positions ahead of the log: their events are being committed."""
+        """Ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
-        """Of origins without logged events."""
+        """Origins without logged events."""
         self._missing: dict[str, _MissingRange] = {}
         self._last_received: dict[str, dict[Address, float]] = {}
-        """Times at which each node of an origin last sent a frame, oldest first."""
+        """Oldest first."""
         self._history_sent_at: dict[str, float] = {}
         self._is_paused = False
         self.counts = ReceiverCounts()
@@ -110,7 +107,7 @@ class Receiver:
 
     @property
     def pending_upto(self) -> dict[str, Mark]:
-        """By origin: upper end of the ranges that are held or being committed."""
+        """Upper end of the ranges that are held or being committed, by origin."""
         held = {
             origin: max(each.range.upto for each in missing.held)
             for origin, missing in self._missing.items()
@@ -123,7 +120,6 @@ class Receiver:
         self._is_paused = True
 
     def resume(self, now: float) -> list[ReceiverEffect]:
-        """Append the held ranges and request missing ones."""
         if not self._is_paused:
             return []
         self._is_paused = False
@@ -203,7 +199,7 @@ class Receiver:
     def skip_lost_range(
         self, origin: str, upto: Mark | None, node: Address, empty_frame: Frame, now: float
     ) -> list[ReceiverEffect]:
-        """Advance over events that are in no log any more, up to `upto` or the next held range.
+        """Advance to `upto` or the next held range, over events that are in no log any more.
 
         `node` reported the loss. `empty_frame` has one range for this node and no events.
         """
@@ -223,11 +219,11 @@ class Receiver:
         return max(self._last_received.get(origin, {}).values(), default=None)
 
     def nodes_of(self, origin: str) -> list[Address]:
-        """The latest sender first."""
+        """Return the nodes of an origin, the latest sender first."""
         return list(reversed(self._last_received.get(origin, {})))
 
     def confirm_durable(self, origin: str, now: float) -> list[ReceiverEffect]:
-        """Request the next page if all appended events of the origin are durable."""
+        """Request the next page if all appended events are durable."""
         cursor = self._cursors.get(origin)
         logged = self._log_coverage(origin)
         if cursor is not None and logged is not None and logged >= cursor:
@@ -247,7 +243,7 @@ class Receiver:
         return [self._request(origin, missing)]
 
     def retry_after_failure(self, origin: str, node: Address, now: float) -> None:
-        """Restart from the log's position after a pause: an append failed."""
+        """Restart from the log's position after a pause."""
         self.counts.failed += 1
         self._cursors.pop(origin, None)
         if origin not in self._missing:
@@ -265,8 +261,7 @@ class Receiver:
         return effects
 
     def expired_requests(self, now: float) -> list[tuple[str, Address]]:
-        """Return (origin, requested node) of missing ranges without an answer for `patience`
-        seconds."""
+        """Return (origin, requested node) of ranges without an answer for `patience` seconds."""
         if self._is_paused:
             return []
         found = [
@@ -350,7 +345,6 @@ class Receiver:
     def _release(
         self, origin: str, now: float, *, has_advanced: bool = False, has_more: bool = False
     ) -> list[ReceiverEffect]:
-        """Append held ranges that fit the position now, and update the request state."""
         missing = self._missing.get(origin)
         if missing is None:
             return []

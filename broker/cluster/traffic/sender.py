@@ -30,13 +30,12 @@ from broker.event.place import Mark, NamedHistory
 #: True if the route to a destination is cleared for events of this rank.
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
-#: An idle destination gets its position again after so many calls of `progress_frame`, so that it
-#: notices lost frames. The last number is repeated. It is longer than the detection of a dead link
+#: Calls of `progress_frame` after which an idle destination gets its position again, so that it
+#: notices lost frames. The last number is repeated, and longer than the detection of a dead link
 #: takes.
 PROGRESS_REPEATS = (1, 2, 4, 8, 16, 32, 64)
-#: A reader that lags at most so many places also gets new frames: it can hold them.
+#: Places that a reader may lag and still gets new frames: it can hold them.
 MAX_LIVE_LAG = 256
-#: Number of last frames, of which the origin nodes are stored.
 RECENT_FRAMES = 8
 
 
@@ -44,7 +43,6 @@ RECENT_FRAMES = 8
 class OutgoingEvent:
     event: FrameEvent
     level: int
-    """Rank of its security level."""
     destinations: Collection[Address]
 
 
@@ -52,35 +50,32 @@ class OutgoingEvent:
 class _Destination:
     sent: Mark
     joined: Mark
-    """Events up to here may have been matched without its interest."""
+    """Earlier events may have been matched without its interest."""
     is_reading: bool = False
     """True if it reads pages of the log and gets no new frames."""
 
 
 class OriginSender:
     def __init__(self, origin: str, node: Address, upto: Mark) -> None:
-        """`node` has the origin's log, or serves it in place of that node. `upto` is the newest
-        place."""
+        """`node` serves the origin's log. `upto` is the newest place."""
         self.origin = origin
         self._origin_nodes = deque([node], maxlen=RECENT_FRAMES)
         self._rotation = 0
         self._sent_upto = upto
         self._destinations: dict[Address, _Destination] = {}
         self._repeats: dict[Address, int] = {}
-        """Calls of `progress_frame` since the last range of an idle destination."""
-        # Spread the repeats of different origins: together they could overload a link.
+        """Calls of `progress_frame` since the last range."""
+        # Repeats of different origins together could overload a link.
         stagger = zlib.crc32(origin.encode())
         self._repeat_at = [time - stagger % (1 + time // 4) for time in PROGRESS_REPEATS]
         self._calls = stagger % PROGRESS_REPEATS[-1]
         self._progress_upto = upto
-        """At the last call of `progress_frame`."""
         self.history: NamedHistory | None = None
-        """Of the origin node, if known."""
         self.denied = 0
         """Events without a cleared route to an interested destination."""
 
     def record_origin_node(self, node: Address) -> None:
-        """While an origin node is gone, nodes with replicas alternate."""
+        """Record an origin node. While it is gone, nodes with replicas alternate."""
         self._origin_nodes.append(node)
 
     @property
@@ -98,10 +93,9 @@ class OriginSender:
     def set_destinations(
         self, destinations: Iterable[Address], newest: Mark, restarted: Collection[Address] = ()
     ) -> None:
-        """Replace the destinations.
+        """Replace the destinations; new and `restarted` ones get the events behind `newest`.
 
-        New and `restarted` ones get the events behind `newest`: earlier events may have been
-        matched without their interest.
+        Earlier events may have been matched without their interest.
         """
         current = set(destinations)
         for each in self._destinations.keys() - current:
@@ -174,7 +168,7 @@ class OriginSender:
         all_recipients = sorted(frozenset().union(*destinations))
         order = all_recipients[:MAX_DESTINATIONS]
         for each in all_recipients[MAX_DESTINATIONS:]:
-            # These destinations find a missing range and request it.
+            # They find a missing range and request it.
             self._destinations[each].sent = upto
             self._repeats[each] = 0
         index = {destination: i for i, destination in enumerate(order)}

@@ -19,10 +19,10 @@ from broker.errors import TooManyTypes
 from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock, IDelayed
 
-#: Concurrent fetches, and pending texts. Further ones are dropped and counted.
+#: Further texts are dropped and counted.
 MAX_FETCHES: Final = 4
 MAX_PENDING: Final = 8192
-#: Seconds after a failure, doubled up to the longest; then the attempts before giving up.
+#: Seconds after a failure, doubled up to the longest.
 BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 60.0
 MAX_ATTEMPTS: Final = 30
@@ -51,9 +51,9 @@ class TypeFetcher:
         self._in_flight: set[tuple[DtdReference, str]] = set()
         self._timer: IDelayed | None = None
         self._missing: set[tuple[DtdReference, str]] = set()
-        """Texts that are only fetched for an event."""
+        """They are only fetched for an event."""
         self.counts: Counter[str] = Counter()
-        """Texts that were `fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
+        """`fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -66,7 +66,6 @@ class TypeFetcher:
         self._timer = None
 
     def fetch_announced(self, announced: TypeAnnounced) -> None:
-        """Schedule the fetch of a text that is not here."""
         reference = announced.announcement.reference
         content_hash = announced.announcement.content_hash
         key = (reference, content_hash)
@@ -86,7 +85,7 @@ class TypeFetcher:
         self._schedule(0.0)
 
     def fetch_now(self, reference: DtdReference) -> Deferred[IDtd] | None:
-        """Return the DTD of a pending text, fetched now; None if it is not pending."""
+        """None if the DTD is not pending."""
         flight = self._dtds.join_fetch(reference)
         if flight is not None:
             return flight

@@ -48,7 +48,7 @@ class NetworkTypes:
         self._origin_nodes: dict[str, Address] = {}
 
     def start(self, state: NetworkState, run_effects: Callable[[Sequence[Any]], object]) -> None:
-        """Announce all earlier types in a new cluster."""
+        """Announce all earlier types."""
         self._state, self._run_effects = state, run_effects
         self._checked.clear()
         self._announce(self._own_texts)
@@ -117,7 +117,7 @@ class NetworkTypes:
             self._announce_others({each: users[each] for each in noted if each in users})
 
     def _may_differ(self, reference: DtdReference, origin: str, origin_node: Address) -> bool:
-        """Return True if a text is here, and the origin's text is not announced.
+        """True if a text is here, and the origin's text is not announced.
 
         Shipped types count as equal everywhere until another text is announced.
         """
@@ -133,7 +133,7 @@ class NetworkTypes:
         self._checked.clear()
 
     def conflicts(self) -> list[dict[str, Any]]:
-        """Return the names with several announced texts and their users, for the status."""
+        """Return names with several announced texts and their users, for the status."""
         if self._state is None:
             return []
         everything = list(self._state.types.announced_types()) if self._conflicts else []

@@ -32,7 +32,7 @@ from broker.transport.arq.wire import (
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two requests for the same missing ranges, without progress.
+#: Seconds between two requests for the same missing ranges.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
 
@@ -72,7 +72,7 @@ class ConnectionCore:
         self.own_id = own_id
         self.peer_id = peer_id
         self.is_over = False
-        #: The peer has proven that it has the key.
+        #: The peer has the key.
         self.is_confirmed = False
         self.final_bye: bytes | None = None
         self.datagram_counts = DatagramCounts()
@@ -90,8 +90,8 @@ class ConnectionCore:
         self._polled_at = now
         self._highest = 0  # highest number received
         self._highest_at = now
-        self._highest_count = 0  # count of datagrams then
-        self._unacked = 0  # datagrams since the last FEEDBACK
+        self._highest_count = 0  # of datagrams, when the highest number came
+        self._unacked = 0  # since the last FEEDBACK
         self._feedback_at: float | None = None
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._sent_limit = self.receive_window.limit
@@ -113,7 +113,7 @@ class ConnectionCore:
         )
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Queue packets; `flush` sends them. Raises ValueError for an empty one."""
+        """Raises ValueError for an empty packet."""
         self.sender.submit(packets)
         if self._is_writable and self._buffer_fill() > 1 / 2:
             self._is_writable = False
@@ -121,7 +121,7 @@ class ConnectionCore:
         return []
 
     def prove_key(self, now: float) -> list[Effect]:
-        """Prove to the peer that this end has the key; repeated until it answers."""
+        """Prove the key to the peer; repeated until it answers."""
         self._is_proving_key = True
         return self._send_effects([self.sender.create_poll(now)])
 
@@ -152,7 +152,7 @@ class ConnectionCore:
         return [] if self.is_over else self._end(Reason.RESET)
 
     def receive(self, datagrams: Sequence[bytes], now: float) -> list[Effect]:
-        """Process the datagrams of one read. Unauthenticated ones are only counted."""
+        """Unauthenticated datagrams are only counted."""
         try:
             is_verified = answer = False
             for datagram in datagrams:
@@ -205,7 +205,7 @@ class ConnectionCore:
         return self.sender.next_poll_at(self._is_proving_key and not self.is_confirmed)
 
     def _receive_datagram(self, datagram: bytes, now: float) -> bool:
-        """Process a verified datagram; True if it needs an answer at once."""
+        """Return True if the peer needs an answer at once."""
         kind, _ = decode_head(datagram)
         if kind == DATA:
             data = decode_data(datagram)
@@ -258,7 +258,6 @@ class ConnectionCore:
         return effects
 
     def _respond(self, answer: bool, now: float) -> list[Effect]:
-        """Answer a read: due feedback, and datagrams for which there is room now."""
         datagrams: list[bytes] = []
         window = self.receive_window
         if window.received > self._sent_received:

@@ -14,7 +14,6 @@ class ArqCounters:
     """With contents, repetitions included."""
     duplicate: int = 0
     beyond: int = 0
-    """Dropped."""
     forged: int = 0
     """Damaged, or written without the key."""
 

@@ -9,7 +9,7 @@ from broker.transport.arq.wire import NO_START
 _LENGTH = struct.Struct(">I")
 _pack_length = _LENGTH.pack
 
-#: A packet begins in the rest of a datagram only if this many of its bytes fit.
+#: Bytes of a packet that must fit into the rest of a datagram.
 _MIN_BEGINNING = 64
 
 
@@ -21,18 +21,17 @@ class Fragmenter:
     """
 
     def __init__(self, room: int) -> None:
-        #: With the lengths.
         self.queued_bytes = 0
         self._room = room
         self._packets: deque[bytes] = deque()
-        self._remainder = memoryview(b"")  # of a packet that has begun
+        self._remainder = memoryview(b"")
         self._packets_started = 0
 
     def __bool__(self) -> bool:
         return bool(self._packets or self._remainder)
 
     def add_packets(self, packets: Sequence[bytes]) -> None:
-        """Append packets. Raises ValueError, and appends none, if one is empty."""
+        """Raises ValueError, and appends none, if a packet is empty."""
         if not all(packets):
             raise ValueError("an empty packet can not be sent: give at least one byte")
         self._packets += packets
@@ -40,7 +39,7 @@ class Fragmenter:
 
     def next_fragment(self) -> tuple[int, int, list[bytes]]:
         """Return offset and number (from 0) of the first packet that begins in the next
-        fragment, and the fragment's bytes. The queue must not be empty."""
+        fragment, and its bytes. The queue must not be empty."""
         parts: list[bytes] = []
         left = self._room
         if self._remainder:

@@ -40,11 +40,11 @@ from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
 
 #: Seconds until the last number is announced, doubled each time: it shows a loss at the end.
 _FIRST_ANNOUNCE_INTERVAL = 0.02
-#: Seconds between two polls for a sender's name.
+#: Seconds between polls for a sender's name.
 _NAME_POLL_INTERVAL = 0.1
-#: Later interval of polls, which confirm reception, as a share of `liveness`.
+#: Share of `liveness` between later polls, which confirm reception.
 _CONFIRM_SHARE = 0.4
-#: Bound of ended sessions whose late datagrams are ignored; the oldest are dropped.
+#: Late datagrams of ended sessions are ignored; the oldest are dropped.
 _MAX_ENDED = 1024
 MAX_NAME_BYTES = 128
 
@@ -53,7 +53,7 @@ _START = Struct(">Q")
 
 @attrs.define
 class GroupCounts:
-    """Datagrams that were dropped."""
+    """Counts of dropped datagrams."""
 
     #: Damaged, or of a host without the key.
     forged: int = 0
@@ -96,15 +96,14 @@ class GroupCore:
         self._session_by_name: dict[str, int] = {}
         self._ended_sessions: dict[int, None] = {}
         self._polled_at: dict[int, float] = {}
-        """Time of the last POLL (name request and confirmation) by sender's session."""
+        """By sender's session: a POLL for name and confirmation."""
         self._confirmed_at: dict[int, float] = {}
-        """Time of the last confirmation of reception by member's session."""
         self._stream_starts: dict[int, int] = {}
         self._pending_effects: list[Effect] = []
         """Effects of removing a silent sender that made room."""
 
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Queue packets, or none. Raises `Overloaded`, or ValueError for an empty packet."""
+        """Raises `Overloaded`, or ValueError for an empty packet."""
         waiting = self.sender.queued_bytes
         if waiting and waiting + sum(map(len, packets)) > self._settings.send_buffer_bytes:
             raise Overloaded("packets exceed the group's rate: wait and send again")
@@ -130,7 +129,6 @@ class GroupCore:
         return [SendToGroup([self._mac.add_tag(encode_bye(self._session, Reason.DONE))])]
 
     def receive(self, batch: Sequence[tuple[bytes, Peer]], now: float) -> list[Effect]:
-        """Process the datagrams of one read, with their source addresses."""
         effects: list[Effect] = []
         touched: dict[int, None] = {}
         for datagram, address in batch:
@@ -267,7 +265,6 @@ class GroupCore:
         return effects + self._update_reachability(session, now)
 
     def _poll(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
-        """Ask for the sender's name, and confirm reception."""
         last = self._polled_at.get(session)
         if last is not None and now < last + self._poll_interval(receiver):
             return []
@@ -303,7 +300,7 @@ class GroupCore:
             return []  # known, or without a start for this member
         effects: list[Effect] = []
         if name in self._session_by_name:
-            # An earlier start of it, or another member: the last one counts.
+            # The last one of a name counts.
             effects += self._remove_receiver(self._session_by_name[name])
         receiver.name = name
         receiver.restart_at(start, now)
@@ -337,7 +334,7 @@ class GroupCore:
 
     def _remove_receiver(self, session: int) -> list[Effect]:
         receiver = self.receivers[session]
-        # Missing datagrams can not be requested any more: deliver the rest.
+        # Missing datagrams can not be requested any more.
         receiver.discard_before(receiver.receive_window.newest + 1)
         effects = self._deliver(session)
         del self.receivers[session]
@@ -352,7 +349,7 @@ class GroupCore:
         return [*effects, SenderDisappeared(receiver.name)] if receiver.is_present else effects
 
     def _mark_silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
-        """Mark a sender as silent. When it returns, its missing datagrams are requested."""
+        """Missing datagrams of a silent sender are requested when it returns."""
         if receiver.name is None:
             del self.receivers[session]
             self._polled_at.pop(session, None)

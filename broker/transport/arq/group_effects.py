@@ -15,7 +15,7 @@ class SendToGroup:
 
 @attrs.frozen
 class PacketsLost:
-    """Packets of a sender that can not be recovered; later packets follow."""
+    """Packets can not be recovered; later ones follow."""
 
     sender: str
     count: int
@@ -39,8 +39,6 @@ class ReachabilityChanged:
 
 @attrs.frozen
 class SenderDisappeared:
-    """A sender has left, or is silent."""
-
     sender: str
 
 

@@ -11,13 +11,13 @@ from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.effects import Peer
 
-#: Seconds during which requests for one number are collected.
+#: Seconds in which requests for one number are collected.
 _REQUEST_DELAY = 0.004
 #: With this many requests the repair goes to the group.
 _GROUP_REPAIR_AT = 3
-#: A repeated request within this many seconds was sent before the repair arrived.
+#: Seconds; an earlier request was sent before the repair arrived.
 _REPAIR_INTERVAL = 0.015
-#: Bound of the numbers processed of one ASK; a receiver asks again for the rest.
+#: A receiver asks again for the rest.
 _MAX_REQUESTED = 1024
 
 
@@ -32,7 +32,6 @@ class GroupSender:
     """Numbered datagrams at a set rate, with a bounded history for repairs (D43, D45, D50)."""
 
     def __init__(self, settings: GroupSettings, mac: Mac, session: int, now: float) -> None:
-        #: Last number sent.
         self.highest = 0
         #: To one member, and to all.
         self.repaired = 0
@@ -51,7 +50,7 @@ class GroupSender:
 
     @property
     def oldest(self) -> int:
-        """The next number if the history is empty."""
+        """Oldest number in the history; the next one if it is empty."""
         return next(iter(self._history), self.highest + 1)
 
     @property
@@ -80,7 +79,7 @@ class GroupSender:
         return datagrams
 
     def receive_request(self, asker: Peer, ranges: Sequence[Range], now: float) -> bytes | None:
-        """Record a request for repairs; return a GONE if the history lacks some."""
+        """Return a GONE if the history lacks some."""
         remaining = _MAX_REQUESTED
         oldest = self.oldest
         for first, count in ranges:
@@ -97,7 +96,7 @@ class GroupSender:
         return None
 
     def take_repairs(self, now: float) -> tuple[list[bytes], dict[Peer, list[bytes]]]:
-        """Return the repairs to send now: to the group, and by member."""
+        """Return the repairs to the group, and by member."""
         to_all: list[bytes] = []
         to_each: dict[Peer, list[bytes]] = {}
         if self._repair_at is None or now < self._repair_at:

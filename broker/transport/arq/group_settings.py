@@ -15,27 +15,26 @@ from broker.transport.arq.settings import (
 class GroupSettings:
     """Settings of a group: sizes in bytes, times in seconds. Raises `ConfigurationError`."""
 
-    #: Longest contents of a datagram.
     datagram_bytes: int = 1350
     #: Bytes per second to the group. Receivers can not slow it down.
     rate: float = 12.5e6
-    #: Bytes per second of all repairs: they must not starve other traffic.
+    #: Bytes per second: repairs must not starve other traffic.
     repair_rate: float = 6e6
-    #: Bytes submitted and not yet sent: beyond it `Overloaded`; above a half
-    #: `writable_changed(False)`, below a quarter `writable_changed(True)`.
+    #: Unsent bytes: beyond it `Overloaded`; above a half `writable_changed(False)`, below a quarter
+    #: `writable_changed(True)`.
     send_buffer_bytes: int = 4 * 1024 * 1024
-    #: Bytes of sent datagrams kept for repairs; the oldest are dropped.
+    #: For repairs; the oldest datagrams are dropped.
     history_bytes: int = 16 * 1024 * 1024
     #: Datagrams of one sender behind a missing one, which is given up when this is full.
     window: int = 4096
-    #: Wait before a missing number is requested; early requests raise it.
+    #: Before a missing number is requested; early requests raise it.
     reorder_delay: float = 0.002
     #: Then a missing number is given up, and reported.
     patience: float = 3.0
-    #: Interval of announcements without traffic (M6); after `liveness` a silent sender is removed.
+    #: Interval without traffic (M6); after `liveness` a silent sender is removed.
     announce: float = 1.0
     liveness: float = 5.0
-    #: Bound of the senders in a group; more are ignored and counted.
+    #: More are ignored and counted.
     senders: int = 256
 
     def __attrs_post_init__(self) -> None:

@@ -34,10 +34,10 @@ from broker.transport.arq.wire import (
 )
 from broker.transport.backoff import Backoff
 
-#: Returns n unpredictable bytes: `secrets.token_bytes`, or a seeded fake.
+#: `secrets.token_bytes`, or a seeded fake.
 Entropy = Callable[[int], bytes]
 
-#: Seconds; a cookie is valid in its own period and the next one.
+#: A cookie is valid in its own period and the next one.
 _COOKIE_PERIOD = 30.0
 #: Seconds until an unanswered HELLO or OPEN is sent again.
 _FIRST_RETRY = 0.1
@@ -59,18 +59,16 @@ class DialStep(enum.Enum):
 
 @attrs.frozen
 class HandshakeRequest:
-    """The contents of a HELLO or an OPEN."""
-
     version: int
     client: int
     nonce: bytes
-    #: Credit of the dialler, in datagrams, before its first FEEDBACK.
+    #: Datagrams before the first FEEDBACK.
     room: int
     cookie: bytes
 
 
 def decode_request(datagram: bytes) -> HandshakeRequest:
-    """Decode a verified HELLO or OPEN. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     contents = contents_of(datagram)
     if len(contents) != _REQUEST.size + COOKIE_BYTES:
         raise ProtocolError(f"a HELLO or OPEN of {len(datagram)} bytes")
@@ -83,8 +81,6 @@ def encode_accept(client: int, server: int, nonce: bytes, room: int, mac: Mac) -
 
 
 class Cookies:
-    """Stateless cookies of a listener."""
-
     def __init__(self, entropy: Entropy) -> None:
         self._secret = entropy(32)
 
@@ -129,7 +125,6 @@ class Dialler:
         return UNKEYED_MAC.add_tag(encode_plain(kind, 0, self._request + cookie))
 
     def receive(self, datagram: bytes) -> DialStep:
-        """Process a datagram with this dialler's id from the dialled address."""
         kind, _ = decode_head(datagram)
         if kind == ACCEPT:
             return self._receive_accept(datagram)

@@ -5,7 +5,7 @@ from hmac import compare_digest
 
 TAG_BYTES = 8
 
-#: Before the handshake: the tag detects damage, and authenticates nothing.
+#: The tag detects damage, and authenticates nothing.
 _NO_KEY = b""
 
 
@@ -41,7 +41,7 @@ def derive_connection_key(
 
 
 def derive_group_key(secret: bytes) -> bytes:
-    """Return the key of a group from a secret; an empty secret gives no key."""
+    """Return a group's key; an empty secret gives none."""
     if not secret:
         return _NO_KEY
     return blake2b(secret, digest_size=32, person=b"xmlbroker-group").digest()

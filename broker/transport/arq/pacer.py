@@ -2,23 +2,22 @@ from __future__ import annotations
 
 from broker.transport.arq.settings import ArqSettings
 
-#: Seconds of traffic in the bucket: timers are not much finer.
+#: Timers are not much finer.
 _CAPACITY_SECONDS = 0.01
-#: Datagrams.
 _MIN_CAPACITY = 16
-#: Seconds and datagrams; a round also lasts at least a round trip.
+#: A round also lasts at least a round trip.
 _MIN_ROUND = 0.02
 _ROUND_DATAGRAMS = 64
 #: Factor of the rate when the path is full.
 _DECREASE = 0.75
 #: Share of the starting rate, added in each round after the path has been full.
 _INCREASE = 0.1
-#: Factor over the shortest round trip, and seconds beyond that, when the path is full. The peer may
+#: The path is full beyond this multiple of the shortest round trip, and these seconds. The peer may
 #: be busy for a moment.
 _QUEUE_FACTOR = 3.0
 _QUEUE_DELAY = 0.05
-#: On a full path two decreases raise the share of arriving datagrams 1.8 times. With less than this
-#: factor the loss has another cause.
+#: On a full path two decreases raise the share of arriving datagrams 1.8 times. Below this factor
+#: the loss has another cause.
 _IMPROVEMENT = 1.33
 #: Loss this far above the usual loss is due to the rate again.
 _UNUSUAL = 0.1
@@ -28,8 +27,8 @@ class Pacer:
     """A token bucket whose rate follows the measured throughput (T30).
 
     Additive increase, multiplicative decrease; doubling until the first decrease. Loss counts as
-    congestion only while a lower rate reduces it. Loss that stays is a property of the path, as on
-    a radio link.
+    congestion only while a lower rate reduces it. Other loss is a property of the path, as on a
+    radio link.
     """
 
     def __init__(self, settings: ArqSettings, now: float) -> None:
@@ -41,7 +40,7 @@ class Pacer:
         self._rate_since = now
         self._round_start: tuple[float, int, int] | None = None
         """Time, and the counts of datagrams sent and received."""
-        self._was_limited = False  # more datagrams were ready in this round
+        self._was_limited = False  # more datagrams were ready
         self._usual_loss = settings.tolerated_loss  # independent of the rate
         self._first_decrease: tuple[float, float] | None = None
         """Loss and rate."""
@@ -60,7 +59,7 @@ class Pacer:
         self._tokens -= size
 
     def next_send_at(self) -> float:
-        """Return the time of tokens for several datagrams, after `may_send` returned False."""
+        """With tokens for several datagrams."""
         return self._filled_at + (self._capacity() / 2 - self._tokens) / self.rate
 
     def record_delivery(
@@ -74,7 +73,7 @@ class Pacer:
     ) -> None:
         """Record that the datagram sent at `sent_at` as number `sent` arrived as number `received`.
 
-        `shortest` is the recent minimum of `round_trip` (seconds).
+        `shortest` is the recent minimum of `round_trip`.
         """
         if sent_at < self._rate_since:
             return

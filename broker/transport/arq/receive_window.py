@@ -4,10 +4,10 @@ from typing import Final, Generic, TypeVar
 
 from broker.transport.arq.wire import MAX_RANGES, Range
 
-#: A duplicate was requested too early: the wait before a request grows by this factor, ...
+#: After a duplicate, which was requested too early, the wait before a request grows, ...
 _DELAY_GROWTH: Final = 1.25
 _MAX_REORDER_DELAY: Final = 0.05
-#: ... and shrinks by this one with each piece that arrives once.
+#: ... and shrinks with each piece that arrives once.
 _DELAY_DECAY: Final = 0.98
 
 Piece = TypeVar("Piece")
@@ -27,24 +27,23 @@ class ReceiveWindow(Generic[Piece]):
         self.received = first - 1
         #: Highest number that has arrived or is known to have been sent.
         self.newest = first - 1
-        #: Time at which each number was first known to be missing, in rising order.
+        #: Time since which each number is missing, in rising order.
         self.missing: dict[int, float] = {}
         self.duplicates = 0
         self.beyond = 0
         self._window = window
         self._credit = credit
         self._min_reorder_delay = reorder_delay
-        self._reorder_delay = reorder_delay  # seconds until a late number is requested
+        self._reorder_delay = reorder_delay  # until a late number is requested
         self._ready: list[Piece] = []
         self._out_of_order: dict[int, Piece] = {}
 
     @property
     def limit(self) -> int:
-        """Highest number for which there is room."""
         return self.received - (len(self._ready) if self._credit else 0) + self._window
 
     def insert(self, number: int, piece: Piece, now: float) -> bool:
-        """Insert a piece; False if it is a duplicate or beyond the window."""
+        """Return False for a duplicate, or beyond the window."""
         if number == self.received + 1 == self.newest + 1 and number <= self.limit:
             self.received = self.newest = number
             self._ready.append(piece)
@@ -64,7 +63,7 @@ class ReceiveWindow(Generic[Piece]):
         return True
 
     def mark_sent_until(self, highest: int, now: float) -> None:
-        """Record that numbers up to `highest` have been sent, as far as there is room."""
+        """Record sent numbers, as far as there is room."""
         for number in range(self.newest + 1, min(highest, self.limit) + 1):
             self.missing[number] = now
             self.newest = number
@@ -78,15 +77,14 @@ class ReceiveWindow(Generic[Piece]):
         return len(self._ready)
 
     def buffered(self) -> list[Piece]:
-        """Return all unread pieces, in no order."""
         return [*self._ready, *self._out_of_order.values()]
 
     def last_ready(self) -> Piece | None:
         return self._ready[-1] if self._ready else None
 
     def skip_to(self, number: int) -> int:
-        """Give up missing numbers below `number` and return their count."""
-        # Not counted one by one: a false number must not cost time.
+        """Give up missing numbers, and return their count."""
+        # A false number must not cost time.
         skipped = max(0, number - 1 - self.newest)
         while self.received < min(number - 1, self.newest):
             following = self.received + 1
@@ -121,7 +119,7 @@ class ReceiveWindow(Generic[Piece]):
         return ranges
 
     def next_missing_at(self, now: float) -> float | None:
-        """Return the time at which all late numbers count as missing; None if none is late."""
+        """Return the time at which all late numbers count as missing."""
         for since in reversed(self.missing.values()):
             missing_at = since + self._reorder_delay
             return missing_at if missing_at > now else None

@@ -6,11 +6,10 @@ from typing import Final
 _FIRST_TIMEOUT: Final = 0.25
 _MIN_TIMEOUT: Final = 0.03
 _MAX_TIMEOUT: Final = 2.0
-#: RFC 6298: alpha, beta, K.
 _ALPHA: Final = 1 / 8
 _BETA: Final = 1 / 4
 _K: Final = 4
-#: Seconds; `shortest` covers the last one or two periods.
+#: `shortest` covers the last one or two periods.
 _PERIOD: Final = 10.0
 
 
@@ -21,7 +20,7 @@ class RoundTrip:
         self.smoothed = 0.0
         self.variation = 0.0
         self._has_sample = False
-        self._shortest = [float("inf"), float("inf")]  # of the previous period and of this one
+        self._shortest = [float("inf"), float("inf")]  # previous, present
         self._period_ends = 0.0
 
     def add_sample(self, sample: float, now: float) -> None:

@@ -19,7 +19,6 @@ from broker.transport.arq.wire import (
     encode_numbered,
 )
 
-#: Bound for doubling the time between two polls.
 _MAX_DOUBLINGS = 4
 
 
@@ -27,8 +26,8 @@ _MAX_DOUBLINGS = 4
 class _Sent:
     datagram: bytes
     at: float
-    count: int  # datagrams sent until then, with this one
-    is_retransmitted: bool = False  # then it gives no round-trip sample (Karn)
+    count: int  # until then, with this one
+    is_retransmitted: bool = False  # no round-trip sample then (Karn)
 
 
 class Sender:
@@ -40,7 +39,7 @@ class Sender:
 
     def __init__(self, settings: ArqSettings, mac: Mac, peer: int, limit: int, now: float) -> None:
         self.in_flight_bytes = 0
-        #: Datagrams that the receiver reported missing.
+        #: Reported by the receiver.
         self.lost = 0
         self.retransmitted = 0
         self.pacer = Pacer(settings, now)
@@ -57,7 +56,7 @@ class Sender:
         self._in_flight: dict[int, _Sent] = {}
         self._to_retransmit: dict[int, None] = {}
         self._is_ending = False
-        self._end_number = 0  # the datagram that ends the stream
+        self._end_number = 0
         self._token_at: float | None = None
         self._polled_at = now
         self._doublings = 0
@@ -78,7 +77,7 @@ class Sender:
         self._is_ending = True
 
     def take_datagrams(self, now: float) -> list[bytes]:
-        """Return the datagrams to send now: retransmissions first."""
+        """Retransmissions come first."""
         datagrams: list[bytes] = []
         pace = self.pacer
         self._token_at = None
@@ -104,7 +103,7 @@ class Sender:
         return datagrams
 
     def receive_feedback(self, report: Feedback, now: float) -> None:
-        """Process a FEEDBACK. Raises `ProtocolError` if it contradicts the datagrams sent."""
+        """Raises `ProtocolError` if a FEEDBACK contradicts the datagrams sent."""
         if report.highest > self._highest or report.received > self._highest:
             raise ProtocolError(f"{report.highest} was received, and {self._highest} sent")
         if report.received < self._acked:
@@ -123,7 +122,7 @@ class Sender:
             self._polled_at = now
 
     def create_poll(self, now: float) -> bytes:
-        """Return a POLL, which the peer answers with FEEDBACK."""
+        """The peer answers with FEEDBACK."""
         due = self.next_poll_at(False)
         if due is not None and now >= due:
             self._doublings = min(self._doublings + 1, _MAX_DOUBLINGS)
@@ -131,7 +130,7 @@ class Sender:
         return self._mac.add_tag(encode_numbered(POLL, self._peer, self._highest))
 
     def next_poll_at(self, anyway: bool) -> float | None:
-        """Return the time of the next poll; None if nothing is in flight, except `anyway`."""
+        """Return None if nothing is in flight, except `anyway`."""
         if anyway or (self._token_at is None and (self._in_flight or self._fragmenter)):
             wait = self.round_trip.timeout(self._ack_delay)
             return self._polled_at + wait * (1 << self._doublings)

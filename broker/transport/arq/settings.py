@@ -8,7 +8,7 @@ from broker.errors import ConfigurationError
 MAX_DATAGRAM = 9000
 #: Every kind but DATA fits.
 MIN_DATAGRAM = 256
-#: Numbers within a window are encoded as 16-bit distances.
+#: Numbers are encoded as 16-bit distances.
 MAX_WINDOW = 32 * 1024
 
 
@@ -19,12 +19,12 @@ class ArqSettings:
     The two ends may differ. Raises `ConfigurationError` for values out of range.
     """
 
-    #: Longest contents of a datagram. With IPv6 this fits into the 1400 bytes that tunnels leave.
+    #: With IPv6 this fits into the 1400 bytes that tunnels leave.
     datagram_bytes: int = 1350
-    #: Datagrams received and not yet read by the user: then the sender waits.
+    #: Datagrams not yet read by the user: then the sender waits.
     window: int = 1024
-    #: Bytes submitted and not yet acknowledged: above a half `writable_changed(False)` is reported,
-    #: below a quarter `writable_changed(True)`.
+    #: Unacknowledged bytes: above a half `writable_changed(False)` is reported, below a quarter
+    #: `writable_changed(True)`.
     send_buffer_bytes: int = 4 * 1024 * 1024
     #: Loss and delay move the rate within the bounds.
     start_rate: float = 8e6
@@ -32,18 +32,17 @@ class ArqSettings:
     most_rate: float = 125e6
     #: Share of a round that may be lost without a lower rate, as on radio links that are not full.
     tolerated_loss: float = 0.3
-    #: Wait before a missing number is requested; early requests raise it.
+    #: Before a missing number is requested; early requests raise it.
     reorder_delay: float = 0.002
-    #: Feedback is sent after this many datagrams, or this long after one.
     ack_every: int = 32
     ack_delay: float = 0.01
-    #: An end polls after `poll` without a datagram, and gives up after `liveness` (M6).
+    #: An end polls without a datagram, and gives up after `liveness` (M6).
     poll: float = 2.0
     liveness: float = 10.0
     handshake_timeout: float = 5.0
-    #: Bound of accepted connections without a proven key; the oldest is dropped.
+    #: Connections without a proven key; the oldest is dropped.
     half_open: int = 128
-    #: Bound of the connections of one port; more are refused.
+    #: Of one port; more are refused.
     connections: int = 1024
 
     def __attrs_post_init__(self) -> None:

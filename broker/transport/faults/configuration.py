@@ -1,5 +1,3 @@
-"""Configured faults: the kinds, and the layers that they create."""
-
 from __future__ import annotations
 
 import re
@@ -152,13 +150,13 @@ def create_layers(
 
 
 def create_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILayer:
-    """Return the layer of one fault. Raises `ConfigurationError` for values out of range."""
+    """Raises `ConfigurationError` for values out of range."""
     context = _LayerContext(seed, DIRECTIONS[fault.direction], start)
     return KINDS[fault.kind].create(fault, context)
 
 
 def describe_faults(faults: Iterable[IFault]) -> str:
-    """Return the warning of a node at its start; "" without faults."""
+    """Return the warning at a node's start; "" without faults."""
     descriptions = "; ".join(map(_describe_fault, faults))
     if not descriptions:
         return ""

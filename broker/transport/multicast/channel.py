@@ -51,14 +51,10 @@ class MulticastChannel:
         self._members: dict[str, _Member] = {}
         self._timer = DeadlineTimer(clock, self._handle_timeout)
         self._is_sending = False
-        #: Callbacks that became due during a send.
         self._pending_calls: deque[tuple[_Member, Callable[..., None], object]] = deque()
 
     def join(self, peer: str, driver: StackDriver) -> None:
-        """Add the stack of `peer` before it has a connection.
-
-        Raises ValueError if the peer exists, or the stack is in use.
-        """
+        """Raises ValueError if the peer exists, or the stack is in use."""
         if driver.is_attached:
             raise ValueError(f"the stack of {peer!r} is already in use")
         self._core.add_peer(peer)
@@ -95,7 +91,6 @@ class MulticastChannel:
             self._run_pending_calls()
 
     def consumed(self, peer: str, count: int) -> None:
-        """Return the credit of `count` messages; nothing if the peer has left."""
         member = self._members.get(peer)
         if member is not None:
             member.driver.consumed(count)
@@ -136,7 +131,6 @@ class MulticastChannel:
         if self._is_sending:
             self._pending_calls.append((member, callback, argument))
         else:
-            # An exception reaches the calling driver.
             callback(member.peer, argument)
 
     def _run_pending_calls(self) -> None:

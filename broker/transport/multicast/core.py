@@ -28,7 +28,6 @@ class PeerView:
 @attrs.define
 class _Member:
     state: LinkState = LinkState.DISCONNECTED
-    #: While suspected: deadline, and the error of the last connection.
     give_up_at: float = 0.0
     error: BrokerError | None = None
 
@@ -45,13 +44,13 @@ class MulticastCore:
         self._members: dict[str, _Member] = {}
 
     def add_peer(self, peer: str) -> None:
-        """Add a disconnected peer. Raises ValueError if it exists."""
+        """Raises ValueError if the peer exists."""
         if peer in self._members:
             raise ValueError(f"{peer!r} has joined before")
         self._members[peer] = _Member()
 
     def remove_peer(self, peer: str) -> None:
-        """Remove a peer. Raises KeyError if it does not exist."""
+        """Raises KeyError if it does not exist."""
         del self._members[peer]
 
     def states(self) -> dict[str, LinkState]:
@@ -66,7 +65,7 @@ class MulticastCore:
     def view_changed(
         self, peer: str, view: View, now: float, *, final: bool = False
     ) -> list[PeerView]:
-        """Process a view of a peer's stack; `final` if it can not be used any more."""
+        """Process a view; `final` if the peer's stack can not be used any more."""
         member = self._members[peer]
         if view.state is not LinkState.DISCONNECTED:
             member.state = view.state

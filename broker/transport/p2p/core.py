@@ -28,7 +28,7 @@ from broker.transport.view import LinkState, View
 
 
 class Connection(enum.Enum):
-    """State of a connection; in HANDSHAKE only this end has sent its RESUME."""
+    """In HANDSHAKE only this end has sent its RESUME."""
 
     DOWN = "down"
     HANDSHAKE = "handshake"
@@ -37,7 +37,7 @@ class Connection(enum.Enum):
 
 @implementer(ILayerCore)
 class P2PCore:
-    """One end. When DOWN it keeps its buffer and the peer's incarnation."""
+    """One end. It keeps its buffer and the peer's incarnation while DOWN."""
 
     def __init__(
         self,
@@ -57,14 +57,14 @@ class P2PCore:
         self._incarnation = incarnation
         self._keepalive = keepalive
         self._liveness = liveness
-        self._is_known_to_peer = False  # the peer has received this end's RESUME
-        self._peer_resume = b""  # on this connection
+        self._is_known_to_peer = False
+        self._peer_resume = b""
         self._received_at = 0.0
         self._ping_at = 0.0
         self._reported_writable = True
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Send messages as far as credit allows; buffer the rest. Raises `Overloaded`."""
+        """Send messages, and buffer those beyond the credit. Raises `Overloaded`."""
         sender = self.sender
         sent = sender.submit(messages, is_open=self.connection is Connection.OPEN)
         if not sent:
@@ -110,7 +110,7 @@ class P2PCore:
         except (ProtocolError, VersionMismatch) as error:
             error_found = error
         if messages:
-            # They count as received, so they are delivered even before an error.
+            # Received messages are delivered even before an error.
             effects.append(DeliverUp(messages))
         if error_found is not None:
             self.connection = Connection.DOWN
@@ -207,7 +207,7 @@ class P2PCore:
             self.receiver.reset(now)
             self._is_known_to_peer = False
         else:
-            # No RESUME of this end reached the peer: it has received nothing.
+            # The peer has received nothing.
             self.sender.rewind(0)
             resumed = True
         self._is_known_to_peer = self._is_known_to_peer or knows_us

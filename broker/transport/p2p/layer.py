@@ -35,7 +35,7 @@ class P2PLayer:
 
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
-    #: Order below is not required: a missing message costs a reconnection.
+    #: A missing message costs a reconnection.
     requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
     provides: ClassVar[frozenset[Property]] = frozenset(Property)
     breaks: ClassVar[frozenset[Property]] = frozenset()

@@ -14,7 +14,7 @@ class Receiver:
     """
 
     def __init__(self, window_bytes: int, ack_delay: float, ack_every: int) -> None:
-        self.received = 0  # highest sequence number without a missing one before it
+        self.received = 0  # without a missing one before it
         self.duplicates = 0
         self.window_bytes = window_bytes
         self.ack_at: float | None = None
@@ -31,7 +31,7 @@ class Receiver:
         return len(self._unconsumed)
 
     def accept_message(self, sequence: int, length: int, now: float) -> bool:
-        """Accept the next message, or return False for a duplicate.
+        """Return False for a duplicate.
 
         Raises `ProtocolError` for a missing message, or for more bytes than the credit.
         """
@@ -58,9 +58,7 @@ class Receiver:
         return True
 
     def release_credit(self, count: int, now: float) -> None:
-        """Release the credit of the oldest `count` messages. Raises ValueError for more than were
-        delivered.
-        """
+        """Raises ValueError for more messages than were delivered."""
         if not 0 <= count <= len(self._unconsumed):
             raise ValueError(
                 f"{count} messages consumed, and {len(self._unconsumed)} were delivered"
@@ -75,7 +73,6 @@ class Receiver:
             self.ack_at = now + self._ack_delay
 
     def announce_credit(self) -> tuple[int, int]:
-        """Return the acknowledgement and the credit limit to send now."""
         self._unacked = 0
         self.ack_at = None
         limit = self._announced_limit = max(0, self._consumed_cost + self.window_bytes)

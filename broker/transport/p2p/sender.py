@@ -15,7 +15,7 @@ class Sender:
     """
 
     def __init__(self, buffer_bytes: int) -> None:
-        self.acked = 0  # highest sequence number acknowledged
+        self.acked = 0
         self.sent = 0  # to the peer's incarnation
         self.resent = 0
         self.buffered = 0
@@ -26,7 +26,7 @@ class Sender:
         self.waiting: deque[bytes] = deque()
         self._waiting_cost = 0
         self._sent_cost = 0  # of messages 1 to `sent`: compared with `credit_limit`
-        self._ever_sent = 0  # before a rewind
+        self._ever_sent = 0
         self.is_writable = True
         """False from half of the buffer, until it falls below a quarter."""
 
@@ -59,7 +59,7 @@ class Sender:
         return True
 
     def acknowledge(self, received: int) -> None:
-        """Remove messages up to `received`. Raises `ProtocolError` if it was never sent."""
+        """Raises `ProtocolError` if `received` was never sent."""
         if received <= self.acked:
             return
         if received > self.sent:
@@ -75,7 +75,7 @@ class Sender:
             self.is_writable = True
 
     def take_affordable(self) -> tuple[int, list[bytes]]:
-        """Take the messages that the credit allows; return their first sequence number too."""
+        """Also return the first sequence number."""
         first = self.sent + 1
         if not self.waiting:
             return first, []
@@ -110,7 +110,7 @@ class Sender:
         return batch, spent
 
     def rewind(self, received: int) -> None:
-        """Continue on a new connection to the same peer, and send messages after `received` again.
+        """Continue on a new connection, and send messages after `received` again.
 
         Raises `ProtocolError` if that is more than was sent, or less than was acknowledged.
         """
@@ -128,7 +128,7 @@ class Sender:
         self.sent = received
 
     def reset(self) -> int:
-        """Drop all messages for a peer that starts anew; return their count."""
+        """Return the count of dropped messages."""
         dropped = len(self)
         self.is_writable = True
         self._unacked.clear()

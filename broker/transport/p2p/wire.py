@@ -57,7 +57,7 @@ DATA = 2
 ACK = 3
 PING = 4
 
-#: Credit of each message beyond its length: about its overhead in memory.
+#: About the overhead of a message in memory.
 MESSAGE_COST = 64
 
 _START = struct.Struct(">BI")
@@ -96,7 +96,7 @@ def encode_resume(resume: Resume) -> bytes:
 
 
 def encode_data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
-    """Encode DATA packets, numbered from `first`."""
+    """Encode messages, numbered from `first`."""
     packets = []
     for sequence, message in enumerate(messages, first):
         body = _DATA.pack(sequence, received, limit)
@@ -147,7 +147,7 @@ def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
 
 
 def decode_resume(fields: tuple[int, ...]) -> Resume:
-    """Return the RESUME with these numbers. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if len(fields) == 1:
         return Resume(0, 0, 0, 0, 0, version=fields[0])
     version, incarnation, known, received, limit, window = fields

@@ -7,7 +7,7 @@ from zope.interface import Attribute, Interface
 from broker.errors import BrokerError
 from broker.transport.layer import Property
 
-#: Of a socket channel over TCP, and of its fake in memory.
+#: Also of the fake in memory.
 TCP_PROPERTIES = frozenset(
     {Property.FRAMED, Property.FIFO, Property.RELIABLE, Property.OUTAGE_NOTICE}
 )

@@ -40,7 +40,7 @@ class DatagramChannel:
         self._on_end = on_over
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
-        self._is_open = True  # not closed by this end
+        self._is_open = True
         self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
@@ -118,7 +118,7 @@ class DatagramChannel:
         self._call_core(self.core.handle_timeout)
 
     def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """Call the core. An exception ends this connection, not the others on the socket."""
+        """An exception ends this connection, not the others on the socket."""
         try:
             self._apply_effects(call(*arguments, self._clock.seconds()))
         except Exception:

@@ -40,17 +40,16 @@ from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 
-#: In the form of the socket; equal addresses are one peer.
+#: Equal addresses are one peer.
 Address: TypeAlias = Hashable
 
 #: Bound of closed connections that still answer; the oldest are dropped.
 _MAX_CLOSED = 1024
-#: Bound of the answers of one of them.
 _MAX_FINAL_BYES = 8
 
 
 class DatagramTransport(Protocol):
-    """A transport of datagrams, which may lose some."""
+    """A transport that may lose datagrams."""
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
         """Send datagrams to one address, or lose them."""
@@ -58,14 +57,11 @@ class DatagramTransport(Protocol):
 
 @attrs.define
 class EndpointCounts:
-    """Datagrams that reached no connection."""
-
     #: Too short, of unknown kind, with a wrong tag, or inconsistent.
     malformed: int = 0
     unknown_connection: int = 0
-    #: OPEN without the right cookie.
     bad_cookies: int = 0
-    #: Unproven connections dropped for newer ones.
+    #: Unproven connections, for newer ones.
     dropped_half_open: int = 0
     #: For the limit of connections, or for another version.
     refused: int = 0
@@ -88,7 +84,7 @@ class _HalfOpen:
 
 @attrs.define
 class _ClosedConnection:
-    """A closed connection. The peer may not know of the end if the BYE was lost."""
+    """The peer may not know of the end if the BYE was lost."""
 
     final_bye: bytes
     address: Address
@@ -136,10 +132,8 @@ class DatagramEndpoint:
         self._timer = DeadlineTimer(clock, self._handle_timeout)
 
     def connect(self, address: Address) -> Deferred[ISocketChannel]:
-        """Return a connection, which can be cancelled.
-
-        Fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, or with `VersionMismatch`.
-        """
+        """Fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, or with
+        `VersionMismatch`."""
         now = self._clock.seconds()
         dialler = Dialler(self._new_id(), self._entropy(NONCE_BYTES), self.window, now)
         result: Deferred[ISocketChannel] = Deferred(lambda _: self._remove_dial(dialler.client))
@@ -171,7 +165,6 @@ class DatagramEndpoint:
                 channel.datagrams_received(datagrams)
 
     def stop(self) -> None:
-        """Abort all connections and dials."""
         for channel in list(self._channels.values()):
             channel.abort(Closed("the port was closed"))
         for dial in list(self._dials.values()):

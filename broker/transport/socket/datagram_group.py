@@ -54,7 +54,7 @@ class IGroupReceiver(Interface):
 
 
 class DatagramGroup:
-    """One member of a group over datagrams; both of its sockets deliver here."""
+    """One member of a group; both of its sockets deliver here."""
 
     log = Logger()
 
@@ -92,7 +92,7 @@ class DatagramGroup:
         self._call_core(self.core.receive, batch)
 
     def stop(self) -> None:
-        """Leave the group; drop waiting packets."""
+        """Waiting packets are dropped."""
         if not self._is_stopped:
             self._apply_effects(self.core.leave())
             self._is_stopped = True
@@ -106,7 +106,7 @@ class DatagramGroup:
         self._call_core(self.core.handle_timeout)
 
     def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """Call the core. An error with one member's datagrams does not affect the others."""
+        """An error with one member's datagrams does not affect the others."""
         if self._is_stopped:
             return
         try:

@@ -19,13 +19,13 @@ from zope.interface import implementer
 from broker.transport.arq.settings import MAX_DATAGRAM
 from broker.transport.socket.datagram_endpoint import Address
 
-#: Bound of the datagrams in one read; then the reactor serves others.
+#: Datagrams in one read; then the reactor serves others.
 _BATCH: Final = 256
-#: Bound of the datagrams that wait for the kernel; more are dropped, and ARQ repairs that.
+#: Datagrams that wait for the kernel; more are dropped, and ARQ repairs that.
 _MAX_QUEUED: Final = 4096
-#: Kernel buffer to request, each way.
+#: Each way.
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-#: The kernel counts these bytes for a datagram beyond its length.
+#: Bytes that the kernel counts for a datagram beyond its length.
 _KERNEL_OVERHEAD: Final = 1024
 
 
@@ -56,7 +56,7 @@ class DatagramSocket:
         return self._socket.getsockname()
 
     def capacity(self, datagram_bytes: int) -> int:
-        """Return the number of datagrams of that size that fit into the receive buffer."""
+        """Return the number of datagrams that fit into the receive buffer."""
         return self.receive_buffer // (datagram_bytes + _KERNEL_OVERHEAD)
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
@@ -82,7 +82,7 @@ class DatagramSocket:
         self._socket.close()
 
     def fileno(self) -> int:
-        """Return the file descriptor; -1 after `close`."""
+        """Return -1 after `close`."""
         return self._socket.fileno()
 
     def logPrefix(self) -> str:

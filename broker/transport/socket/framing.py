@@ -22,7 +22,7 @@ _FLUSH_BYTES = 64 * 1024
 
 
 def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
-    """Return the bytes of `packets` in pieces. Raises ValueError for an empty packet."""
+    """Raises ValueError for an empty packet."""
     pieces: list[bytes] = []
     for packet in packets:
         if not packet:
@@ -33,11 +33,10 @@ def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
 
 
 def _guess_protocol(length: int) -> str:
-    """Return a hint at the protocol that begins with this length."""
     head = _pack_length(length)
     if head in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
         return ": this is HTTP"
-    # Records of an alert and of a handshake, since version 1.0.
+    # Records of an alert and of a handshake.
     return ": this is TLS" if head[:2] in (b"\x15\x03", b"\x16\x03") else ""
 
 
@@ -49,7 +48,7 @@ class FrameDecoder:
     """
 
     def __init__(self, max_frame: int) -> None:
-        #: In bytes; applies to the next length.
+        #: Bytes, for the next length.
         self.max_frame = max_frame
         self._length = b""  # unfinished
         self._bytes_missing = 0  # of the unfinished frame; 0 if there is none
@@ -105,7 +104,7 @@ class FrameDecoder:
         return frames
 
     def close(self) -> bool:
-        """Drop an unfinished frame; True if there was one."""
+        """Return True if there was an unfinished frame."""
         is_incomplete = bool(self._length or self._bytes_missing)
         self._length = b""
         self._bytes_missing = 0

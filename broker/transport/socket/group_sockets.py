@@ -96,7 +96,7 @@ class _GroupAddress:
             return False
 
     def group_socket(self) -> socket.socket:
-        """Return a socket that receives from the group; a host may have several."""
+        """Return a receiving socket; a host may have several."""
         sock = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

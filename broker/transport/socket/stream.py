@@ -25,7 +25,7 @@ class StreamChannel(ABC):
         self._decoder = FrameDecoder(max_frame)
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
-        self._is_open = False  # connected, and not closed by this end
+        self._is_open = False
         self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
@@ -80,7 +80,7 @@ class StreamChannel(ABC):
         self._apply_reading()
 
     def _connected(self, write: Callable[[list[bytes]], object]) -> None:
-        """Start the channel; `write` sends a list of bytes on the transport."""
+        """`write` sends a list of bytes on the transport."""
         self._write = write
         self._is_open = True
         self._apply_reading()
@@ -104,7 +104,7 @@ class StreamChannel(ABC):
             self._receiver.writable_changed(writable)
 
     def _disconnected(self, reason: str | None) -> None:
-        """Handle the end of the transport; `reason` is None after an orderly close."""
+        """`reason` is None after an orderly close."""
         is_incomplete = self._decoder.close()
         if self._error is None:
             if reason is not None:

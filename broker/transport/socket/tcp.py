@@ -136,14 +136,14 @@ class TcpChannelFactory(Factory):
 
 
 def _error_text(reason: Failure) -> str:
-    """Return the text of an error; OpenSSL's is a list of (library, function, reason)."""
+    """Return the error's text; OpenSSL's is a list of (library, function, reason)."""
     if isinstance(reason.value, SSL.Error) and reason.value.args:
         return "TLS: " + ", ".join(each[-1] for each in reason.value.args[0])
     return str(reason.getErrorMessage())
 
 
 def common_name(certificate: X509) -> str:
-    """Return the common name in a certificate; empty if it has none."""
+    """Empty if there is none."""
     names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 

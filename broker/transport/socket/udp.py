@@ -65,7 +65,7 @@ class UdpPort:
         return self._require_started()[0].dropped
 
     def start(self) -> None:
-        """Bind. Raises Twisted's `CannotListenError`."""
+        """Raises Twisted's `CannotListenError`."""
         interface, port = self._interface_and_port
         try:
             self._family, address = _resolve_address(interface, port)
@@ -87,7 +87,7 @@ class UdpPort:
         self._limit_window(self._socket, self._endpoint)
 
     def connect(self, host: str, port: int) -> Deferred[ISocketChannel]:
-        """Return a connection to `host`, a numeric address of this port's family.
+        """Return a connection to a numeric address of this port's family.
 
         It fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, with `VersionMismatch`,
         or with OSError for an invalid address. It can be cancelled.
