@@ -1,8 +1,8 @@
 """Detection of two processes that run on copies of one log.
 
-A node that learns of the later process from tables ends its link to the earlier one, and refuses it
-while the later one is alive. Where no node has met both, the earlier process learns of the later
-one from tables under its own name.
+A node that learns of the later process ends its link to the earlier one, and refuses it while the
+later one is alive. Where no node has met both, the earlier process learns of the later one from
+tables under its own name.
 """
 
 from __future__ import annotations

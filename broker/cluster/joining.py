@@ -1,9 +1,9 @@
 """State machine by which a node joins a cluster (G3, G4).
 
 It asks the seeds, then the alternatives that they name. A cluster has no room if it is full, or if
-its address rules exclude the node. After `ROUNDS_BEFORE_FOUNDING` rounds without room anywhere, the
-node founds a cluster beside the first that refused it, and becomes a gateway to that. It waits
-between these rounds, because other nodes may be founding one.
+its address rules exclude the node. Without room anywhere the node founds a cluster beside the first
+that refused it, and becomes a gateway to that. It waits before, because other nodes may be founding
+one.
 """
 
 from __future__ import annotations

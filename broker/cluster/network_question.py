@@ -1,10 +1,8 @@
 """Questions to all nodes of the network, by scatter and gather.
 
-A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks its
-cluster, and one gateway of each further unit inside the unit of the question. So every node is
-asked once. Each hop passes on a share of the time limit, so that answers arrive in time.
-
-Neighbours of version 1 do not forward these messages.
+`docs/protocols/questions.md` has the states. Each node is asked once. Each hop passes on a share of
+the time limit, so that answers arrive in time. Neighbours of version 1 do not forward these
+messages.
 """
 
 from __future__ import annotations

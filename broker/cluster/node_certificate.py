@@ -28,8 +28,7 @@ _T = TypeVar("_T")
 class NodeCertificate:
     """A node's certificate, and the authority of all certificates of the network (X12).
 
-    Its common name is the node's name. Both ends present one and accept only the authority's. The
-    handshake compares it with the name in the descriptor.
+    Its common name is the node's name. Both ends present one and accept only the authority's.
     """
 
     def __init__(self, certificate: Path, authority: Path, node: str) -> None:

@@ -2,10 +2,8 @@
 
 While a client merges streams, the node asks each origin every second for its newest mark and its
 wall clock. Events after that mark are committed later than that time. The time is valid once this
-node has all events of interest up to the mark.
-
-Neighbours of version 1 do not forward these messages. Without an answer the stream time is unknown,
-and a merge waits for its own limit.
+node has all events of interest up to the mark. Neighbours of version 1 do not forward these
+messages.
 """
 
 from __future__ import annotations

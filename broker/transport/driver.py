@@ -1,9 +1,9 @@
 """The driver of one stack: it carries effects between the layers and owns the stack's timer.
 
 One run passes an input to a core, and applies the returned effects first in, first out, until none
-is left. Then it takes the next input. Only `send` and `consumed` call a core during a run: the top
-core, which is never active then. All other calls wait as inputs. So no core is re-entered, and no
-effect of one connection reaches the next.
+is left. Only `send` and `consumed` call a core during a run: the top core, which is never active
+then. All other calls wait as inputs. So no core is re-entered, and no effect of one connection
+reaches the next.
 """
 
 from __future__ import annotations

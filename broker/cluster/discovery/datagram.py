@@ -1,8 +1,6 @@
-"""Datagrams of discovery in a multicast group.
+"""Datagrams of discovery (`docs/protocols/organisation.md`).
 
-Big-endian: magic `XBD1`, kind (1 question, 2 answer), nonce (8 bytes), proof (16 bytes), then a
-msgpack array. A question is padded with zeros to the longest answer, so that answers never amplify
-traffic (T41).
+A question is as long as the longest answer, so that answers never amplify traffic (T41).
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from broker.transport.socket.group_sockets import GroupTransmitter, open_group_s
 class DiscoveryPort:
     """Member of a multicast group for discovery, also among nodes of one host.
 
-    `interface` is a name (`eth0`), or for IPv4 also an address. `describe` returns the node's
-    descriptor and whether its cluster has room; None while it is in no cluster.
+    `describe` returns the node's descriptor and whether its cluster has room; None while it is in
+    no cluster.
     """
 
     def __init__(

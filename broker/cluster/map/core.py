@@ -1,10 +1,10 @@
 """Map of the network: nearby nodes and other units (Mspaces G5, G6).
 
-Each context of the node has a graph. In its own cluster the vertices are nodes, in each unit above
-that unit's children. So the map grows with the sizes of the contexts, not with the network.
+Each context of the node has a graph: of the nodes in its own cluster, of the children in each unit
+above. So the map grows with the sizes of the contexts, not with the network.
 
-Nodes of a cluster with equal tables choose equal routes, and each hop shortens them. While tables
-differ, an event may turn back, up to the hop limit of frames.
+Nodes of a cluster with equal tables choose equal routes. While tables differ, an event may turn
+back, up to the hop limit of frames.
 """
 
 from __future__ import annotations
@@ -179,9 +179,8 @@ class NetworkMap:
     def leader(self, level: int = 0) -> str | None:
         """Return the leader of the unit `level` steps above the cluster.
 
-        A cluster's leader is the reachable node with the smallest name that is not draining. A
-        larger unit's leader is that of its smallest reachable child. Only nodes of that child know
-        it, others return None.
+        It is the reachable node with the smallest name that is not draining, of the smallest
+        reachable child. Only nodes of that child know it, others return None.
         """
         depth = len(self.address.unit)
         for context in list(enclosing_units(self.address.unit))[1 : level + 1]:

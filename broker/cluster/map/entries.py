@@ -1,11 +1,7 @@
-"""Entries of the tables that form the map, to and from plain values.
+"""Entries of the tables that form the map (Mspaces G5), to and from plain values.
 
-A `node` table describes a node to its cluster. `self` is its descriptor, `link:<node>` a link
-inside the cluster. A gateway writes a `unit-links` table for the unit that contains both ends
-(Mspaces G5), with a `link:<far node>` for each. An edge needs the entries of both ends.
-
-A gateway also writes a `process` table, with its descriptor as `self`. It reveals a second process
-under the same name (`broker.cluster.clone_detection`).
+`docs/protocols/organisation.md` lists them. An edge needs the entries of both ends. The `process`
+table only reveals a second process under the same name.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Shortest routes through the contexts of a node, computed on request and cached until a change.
+"""Shortest routes through the contexts of a node, cached until a change.
 
-A route to another unit crosses the units of the context where it diverges. It leaves by the nearest
-gateway to the first of them. Nearness compares the largest context first, last the own cluster,
-then names. So all nodes of the route decide alike, and each hop shortens it.
+A route to another unit leaves by the nearest gateway. Nearness compares the largest context first,
+last the own cluster, then names. So all nodes of the route decide alike, and each hop shortens it.
 """
 
 from __future__ import annotations

@@ -115,8 +115,8 @@ class Tables:
         """Change entries of an own table, creating it if needed. Return its new version.
 
         With `echo` a wave proves later that all reachable nodes have it. Raises `ValueError` or
-        `TypeError` for another scope or a value that can not be encoded. Raises `Overloaded`,
-        without a change, if the table would be too large.
+        `TypeError` for another scope or a value that can not be encoded; `Overloaded` if the table
+        would be too large.
         """
         if not is_within(self.address.unit, scope):
             raise ValueError(f"{self.address} is outside {'.'.join(scope)!r}")
@@ -177,9 +177,9 @@ class Tables:
     ) -> list[TablesEffect]:
         """Handle another node's version of this node's own tables.
 
-        If it is newer, this process has lost its state, or another process uses its name. Then the
-        node publishes its tables under a higher incarnation. If two processes alternate, the pause
-        between raises doubles. The highest possible incarnation has to age out.
+        A newer one shows that this process has lost its state, or another process uses its name.
+        Then the node publishes its tables under a higher incarnation. If two processes alternate,
+        the pause between raises doubles.
         """
         group = self._replication.groups.get(key)
         if version <= ((self.incarnation, 0) if group is None else group.version):

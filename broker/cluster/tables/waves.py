@@ -1,13 +1,8 @@
 """Waves: proof for an author that all reachable nodes have its tables (PIF, propagation of
 information with feedback).
 
-At its first probe a node records the sender as its parent, and forwards the probe on all other
-links of the scope. It answers its parent once it has the version and all those links have answered.
-Any further probe is answered at once. So the first probes form a tree, and the answers carry the
-cuts up the tree.
-
-If a link breaks before its answer, the answer has `whole` false, and the author sends another wave
-after a pause. So `whole` means: all nodes that were connected to the author throughout, by any
+`docs/protocols/tables.md` has the states. The first probes form a tree, and the answers carry the
+cuts up the tree. `whole` means: all nodes that were connected to the author throughout, by any
 route, have the version.
 """
 

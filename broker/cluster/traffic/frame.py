@@ -3,11 +3,7 @@
 The header holds all that a hop needs. Records and documents are forwarded unchanged. For each
 destination the frame names a range (after, upto] of places, and has all events of it that match the
 destination's interest. So a receiver can tell filtered events from lost ones.
-
-`0x60 | header length u32 | records length u32 | header | records | body`, integers big-endian. The
-header is a msgpack array of the fields of `Frame` up to `document_lengths`. Records are msgpack
-arrays as in a session's DELIVER. The body holds all documents, or one zstd frame of them. See
-`docs/protocols/traffic.md`.
+`docs/protocols/traffic.md` has the bytes.
 """
 
 from __future__ import annotations

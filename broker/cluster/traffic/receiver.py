@@ -75,11 +75,10 @@ class Receiver:
         start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         histories: KnownHistories | None = None,
     ) -> None:
-        """`log_coverage` returns the logged position in an origin, None for a new one. After
-        `patience` seconds without an answer a missing range expires. `start_of` returns the
-        start mark of a new origin. Its argument is the mark behind which all events of the
-        present interest are sent. The result is lower where an older subscription needs earlier
-        events."""
+        """`log_coverage` returns the logged position in an origin. After `patience` seconds
+        without an answer a missing range expires. `start_of` returns the start mark of a new
+        origin. Its argument is the mark behind which all events of the present interest are
+        sent. The result is lower where an older subscription needs earlier events."""
         self._log_coverage = log_coverage
         self._patience = patience
         self._start_of = start_of

@@ -1,7 +1,7 @@
 """Sending side: the events of one origin, and the position of each destination.
 
-A node has one sender for its own origin, and one for each origin and unit that enters here. The
-state is not durable: a sender without it starts anew, and destinations request missing events.
+A node has one sender for its own origin, and one for each origin and unit that enters here. A
+sender that has lost its state starts anew, and destinations request missing events.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from broker.event.place import Mark, NamedHistory
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
 #: Calls of `progress_frame` after which an idle destination gets its position again, so that it
-#: notices lost frames. The last number is repeated, and longer than the detection of a dead link
-#: takes.
+#: notices lost frames. The last is repeated. It exceeds the detection of a dead link.
 PROGRESS_REPEATS = (1, 2, 4, 8, 16, 32, 64)
 #: Places that a reader may lag and still gets new frames: it can hold them.
 MAX_LIVE_LAG = 256

@@ -138,9 +138,8 @@ def create_layers(
 ) -> list[ILayer]:
     """Return the layers of all faults on the link to the peer `link`, bottom up in their order.
 
-    `start` is the driver's time from which `after` counts. The seed of each layer depends on the
-    fault, the link, and `earlier`, the number of earlier links to this peer. So links do not fail
-    in step, and a run can be repeated.
+    `after` counts from `start`. The seed of each layer depends on the fault, the link, and the
+    number of `earlier` links to this peer. So links do not fail in step, and a run can be repeated.
     """
     return [
         create_layer(fault, crc32(f"{index} {link} {earlier}".encode(), fault.seed), start)

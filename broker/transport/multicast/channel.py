@@ -37,8 +37,8 @@ class IMulticastReceiver(Interface):
 class MulticastChannel:
     """The top of the stacks of several named peers: a message goes to a set of them, one copy each.
 
-    The owner of a stack attaches connections to it. The channel has no wire format and no buffer:
-    waiting messages are in the peer's stack, and bounded there.
+    The owner of a stack attaches connections to it. The channel has no buffer: messages wait in the
+    peer's stack, and are bounded there.
     """
 
     def __init__(

@@ -20,11 +20,10 @@ _MREQ6: Final = struct.Struct("@16sI")
 def open_group_sockets(
     group: str, port: int, interface: str, *, loop: bool
 ) -> tuple[Any, tuple[socket.socket, socket.socket]]:
-    """Return the address of a multicast group (M8, T31), a socket that receives from it, and a
-    socket that sends to it and receives answers.
+    """Return a group's address (M8, T31), a socket that receives from it, and a member's own.
 
-    `interface` is an interface's name, or for IPv4 also its address. With `loop`, members on this
-    host receive from each other. Raises Twisted's `CannotListenError`.
+    `interface` is a name (`eth0`), or for IPv4 also an address. With `loop`, members on this host
+    receive from each other. Raises Twisted's `CannotListenError`.
     """
     opened: list[socket.socket] = []
     try:

@@ -17,9 +17,8 @@ from broker.transport.socket.group_sockets import GroupTransmitter, open_group_s
 class MulticastPort:
     """One member of a group over IP multicast, IPv4 or IPv6 (M8, M9, T30, T31).
 
-    `interface` is an interface's name (`eth0`), or for IPv4 also its address. All members share
-    `secret`; without it any host on the segment can send in the name of any member. With `loop`,
-    members on this host receive from each other.
+    The parameters are those of `open_group_sockets`. All members share `secret`; without it any
+    host on the segment can send in the name of any member.
     """
 
     def __init__(
