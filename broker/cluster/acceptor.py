@@ -12,10 +12,10 @@ from broker.cluster.handshake_messages import GATEWAY, NodeHello
 from broker.errors import Overloaded
 
 MOST_HANDSHAKES = 16
-#: Token bucket: average per second, and the largest burst.
+#: Average per second, and the largest burst.
 HANDSHAKES_PER_SECOND = 20.0
 HANDSHAKE_BURST = 64
-#: Seconds. The first table of an admitted node takes a round trip.
+#: Seconds; the first table of an admitted node takes a round trip.
 LEASE = 30.0
 
 

@@ -18,7 +18,7 @@ from broker.cluster.messages import TableChange
 from broker.cluster.neighbours import Neighbour
 from broker.errors import Cloned, ProtocolError
 
-#: Seconds between two signs that confirm a clone: links to dead processes end in this time.
+#: Seconds between two signs: links to dead processes end in this time.
 CONFIRMATION_TIME = 10.0
 
 

@@ -20,13 +20,13 @@ from broker.transport.clock import IClock
 from broker.transport.open_requests import OpenRequests
 from broker.wire.messages import NO_ERROR
 
-#: Seconds for an answer, and for another text after one with the wrong hash.
+#: Seconds; the second follows an answer with the wrong hash.
 ANSWER_TIMEOUT = 2.5
 OTHER_TEXT_TIMEOUT = 1.0
 MOST_TARGETS = 8
 #: The cache asks for each type once.
 MOST_ASKED = 256
-#: Questions that wait for a fetch of this node; further ones get no DTD.
+#: Further questions get no DTD.
 MOST_WAITING = 256
 #: Seconds.
 SILENT_PERIOD = 30.0

@@ -19,8 +19,7 @@ from broker.cluster.messages import CODEC, Message, encode
 from broker.wire.codec import Count, WireErrorFields
 
 MAGIC = "xmlbroker-node"
-#: Commit 55c726e and earlier speak 1 alone. Messages and fields of version 2 go only over a link
-#: that has it.
+#: Commit 55c726e and earlier speak 1 alone.
 PROTOCOL_VERSIONS = (1, 2)
 NONCE_BYTES = 16
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")

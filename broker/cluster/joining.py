@@ -28,8 +28,7 @@ MOST_ASKED = 64
 #: Seconds between rounds.
 SHORTEST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
-#: Seconds at most after a round without room. The first node to wake founds a cluster, and the
-#: others find it.
+#: Seconds. The first node to wake founds a cluster, and the others find it.
 FOUNDING_DELAY = 3.0
 #: Seconds without a link to any member; longer than a reconnection.
 CUT_OFF_TIMEOUT = 5.0
@@ -113,7 +112,7 @@ class Joining:
 
     def set_seeds(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
         self._seeds = tuple(seeds)
-        # The wait began without any seed: try the first seeds at once.
+        # The first seeds have come.
         if self.state is JoiningState.WAITING and not self._seen:
             return self._start_round(now)
         return []

@@ -11,7 +11,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 
-#: Called with the marks after which no event is missed, for origins where it is not the log's mark.
+#: Gets the marks after which no event is missed, for origins where it is not the log's mark.
 ActiveCallback: TypeAlias = Callable[[Mapping[str, Mark]], object]
 
 

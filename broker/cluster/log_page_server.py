@@ -22,7 +22,7 @@ from broker.transport.sleep import sleep
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
-#: Waiting readers; requests of further ones are dropped, and come again.
+#: Requests of further readers are dropped, and come again.
 MOST_READERS = 1_024
 #: Bound; beyond it all are dropped.
 MOST_TOLD_LOSSES = 16_384
@@ -96,7 +96,7 @@ class LogPageServer:
         except DamageFound:
             # The log is being repaired: the reader asks again.
             return
-        # Own places are contiguous: a page that ends earlier is full, or damage begins.
+        # Own places are contiguous: a page ends earlier if it is full, or damage begins.
         if events and events[-1].offset < durable[1]:
             upto = events[-1].mark
         elif events:
@@ -162,7 +162,7 @@ class LogPageServer:
             documents = [event.document for event in events[matched:]]
             verdicts = self._matcher.match(documents, seconds=SLICE_SECONDS)
             for event, verdict in zip(events[matched:], verdicts, strict=False):
-                # An event that can not be matched any more is sent rather than withheld.
+                # An unmatchable event is sent rather than withheld.
                 is_wanted = not isinstance(verdict, Accepted) or (
                     destination in self._remote_interest.destinations(verdict.subscriptions)
                 )

@@ -141,7 +141,7 @@ class Membership:
                 known.add(listens)
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
-        # A silent member is on no map; if it is a seed, it is dialled as such.
+        # A silent member is on no map, but may be a seed.
         for seed in self._seeds:
             if seed not in known:
                 targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
@@ -243,7 +243,7 @@ class Membership:
             channel.abort(Closed("this node has a link to its cluster again"))
             return
         self._link_log.reset_joining()
-        # `cluster_joined` sets the dialling targets; exclude this link from them first.
+        # `cluster_joined` sets the dialling targets, without this link.
         self._linked.add(accepted.peer.name)
         self._keys[accepted.peer.name] = _seed(endpoint)
         self._runner.apply_effects(joined)

@@ -163,7 +163,6 @@ def encode(message: Message) -> bytes:
     return CODEC.encode(message)
 
 
-#: For the first message of a client's session.
 _OF_SESSIONS: Final = {
     b"\x01": "a client has connected to a port for nodes: clients use one of listen.endpoints",
     b"\x03": "that port is for clients: other nodes use the port of the node's network.listen",

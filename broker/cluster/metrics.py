@@ -7,7 +7,6 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Name, help text, and the keys of the snapshot per direction.
 _BOTH_WAYS = (
     ("xmlbroker_link_messages", "Messages over links.", ("sent", "received")),
     ("xmlbroker_link_bytes", "Bytes of messages over links.", ("sent_bytes", "received_bytes")),

@@ -174,8 +174,8 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
         origin=log.origin,
-        # A later process has a later time; after a clock was set back, tables resolve the
-        # conflict. The history separates two copies of a log that start in the same ms.
+        # After a clock was set back, tables resolve the conflict. The history separates two copies
+        # of a log that start in the same ms.
         incarnation=now_ms << 16 | log.current_history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
         tcp=Endpoint(*split_host_port(network_settings.advertise))

@@ -28,7 +28,7 @@ from broker.wire.codec import Count, Rank
 #: Ms. The nodes that a gateway asks have `_SHARE` of its time.
 ANSWER_TIME: Final = 3_000
 _SHARE: Final = 0.6
-#: Bytes of one node's answer, and of all answers in one message.
+#: Bytes of one node's answer, and of a message.
 MOST_ANSWER: Final = 64 << 10
 MOST_ANSWERS: Final = MAX_CONTROL // 2
 #: Bytes.
@@ -39,7 +39,7 @@ MOST_OPEN: Final = 1_000
 #: The clearance is that of the answer's content.
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
-#: The node asks that unit in turn. Without a node the unit is silent.
+#: Without a node the unit is silent.
 _Target: TypeAlias = tuple[Address | None, UnitPath | None]
 
 

@@ -72,13 +72,11 @@ NetworkStateEffect: TypeAlias = (
 )
 
 _TIMES = TableTimes()
-#: Seconds for which the interest of a disappeared author stays in force, until a new or returning
-#: leader announces it again.
+#: Seconds until a new or returning leader announces the interest of a disappeared author again.
 INTEREST_EXPIRY = 10.0
-#: Seconds after which a link is used even without all tables of the other node.
+#: Seconds; then a link is used even without all tables of the other node.
 SYNC_TIMEOUT = 5.0
-#: Seconds from becoming leader until the unit's interest is announced. A node that has just started
-#: would announce an empty interest.
+#: Seconds; a node that has just started would announce an empty interest of its unit.
 LEAD_DELAY = 1.0
 
 

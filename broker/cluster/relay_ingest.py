@@ -25,7 +25,7 @@ from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, V
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.transport.clock import IClock
 
-#: Bytes; further ranges are rejected, and requested again from their origin node.
+#: Bytes; further ranges are requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
 
 
@@ -169,7 +169,7 @@ class RelayIngest:
 
         def done(job: IngestJob) -> None:
             if job.retry_error:
-                # The event may be valid: nodes inside find a missing range, and request it later.
+                # The event may be valid: nodes inside request the missing range later.
                 on_late()
                 return
             job.placeholders = self._replace_invalid(job)
@@ -297,7 +297,7 @@ class RelayIngest:
             return
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
-            # Recorded numbers must be logged: load all windows before the first record.
+            # Recorded numbers must be logged, so all windows are loaded first.
             self._event_log.deduplication.next_number(publisher)
         gathered = build_entries(
             job,

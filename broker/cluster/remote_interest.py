@@ -14,8 +14,7 @@ from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 
 _MOST_CACHED = 10_000
-#: Seconds that removed interest counts for events that matched it: longer than an event waits for
-#: its DTD or for the disk.
+#: Seconds; an event that matched removed interest may wait for its DTD or for the disk.
 REMOVED_KEPT = 60
 _NOBODY: frozenset[Address] = frozenset()
 

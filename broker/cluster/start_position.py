@@ -14,8 +14,7 @@ import attrs
 from broker.event.origin import origin_start_ms
 from broker.event.place import Mark
 
-#: Ms between the clocks of nodes. A live origin counts as younger than a key unless it is older by
-#: more than this: additional events are better than missing ones.
+#: Ms between the clocks of nodes: additional events are better than missing ones.
 MAX_CLOCK_SKEW = 600_000
 _NOWHERE: Mark = (0, 0)
 _END: Mark = (1 << 63, 1 << 63)

@@ -50,7 +50,7 @@ class StackDriver:
     ) -> None:
         self.provides = check_layers(layers, bottom)
         self.receiver = receiver
-        #: After a bug in the receiver or a core the stack is not usable.
+        #: After a bug the stack is not usable.
         self.failure: BrokerError | None = None
         #: Packets without an open channel.
         self.dropped = 0

@@ -8,7 +8,6 @@ import attrs
 from broker.errors import BrokerError
 from broker.transport.view import View
 
-#: Label of a peer below a layer with several peers.
 Peer: TypeAlias = Hashable
 
 

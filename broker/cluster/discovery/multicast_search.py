@@ -8,7 +8,7 @@ from broker.cluster.discovery.datagram import NONCE_BYTES, Answer, Question, dec
 from broker.cluster.discovery.seed_source import MOST_SEEDS
 from broker.errors import PeerError
 
-#: Seconds after the start of a search; a datagram may be lost.
+#: Seconds; a datagram may be lost.
 _REPEATS = (0.0, 0.3, 0.8)
 SEARCH_TIME = 1.5
 #: Limits the answers to a flood of questions.

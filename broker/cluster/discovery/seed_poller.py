@@ -11,9 +11,9 @@ from broker.cluster.discovery.seed_source import ISeedSource
 from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock, IDelayed
 
-#: Seconds between two polls after a success: finds moved nodes at little cost.
+#: Seconds; finds moved nodes at little cost.
 PERIOD = 30.0
-#: Seconds after an empty poll; doubled after every second one, up to `PERIOD`.
+#: Seconds after an empty poll; doubled after every second one.
 SHORTEST_PERIOD = 3.0
 
 

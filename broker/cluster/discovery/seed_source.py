@@ -7,7 +7,7 @@ from zope.interface import Interface
 
 from broker.cluster.descriptor import Endpoint
 
-#: Bound of the seeds of one poll; further ones are dropped.
+#: Further seeds of one poll are dropped.
 MOST_SEEDS = 64
 
 

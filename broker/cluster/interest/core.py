@@ -46,7 +46,7 @@ class InterestExchange:
         self._tables = tables
         self._node, self._cluster = tables.address.node, tables.address.unit
         self._max_queries = max_queries
-        #: From below; the last is the whole network.
+        #: From below.
         self._units = tuple(enclosing_units(self._cluster))
         self._own_profile = OwnProfile(max_queries)
         self._contributions = Contributions(self._cluster, self._node)

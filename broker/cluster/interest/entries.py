@@ -11,7 +11,6 @@ from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import parse_query
 from broker.wire.codec import Schema, pack
 
-#: Entry with the version that all nodes in the scope have.
 SETTLED_KEY = ""
 #: Two ids collide with a probability of 2 to the -96.
 _ID_BYTES = 12

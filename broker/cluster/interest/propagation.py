@@ -8,11 +8,10 @@ import attrs
 from broker.cluster.messages import Value
 from broker.cluster.tables.table import Cuts
 
-#: Entry of a `flowing` table with the cuts.
 CUTS_KEY = ""
-#: The leader's term, and whether it leads. No node can have this name.
+#: No node can have this name.
 TERM_KEY = "#"
-#: Terms up to this plus one can be encoded.
+#: The next term can still be encoded.
 _MAX_TERM = 1 << 62
 
 

@@ -30,7 +30,6 @@ from broker.cluster.map.route_table import RouteTable
 from broker.cluster.map.unit_graph import UnitGraph
 from broker.errors import ProtocolError
 
-#: Events of the lowest level may take any edge.
 _LOWEST = CLEARANCES[0]
 
 
@@ -49,7 +48,6 @@ class NetworkMap:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._cluster = ClusterGraph(address.unit)
-        #: By depth of the context; 0 is the whole network.
         self._contexts = [UnitGraph(address.unit[:depth]) for depth in range(len(address.unit))]
         self._routes = RouteTable(address, self._cluster, self._contexts)
         self._refused = 0

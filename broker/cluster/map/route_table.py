@@ -14,7 +14,6 @@ from broker.cluster.map.entries import UnitLink
 from broker.cluster.map.shortest_paths import Graph, Routes, find_routes
 from broker.cluster.map.unit_graph import UnitGraph
 
-#: Usable edges of the source: (neighbouring vertex, cost).
 _Exits = tuple[tuple[str, int], ...]
 
 
@@ -29,7 +28,7 @@ class RouteTable:
         #: By (depth, rank), until the next change.
         self._routes: dict[tuple[int, int], Routes] = {}
         self._hops: dict[tuple[int, str, int], str | None] = {}
-        #: By (depth, rank): last result with its graph and exits. Most changes affect neither.
+        #: By (depth, rank). Most changes affect neither graph nor exits.
         self._found: dict[tuple[int, int], tuple[Graph, _Exits, Routes]] = {}
 
     def invalidate(self) -> None:

@@ -11,12 +11,12 @@ from broker.cluster.tables.table import GroupKey, TableLimits, TableName
 from broker.errors import ProtocolError
 from broker.wire.codec import pack
 
-#: Nodes that lack only these changes get them. Others get all tables.
+#: Nodes that lack more get all tables.
 _MAX_HISTORY = 64
 #: Changes may exceed the size of all tables by so many bytes.
 _SMALL_BYTES = 4096
 
-#: Changed entries (None: removed), and whether the table was removed.
+#: Changed entries (None: removed); True if the table was removed.
 TableDifference = tuple[Mapping[str, Value | None], bool]
 
 

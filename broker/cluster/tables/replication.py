@@ -19,7 +19,6 @@ from broker.cluster.tables.table import (
 )
 from broker.errors import ProtocolError
 
-#: Ends the answer to a digest of all tables.
 DIGEST_END = Digest((), all=False, more=False)
 
 

@@ -19,8 +19,7 @@ from broker.cluster.tables.table import Cuts, GroupKey, TableTimes
 
 #: Later ones are combined.
 MAX_OWN_WAVES = 4
-#: Over the first, the oldest wave of an author and scope is given up; over the second, a new wave
-#: is not whole.
+#: Over the first, an author's oldest wave is given up; over the second, a new wave is not whole.
 _MAX_OF_AUTHOR = 2 * MAX_OWN_WAVES
 _MAX_WAVES = 4096
 #: Older waves are answered as not whole.

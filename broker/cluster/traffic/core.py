@@ -35,8 +35,7 @@ from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark, NamedHistory
 
-#: Seconds without a frame of a requested unknown origin. Its disk may return, or a replica may be
-#: announced.
+#: Seconds without a frame of an unknown origin: its disk may return, or a replica be announced.
 LOST_REPORT_DELAY = 30.0
 
 

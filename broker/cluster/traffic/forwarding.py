@@ -8,11 +8,9 @@ import attrs
 from broker.cluster.address import Address, is_within
 from broker.cluster.traffic.frame import Frame
 
-#: Returns the neighbour on a route that is cleared for a rank.
 NextHop: TypeAlias = Callable[[Address, int], str | None]
 
 
-#: Stands for all members of the multicast group.
 GROUP = ""
 
 

@@ -39,7 +39,7 @@ _compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
 
-#: Consecutive events with equal recipients: (count, indices of the ranges).
+#: (count, indices of the ranges with these events)
 RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
 #: Consecutive places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]

@@ -11,7 +11,7 @@ from broker.event.place import Mark
 
 #: Seconds without a request.
 READER_TIMEOUT = 10.0
-#: Some link on the route may not be cleared, so further pages hold only events of the common route.
+#: Some link on the route may not be cleared: further pages hold only events of the common route.
 MAX_REPEATS = 6
 #: Other readers are ignored, and repeat their request.
 MAX_READERS = 1_024

@@ -30,13 +30,12 @@ from broker.cluster.traffic.received_range import (
 from broker.event.place import Mark
 from broker.transport.backoff import Backoff
 
-#: Seconds that a range waits for earlier ones.
+#: Seconds.
 REORDER_SECONDS = 0.1
 #: First and longest pause between requests.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
-#: Seconds without a frame of an origin node; then other nodes may have dropped this node's interest
-#: (`tables.table.TableTimes`).
+#: Seconds; then other nodes may have dropped this node's interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
 #: Dropped ranges arrive again with the requested pages.
 MAX_HELD_RANGES = 64

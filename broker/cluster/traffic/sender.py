@@ -27,13 +27,12 @@ from broker.cluster.traffic.frame import (
 )
 from broker.event.place import Mark, NamedHistory
 
-#: True if the route to a destination is cleared for events of this rank.
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
-#: Calls of `progress_frame` after which an idle destination gets its position again, so that it
-#: notices lost frames. The last is repeated. It exceeds the detection of a dead link.
+#: Calls of `progress_frame` after which an idle destination gets its position again, to notice lost
+#: frames. The last is repeated. It exceeds the detection of a dead link.
 PROGRESS_REPEATS = (1, 2, 4, 8, 16, 32, 64)
-#: Places that a reader may lag and still gets new frames: it can hold them.
+#: A reader can hold new frames up to this lag, in places.
 MAX_LIVE_LAG = 256
 RECENT_FRAMES = 8
 

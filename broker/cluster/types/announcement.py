@@ -12,7 +12,7 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName, ProtocolError
 from broker.wire.codec import Schema
 
-#: Of a node, for its cluster; of a unit, by its leader, for the unit above.
+#: Of a node, for its cluster; of a unit, for the unit above.
 TYPES: Final = "types"
 UNIT_TYPES: Final = "unit-types"
 ORIGIN_KEY: Final = ""

@@ -32,7 +32,7 @@ from broker.transport.arq.wire import (
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two requests for the same missing ranges.
+#: Seconds.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
 

@@ -38,11 +38,11 @@ from broker.transport.arq.wire import (
 )
 from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
 
-#: Seconds until the last number is announced, doubled each time: it shows a loss at the end.
+#: Seconds until the last number is announced, doubled each time.
 _FIRST_ANNOUNCE_INTERVAL = 0.02
 #: Seconds between polls for a sender's name.
 _NAME_POLL_INTERVAL = 0.1
-#: Share of `liveness` between later polls, which confirm reception.
+#: Share of `liveness` between later polls.
 _CONFIRM_SHARE = 0.4
 #: Late datagrams of ended sessions are ignored; the oldest are dropped.
 _MAX_ENDED = 1024

@@ -9,7 +9,7 @@ from broker.transport.arq.wire import MAX_RANGES, NO_START, Data, Range
 from broker.transport.effects import Peer
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two requests for the same missing ranges.
+#: Seconds.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
 #: Seconds, so that one repair may serve all (D46).
@@ -38,7 +38,7 @@ class GroupReceiver:
         self.oversized = 0
         #: A datagram arrived within `liveness`.
         self.is_present = True
-        #: A datagram to the whole group arrived since the last confirmation.
+        #: A datagram to the group arrived since the last confirmation.
         self.has_group_traffic = True
         #: The sender receives this member.
         self.is_reachable = False
@@ -166,7 +166,7 @@ class GroupReceiver:
         try:
             packets = self._decoder.feed(b"".join(pieces))
         except BrokerError:
-            # Too large, or malformed by a member: continue where another packet begins.
+            # Continue where another packet begins.
             self.oversized += 1
             self._is_resynchronising = True
             packets = []

@@ -11,9 +11,8 @@ from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.effects import Peer
 
-#: Seconds in which requests for one number are collected.
+#: Seconds.
 _REQUEST_DELAY = 0.004
-#: With this many requests the repair goes to the group.
 _GROUP_REPAIR_AT = 3
 #: Seconds; an earlier request was sent before the repair arrived.
 _REPAIR_INTERVAL = 0.015

@@ -39,7 +39,7 @@ Entropy = Callable[[int], bytes]
 
 #: A cookie is valid in its own period and the next one.
 _COOKIE_PERIOD = 30.0
-#: Seconds until an unanswered HELLO or OPEN is sent again.
+#: Seconds.
 _FIRST_RETRY = 0.1
 _MAX_RETRY = 0.4
 

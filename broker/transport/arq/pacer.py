@@ -8,18 +8,15 @@ _MIN_CAPACITY = 16
 #: A round also lasts at least a round trip.
 _MIN_ROUND = 0.02
 _ROUND_DATAGRAMS = 64
-#: Factor of the rate when the path is full.
 _DECREASE = 0.75
-#: Share of the starting rate, added in each round after the path has been full.
+#: Share of the starting rate, after the path has been full.
 _INCREASE = 0.1
-#: The path is full beyond this multiple of the shortest round trip, and these seconds. The peer may
-#: be busy for a moment.
+#: Factor over the shortest round trip, and seconds beyond that. The peer may be busy for a moment.
 _QUEUE_FACTOR = 3.0
 _QUEUE_DELAY = 0.05
-#: On a full path two decreases raise the share of arriving datagrams 1.8 times. Below this factor
-#: the loss has another cause.
+#: On a full path two decreases raise the share of arriving datagrams 1.8 times.
 _IMPROVEMENT = 1.33
-#: Loss this far above the usual loss is due to the rate again.
+#: Loss this far above the usual loss is due to the rate.
 _UNUSUAL = 0.1
 
 

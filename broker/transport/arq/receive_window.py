@@ -4,10 +4,10 @@ from typing import Final, Generic, TypeVar
 
 from broker.transport.arq.wire import MAX_RANGES, Range
 
-#: After a duplicate, which was requested too early, the wait before a request grows, ...
+#: Factors of the wait before a request: after a duplicate, which was requested too early, ...
 _DELAY_GROWTH: Final = 1.25
 _MAX_REORDER_DELAY: Final = 0.05
-#: ... and shrinks with each piece that arrives once.
+#: ... and after a piece that arrived once.
 _DELAY_DECAY: Final = 0.98
 
 Piece = TypeVar("Piece")

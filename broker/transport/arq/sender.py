@@ -109,7 +109,7 @@ class Sender:
         if report.received < self._acked:
             return
         self._measure(report, now)
-        # Otherwise the receiver has no room, or the requested datagrams are sent at once.
+        # Otherwise the receiver has no room.
         progress = report.received > self._acked or report.limit > self._limit or report.missing
         for number in range(self._acked + 1, report.received + 1):
             self.in_flight_bytes -= len(self._in_flight.pop(number).datagram)

@@ -30,7 +30,7 @@ class ArqSettings:
     start_rate: float = 8e6
     least_rate: float = 250e3
     most_rate: float = 125e6
-    #: Share of a round that may be lost without a lower rate, as on radio links that are not full.
+    #: Share of a round: radio links lose this without being full.
     tolerated_loss: float = 0.3
     #: Before a missing number is requested; early requests raise it.
     reorder_delay: float = 0.002

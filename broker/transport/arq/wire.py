@@ -63,7 +63,7 @@ class Reason(enum.IntEnum):
 @attrs.frozen
 class Data:
     number: int
-    #: Offset of the first packet that begins in `piece`.
+    #: Of the first packet in `piece`.
     start: int
     #: Number modulo 2**32.
     packet: int

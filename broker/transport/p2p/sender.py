@@ -97,7 +97,7 @@ class Sender:
         batch: list[bytes] = []
         credit = self.credit_limit - self._sent_cost
         spent = 0
-        # A message larger than the window is sent into an empty window.
+        # A larger message than the window is sent into an empty one.
         if self._sent_cost <= self.credit_limit - self.peer_window:
             batch.append(self.waiting.popleft())
             spent = len(batch[0]) + MESSAGE_COST

@@ -25,7 +25,7 @@ _BATCH: Final = 256
 _MAX_QUEUED: Final = 4096
 #: Each way.
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-#: Bytes that the kernel counts for a datagram beyond its length.
+#: Bytes beyond the length of a datagram.
 _KERNEL_OVERHEAD: Final = 1024
 
 
@@ -71,7 +71,7 @@ class DatagramSocket:
                 self._queue(datagrams[index:], address)
                 return
             except OSError as error:
-                # Mostly an ICMP error about an earlier datagram: ARQ handles all loss alike.
+                # Mostly an ICMP error about an earlier datagram.
                 self.dropped += 1
                 self.last_error = error
 
