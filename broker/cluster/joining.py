@@ -145,9 +145,10 @@ class Joining:
         return self._ask_next(now)
 
     def set_member_links(self, member_links: int, now: float) -> None:
-        """After `CUT_OFF_TIMEOUT` seconds without any, the node asks again, known members first.
+        """Set the number of links to members.
 
-        It stays a member until it is admitted elsewhere.
+        After `CUT_OFF_TIMEOUT` seconds without any, the node asks again, known members first. It
+        stays a member until it is admitted elsewhere.
         """
         if member_links and self._is_member:
             # A member may also reconnect by itself while other nodes are asked.

@@ -30,7 +30,7 @@ from broker.cluster.traffic.received_range import (
 from broker.event.place import Mark
 from broker.transport.backoff import Backoff
 
-#: Seconds.
+#: Seconds that a range waits for earlier ones.
 REORDER_SECONDS = 0.1
 #: First and longest pause between requests.
 RETRY_SECONDS = 1.0
