@@ -1,10 +1,3 @@
-"""Limits on incoming handshakes, and leases for admitted nodes.
-
-An admitted node appears on the map only when its table arrives; until then a lease reserves its
-place. So two simultaneous handshakes get different places, and a reconnecting node gets its own
-again (T43). Refusals with `overloaded` are cheap (T44).
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,12 +11,11 @@ from broker.cluster.handshake_core import Admission, Refusal
 from broker.cluster.handshake_messages import GATEWAY, NodeHello
 from broker.errors import Overloaded
 
-#: Concurrent handshakes.
 MOST_HANDSHAKES = 16
-#: Token bucket: handshakes per second on average, and the largest burst.
+#: Average per second, and the largest burst.
 HANDSHAKES_PER_SECOND = 20.0
 HANDSHAKE_BURST = 64
-#: Seconds of a lease. The first table of an admitted node takes a round trip.
+#: Seconds; the first table of an admitted node takes a round trip.
 LEASE = 30.0
 
 
@@ -34,7 +26,12 @@ class _Lease:
 
 
 class Acceptor:
-    """Admission decisions, with handshake limits and leases."""
+    """Admission decisions, with limits on incoming handshakes (T44).
+
+    An admitted node appears on the map only when its table arrives; until then a lease reserves its
+    place. So two simultaneous handshakes get different places, and a reconnecting node gets its own
+    again (T43).
+    """
 
     def __init__(self, rules: AdmissionRules, context: Callable[[], AdmissionContext]) -> None:
         self._rules = rules
@@ -45,7 +42,7 @@ class Acceptor:
         self._leases: dict[str, _Lease] = {}
 
     def start_handshake(self, now: float) -> Overloaded | None:
-        """Count a new connection. Close it on an error; else call `end_handshake` at the end."""
+        """Close the connection on an error; else call `end_handshake` at the end."""
         if self._counted_at is not None:
             earned = (now - self._counted_at) * HANDSHAKES_PER_SECOND
             self._allowance = min(HANDSHAKE_BURST, self._allowance + earned)

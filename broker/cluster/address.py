@@ -1,7 +1,7 @@
-"""Addresses: the path of units from the largest down to the cluster, and the node's name.
+"""Addresses of units and nodes (Mspaces G1, G2).
 
-Mspaces G1, G2. The text of a unit's path is `alps.c1`, of a node's address `alps.c1/n3`. The whole
-network is the empty path and the empty text. A node directly in it is `/n3`.
+The text of a unit's path is `alps.c1`, of a node's address `alps.c1/n3`. The whole network is the
+empty path. A node directly in it is `/n3`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import msgspec
 
 from broker.errors import BadName
 
-#: Bounds addresses on the wire, and the number of enclosing units of a node.
+#: Bounds addresses on the wire.
 MAX_DEPTH = 8
 _NAME = re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
-#: Name of a unit or a node.
 Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=_NAME.pattern)]
 UnitPath: TypeAlias = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_DEPTH)]
 
-#: The path of the whole network.
 NETWORK: UnitPath = ()
 
 
@@ -29,7 +27,6 @@ class Address(NamedTuple):
     """The node's name alone is unique in the network."""
 
     unit: UnitPath
-    """The node's cluster."""
     node: Name
 
     def __str__(self) -> str:
@@ -37,7 +34,7 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Parse the text that `str` writes. Raises `BadName`."""
+        """Raises `BadName`."""
         unit, slash, node = text.rpartition("/")
         if not slash:
             raise BadName(
@@ -47,7 +44,6 @@ class Address(NamedTuple):
 
 
 def address_or_none(text: str) -> Address | None:
-    """Parse an address; None if it is malformed."""
     try:
         return Address.parse(text)
     except BadName:
@@ -55,7 +51,6 @@ def address_or_none(text: str) -> Address | None:
 
 
 def check_name(name: str) -> str:
-    """Return a valid name; raises `BadName`."""
     if not _NAME.fullmatch(name):
         raise BadName(
             f"{_shorten(name)} is no name of a unit or a node: expected 1 to 64 of A-Z a-z 0-9 _ -"
@@ -64,13 +59,12 @@ def check_name(name: str) -> str:
 
 
 def parse_unit(text: str) -> UnitPath:
-    """Parse the text that `unit_text` writes. Raises `BadName`, also for a path that is too
-    deep."""
+    """Raises `BadName`, also for a path that is too deep."""
     return check_unit(tuple(text.split("."))) if text else NETWORK
 
 
 def check_unit(path: UnitPath) -> UnitPath:
-    """Return a valid path; raises `BadName`."""
+    """Raises `BadName`."""
     if len(path) > MAX_DEPTH:
         raise BadName(f"a unit lies {len(path)} levels deep, over {MAX_DEPTH}")
     for name in path:

@@ -1,8 +1,4 @@
-"""Admission rules for cluster members and gateways.
-
-Mspaces M1 (most nodes of a cluster), M2 (network addresses), M4 (most links per transport), G3.
-Pure decisions; `broker.cluster.acceptor` adds rate limits and leases.
-"""
+"""Admission rules for cluster members and gateways (Mspaces G3)."""
 
 from __future__ import annotations
 
@@ -31,7 +27,6 @@ from broker.errors import (
     WrongNetwork,
 )
 
-#: Returns whether a node at this network address may be a member.
 AddressRule: TypeAlias = Callable[[str], bool]
 
 
@@ -64,30 +59,25 @@ class IpRules:
 @attrs.frozen
 class AdmissionRules:
     most_nodes: int
-    """Of the cluster; the same at all its nodes."""
+    """The same at all nodes of the cluster."""
     most_links: Mapping[str, int]
-    """The connection set-up vector. A missing transport allows no links."""
+    """By transport; a missing one allows no links (M4)."""
     is_address_allowed: AddressRule = IpRules().allows
     """Also applied to members that this node dials."""
 
 
 @attrs.frozen
 class AdmissionContext:
-    """The state of the node at the time of a decision."""
-
     own: NodeDescriptor
     members: Mapping[str, NodeDescriptor]
     """With this node and the nodes that hold a lease."""
     links: Mapping[str, int]
-    """Per transport."""
     degrees: Mapping[str, int]
     """Links per member, as far as known."""
     other_clusters: Sequence[Alternative]
-    """Known nodes of other clusters."""
     linked: Mapping[str, tuple[NodeDescriptor, str]] = attrs.field(factory=dict)
-    """Descriptor and peer address per node with a link."""
+    """With the address of each neighbour."""
     reachable: frozenset[str] = frozenset()
-    """Members with a route."""
     is_overloaded: bool = False
     """This node is behind with its work (M7)."""
 
@@ -95,17 +85,14 @@ class AdmissionContext:
 def find_refusal(
     hello: NodeHello, host: str, transport: str, rules: AdmissionRules, context: AdmissionContext
 ) -> Refusal | None:
-    """Return the reason to refuse a link; None if there is none.
-
-    The handshake has checked magic, version, network and key before.
-    """
+    """The handshake has checked magic, version, network and key before."""
     for error in _find_errors(hello, host, transport, rules, context):
         return Refusal(error, _alternatives(error, hello, context))
     return None
 
 
 def surplus_members(members: Mapping[str, NodeDescriptor], most_nodes: int) -> tuple[str, ...]:
-    """Return the names of the members that must leave an overfull cluster.
+    """Return the members that must leave an overfull cluster (M1).
 
     Two members may admit a node each at the same time. All members apply this to the same map: the
     last admitted leave, by time of admission and name. Configured members count as first.
@@ -115,7 +102,6 @@ def surplus_members(members: Mapping[str, NodeDescriptor], most_nodes: int) -> t
 
 
 def is_same_node(known: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Return whether `node` has the name and log of `known` and is not an older process."""
     return (known.name, known.origin) == (node.name, node.origin) and (
         node.incarnation >= known.incarnation
     )
@@ -165,7 +151,7 @@ def _has_room(node: NodeDescriptor, context: AdmissionContext, most_nodes: int) 
     if node.name not in members:
         if node.address.unit != context.own.address.unit:
             return len(members) < most_nodes
-        # A returning member is admitted first: all members then choose the surplus from one map.
+        # All members choose the surplus from one map.
         members = {**members, node.name: node}
     # A surplus member that has left must not rejoin through another member.
     return node.name not in surplus_members(members, most_nodes)
@@ -184,7 +170,6 @@ def _find_gateway_errors(own: UnitPath, far: UnitPath) -> Iterator[BrokerError]:
 def _alternatives(
     error: BrokerError, hello: NodeHello, context: AdmissionContext
 ) -> tuple[Alternative, ...]:
-    """Return other members if one of them may accept, then other clusters."""
     if isinstance(error, Cloned | NameTaken | IncarnationRefused):
         return ()
     others = [

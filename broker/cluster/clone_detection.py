@@ -1,8 +1,8 @@
 """Detection of two processes that run on copies of one log.
 
-A node with a link to the earlier process that learns of the later one from tables ends that link.
-The earlier process is refused as long as the later one is alive. Where no node has met both, the
-earlier process learns of the later one from tables under its own name.
+A node that learns of the later process ends its link to the earlier one, and refuses it while the
+later one is alive. Where no node has met both, the earlier process learns of the later one from
+tables under its own name.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from broker.cluster.messages import TableChange
 from broker.cluster.neighbours import Neighbour
 from broker.errors import Cloned, ProtocolError
 
-#: Seconds between two signs that confirm a clone: a link to a dead process ends in this time.
+#: Seconds between two signs: links to dead processes end in this time.
 CONFIRMATION_TIME = 10.0
 
 
 def is_later_clone(later: NodeDescriptor, node: NodeDescriptor) -> bool:
-    """Return whether `later` is a later process on the same log or a copy."""
     return later.origin == node.origin and node.incarnation < later.incarnation
 
 
@@ -42,7 +41,6 @@ def endpoint_text(node: NodeDescriptor) -> str:
 def find_earlier_clones(
     neighbours: Iterable[Neighbour], members: Mapping[str, NodeDescriptor]
 ) -> Iterator[tuple[str, Cloned]]:
-    """Yield neighbours with a later process among the members, each with its error."""
     for neighbour in list(neighbours):
         later = members.get(neighbour.name)
         if later is not None and is_later_clone(later, neighbour.node):
@@ -50,7 +48,6 @@ def find_earlier_clones(
 
 
 def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cloned | None:
-    """Return an error if tables under this node's name are of a later process on a copy."""
     for kind, _, _, entries in tables:
         for entry, value in entries if kind in (NODE, PROCESS) else ():
             if entry != SELF:
@@ -64,13 +61,11 @@ def find_later_process(own: NodeDescriptor, tables: Iterable[TableChange]) -> Cl
 
 @attrs.define
 class CloneConfirmation:
-    """Signs that this process is the earlier of two. A single sign may come from a process that has
-    just ended."""
+    """Signs that this process is the earlier of two; the other may have just ended."""
 
     _first_sign_at: float | None = None
 
     def record_sign(self, now: float) -> bool:
-        """Return whether this sign confirms an earlier one."""
         if self._first_sign_at is None or now - self._first_sign_at > 6 * CONFIRMATION_TIME:
             self._first_sign_at = now
             return False

@@ -1,5 +1,3 @@
-"""Errors of connection attempts to other nodes, with a hint where to look."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,7 +12,7 @@ from twisted.internet.error import (
 
 from broker.errors import BrokerError, NotConnected
 
-#: Explanations of messages of OpenSSL at this end, with the setting to check.
+#: Messages of OpenSSL at this end.
 _TLS: Final[Mapping[str, str]] = {
     "unknown ca": "this node's network.certificate is not issued by the other's network.authority",
     "certificate expired": "the other node considers this node's network.certificate expired",

@@ -1,9 +1,3 @@
-"""Descriptor of a node: identity, endpoints and capabilities (Mspaces M8).
-
-Neighbours get it in the handshake, other members in a table. On the wire it is an array of the
-fields in their order.
-"""
-
 from __future__ import annotations
 
 import ipaddress
@@ -16,12 +10,11 @@ from broker.cluster.address import Address
 from broker.event.origin import ORIGIN
 from broker.wire.codec import Count, Rank, Schema
 
-#: Ranks of the security levels low, med and high.
+#: Low, med and high.
 CLEARANCES = range(3)
 _FEW: Final = Meta(max_length=16)
 Host: TypeAlias = Annotated[str, Meta(pattern=r"\A[!-~]{1,255}\Z")]
 Port: TypeAlias = Annotated[int, Meta(ge=1, le=65_535)]
-#: Name of a transport or a compression.
 ShortName: TypeAlias = Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,32}\Z")]
 
 
@@ -34,7 +27,7 @@ class MulticastGroup(msgspec.Struct, array_like=True, frozen=True, forbid_unknow
     group: Host
     port: Port
     interface: Annotated[str, Meta(pattern=r"\A[!-~]{0,64}\Z")]
-    """Address or name of the interface; empty: the system's choice."""
+    """Empty: the system's choice."""
 
     def __post_init__(self) -> None:
         if not ipaddress.ip_address(self.group).is_multicast:
@@ -42,29 +35,28 @@ class MulticastGroup(msgspec.Struct, array_like=True, frozen=True, forbid_unknow
 
 
 class NodeDescriptor(NamedTuple):
-    """A node as others see it."""
+    """Descriptor of a node: identity, endpoints and capabilities (Mspaces M8).
+
+    Neighbours get it in the handshake, other members in a table. On the wire it is an array of the
+    fields in their order.
+    """
 
     address: Address
     origin: Annotated[str, Meta(pattern=rf"\A(?:{ORIGIN.pattern})\Z")]
-    """Of its event log: see `broker.event.origin`."""
     incarnation: Count
-    """Rises with each process."""
     versions: Annotated[tuple[Count, ...], _FEW]
     """Of the protocol between nodes."""
     tcp: Endpoint | None = None
     udp: Endpoint | None = None
     multicast: MulticastGroup | None = None
     clearance: Rank = CLEARANCES[-1]
-    """Rank of the highest security level that may reach the node."""
     draining: bool = False
-    """About to leave: no new links, and transit only without another route."""
+    """It accepts no new links, and transit only without another route."""
     compressions: Annotated[tuple[ShortName, ...], _FEW] = ()
-    """Compressions of frame bodies that it can decode."""
     admitted: Count = 0
-    """Time of admission in ms since 1970, by the clock of the admitting member; 0: configured.
+    """Ms since 1970, by the clock of the admitting member; 0: configured.
 
-    It decides which nodes leave an overfull cluster. With different clocks another node may leave,
-    but all members still agree.
+    It decides which nodes leave an overfull cluster. With different clocks all members still agree.
     """
 
     @property
@@ -80,7 +72,7 @@ class NodeDescriptor(NamedTuple):
 
     @classmethod
     def from_plain(cls, value: Any) -> NodeDescriptor:
-        """Decode the result of `to_plain`; raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         return _SCHEMA.convert(value)
 
 

@@ -1,5 +1,3 @@
-"""Outgoing connections to other nodes, over Twisted endpoints or UDP."""
-
 from __future__ import annotations
 
 from typing import Any, NoReturn
@@ -19,7 +17,7 @@ from broker.transport.socket import ISocketChannel
 from broker.transport.socket.tcp import TcpChannelFactory
 from broker.transport.socket.udp import UdpPort
 
-#: Seconds until an unanswered connection attempt fails.
+#: Seconds.
 CONNECT_TIMEOUT = 5.0
 
 
@@ -31,13 +29,11 @@ class TwistedDialler:
     ) -> None:
         self._reactor = reactor
         self.certificate = certificates
-        """For both ends of TCP connections; None: no TLS."""
+        """None: no TLS."""
         self._max_frame = max_frame
         self.udp: UdpPort | None = None
-        """Set when the node listens by UDP."""
 
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
-        """See `broker.cluster.membership.Dialler`."""
         if transport == "udp":
             if self.udp is None:
                 return fail(NotConnected("this node does not listen by UDP"))
@@ -47,7 +43,6 @@ class TwistedDialler:
         )
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
-        """See `broker.cluster.membership.Dialler`."""
         return self._connect(clientFromString(self._reactor, endpoint))
 
     def _dial_udp(self, port: UdpPort, endpoint: Endpoint) -> Deferred[ISocketChannel]:
@@ -77,5 +72,5 @@ class TwistedDialler:
 
 
 def build_dialler(settings: Settings, reactor: Any) -> TwistedDialler:
-    """Build the dialler of the settings. Raises `ConfigurationError` for unusable certificates."""
+    """Raises `ConfigurationError` for unusable certificates."""
     return TwistedDialler(reactor, settings.limits.max_frame_bytes, load_certificate(settings))

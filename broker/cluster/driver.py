@@ -1,5 +1,3 @@
-"""Driver of the two cores of a node's network, `network_state` and `traffic`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
@@ -56,7 +54,7 @@ from broker.transport.core_runner import CoreRunner
 
 
 class ClusterDriver:
-    """Runs both cores while the node is in a cluster."""
+    """Runs the cores `network_state` and `traffic` while the node is in a cluster."""
 
     log = Logger()
     neighbours: Neighbours
@@ -91,13 +89,11 @@ class ClusterDriver:
         )
         self.call = self._runner.call
         self.apply_effects = self._runner.apply_effects
-        """See `CoreRunner`."""
 
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
-        """Called with messages for this node that other parts of the node process."""
 
         self.on_clone: Callable[[Cloned], object] = lambda _: None
-        """Called when tables show a later process on a copy of this node's log."""
+        """Called when a later process runs on a copy of this node's log."""
 
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
         """Returns whether a page request is answered later, by `serve_page`."""
@@ -115,8 +111,7 @@ class ClusterDriver:
     def resume_from(self, key: Hashable, position: Mapping[str, Mark]) -> None:
         """Set the resume position of a key of `local_interest`.
 
-        It is also the start for origins that are unknown here. Events of such an origin may exist
-        only at a replica, which then announces them.
+        It is also the start for unknown origins. Their events may exist only at a replica.
         """
         coverage = self._event_log.coverage
         unknown = {o: mark for o, mark in position.items() if o not in coverage}
@@ -141,7 +136,6 @@ class ClusterDriver:
         self._runner.stop()
 
     def now(self) -> float:
-        """Return monotonic seconds."""
         return float(self._clock.seconds())
 
     def send_routed(self, message: RoutedMessage) -> None:
@@ -153,12 +147,10 @@ class ClusterDriver:
             self.call(self.traffic.receive_frame, frame)
 
     def give_up_range(self, origin: str, after: Mark, upto: Mark) -> None:
-        """Report that no node has the events in (after, upto]."""
         if self.traffic is not None:
             self.call(self.traffic.skip_lost_range, origin, after, upto)
 
     def open_if_active(self) -> None:
-        """Accept ranges of other nodes once all local interest is active again."""
         if self.traffic is not None and not self.local_interest.is_reactivating:
             self.call(self.traffic.resume_receiving)
 

@@ -1,5 +1,3 @@
-"""The DTD exchange's view of a node's network."""
-
 from __future__ import annotations
 
 from broker.cluster.address import Address

@@ -1,5 +1,3 @@
-"""DTDs from other nodes (Mspaces M14): ask one node after the other, and answer their questions."""
-
 from __future__ import annotations
 
 import hashlib
@@ -22,41 +20,35 @@ from broker.transport.clock import IClock
 from broker.transport.open_requests import OpenRequests
 from broker.wire.messages import NO_ERROR
 
-#: Seconds for an answer, and for another text after one with the wrong hash.
+#: Seconds; the second follows an answer with the wrong hash.
 ANSWER_TIMEOUT = 2.5
 OTHER_TEXT_TIMEOUT = 1.0
-#: Nodes asked for one DTD.
 MOST_TARGETS = 8
-#: Open questions. The cache asks for each type once.
+#: The cache asks for each type once.
 MOST_ASKED = 256
-#: Questions of other nodes that wait for a fetch of this node; further ones get no DTD.
+#: Further questions get no DTD.
 MOST_WAITING = 256
-#: Seconds for which a silent node is asked last.
+#: Seconds.
 SILENT_PERIOD = 30.0
-#: Texts sent for one type and version.
 MOST_TEXTS = 3
 
-#: Type, version, and the node that is asked.
 _Key: TypeAlias = tuple[str, str, Address]
 
 
 @attrs.frozen
 class DtdContext:
-    """Functions of the node that the exchange needs."""
-
     own_address: Callable[[], Address | None]
     next_hop: Callable[[Address], Address | None]
-    """The neighbour on the route to a node."""
     neighbours: Callable[[], Iterable[Address]]
     held_dtds: Callable[[DtdReference], Sequence[IDtd]]
-    """The DTDs under a type and version: the one in force here, then variants."""
+    """The one in force here, then variants."""
     pending_dtd: Callable[[DtdReference], Deferred[IDtd] | None]
-    """A DTD that is being fetched or is announced; None: neither."""
+    """A DTD that is being fetched or is announced."""
 
 
 @implementer(IDtdSource)
 class DtdExchange:
-    """Asks other nodes for DTDs, and answers them from the cache."""
+    """Asks other nodes for DTDs, and answers them from the cache (Mspaces M14)."""
 
     name = "other nodes"
 
@@ -76,13 +68,10 @@ class DtdExchange:
         self._send = send
 
     def set_context(self, context: DtdContext) -> None:
-        """Allow questions and answers from now on."""
         self._context = context
 
-    # ------------------------------------------------------------------ asking
-
     def fetch(self, reference: DtdReference, hint: FetchHint) -> Deferred[bytes]:
-        """Return the text from the first node that has a matching one. Fails with `UnknownType`."""
+        """Ask one node after the other. Fails with `UnknownType`."""
         return Deferred.fromCoroutine(self._fetch(reference, hint))
 
     async def _fetch(self, reference: DtdReference, hint: FetchHint) -> bytes:
@@ -95,7 +84,7 @@ class DtdExchange:
         raise UnknownType("; ".join(reasons) or "no node can be asked")
 
     def _targets(self, hint: FetchHint) -> list[Address]:
-        """Return the previous hop, other neighbours and the origin node; silent nodes last."""
+        """Return the nodes to ask, silent ones last."""
         context = self._context
         own = None if context is None else context.own_address()
         if context is None or own is None:
@@ -138,8 +127,6 @@ class DtdExchange:
         if len(self._silent_until) > MOST_ASKED:
             del self._silent_until[next(iter(self._silent_until))]
         raise PeerSilent(f"no answer in {ANSWER_TIMEOUT:g} seconds")
-
-    # ------------------------------------------------------------------ messages
 
     def receive_message(self, message: DtdRequest | DtdAnswer) -> None:
         if isinstance(message, DtdAnswer):

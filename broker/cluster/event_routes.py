@@ -1,5 +1,3 @@
-"""Destinations of this node's events, for tracing (`broker.tracing.node_trace.IEventRoutes`)."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -8,7 +6,7 @@ from broker.cluster.network import Network
 
 
 class EventRoutes:
-    """Implements the routes of tracing for a node with a network."""
+    """Implements `broker.tracing.node_trace.IEventRoutes`."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -17,7 +15,7 @@ class EventRoutes:
         return self._network.remote_interest.has_local_match(matches)
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
-        """Yield the destinations, and whether a route to them is cleared for the rank."""
+        """Yield the destinations; True if a route to them is cleared for the rank."""
         network = self._network
         for each in sorted(network.remote_interest.destinations(matches)):
             yield str(each), network.is_cleared(each, rank)

@@ -1,5 +1,3 @@
-"""One gateway of each unit, for questions that descend the hierarchy of units."""
-
 from __future__ import annotations
 
 from broker.cluster.address import Address, UnitPath, is_within
@@ -7,15 +5,14 @@ from broker.cluster.node_messenger import NodeMessenger
 
 
 class GatewayRotation:
-    """Chooses gateways. Calls alternate between those of a unit, since one may be silent."""
+    """Alternates between the gateways of a unit, since one may be silent."""
 
     def __init__(self, messenger: NodeMessenger) -> None:
         self._messenger = messenger
         self._round = 0
 
     def choose_gateways(self, scope: UnitPath) -> list[tuple[Address | None, UnitPath]]:
-        """Return the units beside this node's that lie in `scope`, each with a reachable gateway or
-        None."""
+        """Return the units beside this node's in `scope`, each with a reachable gateway or None."""
         self._round += 1
         chosen: list[tuple[Address | None, UnitPath]] = []
         for unit, gateways in sorted(self._messenger.gateways_by_unit().items()):

@@ -1,5 +1,3 @@
-"""The handshake on one connection: a thin adapter around `handshake_core`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -15,9 +13,9 @@ from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 
-#: Bytes of one message to the initiator: a welcome names the members of a cluster.
+#: A welcome names the members of a cluster.
 MAX_HANDSHAKE = 1 << 20
-#: Bytes of one message of an initiator that has not proven anything.
+#: Of an initiator that has not proven anything.
 MAX_HELLO = 8 << 10
 
 
@@ -33,8 +31,8 @@ class Handshake:
         accepted: Callable[[Accepted, ISocketChannel], None],
         refused: Callable[[Refused], None],
     ) -> None:
-        """Call `accepted` or `refused` once. After `accepted` its callee owns the channel, which
-        reads nothing until it has a receiver and is resumed."""
+        """`accepted` or `refused` is called once. The channel of `accepted` reads nothing until
+        it has a receiver and is resumed."""
         self._channel = channel
         self._core = core
         self._clock = clock
@@ -88,11 +86,9 @@ class Handshake:
 
 
 def peer_host(channel: ISocketChannel) -> str:
-    """Return the network address of the other end."""
     return channel.peer_description.rpartition(":")[0].strip("[]")
 
 
 def reject_connection(channel: ISocketChannel, error: BrokerError) -> None:
-    """Refuse a connection before any handshake."""
     channel.send([messages.encode(NodeRefuse(error.to_wire()))])
     channel.close()

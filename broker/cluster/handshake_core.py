@@ -1,7 +1,7 @@
 """State machines for both sides of the handshake (Mspaces G3, T41, T43).
 
-Sans-I/O: messages and time in, effects out. The last effect is `Accepted` or `Refused`, exactly
-once. After `Refused` the connection is closed when all is sent.
+The last effect is `Accepted` or `Refused`, exactly once. After `Refused` the connection is closed
+when all is sent.
 """
 
 from __future__ import annotations
@@ -41,10 +41,8 @@ from broker.errors import (
     from_wire,
 )
 
-#: Seconds for the whole handshake: some round trips, and a busy node.
+#: Seconds for some round trips, and a busy node.
 HANDSHAKE_TIMEOUT = 10.0
-
-# ----------------------------------------------------------------------------- effects
 
 
 @attrs.frozen
@@ -57,20 +55,17 @@ class Accepted:
     peer: NodeDescriptor
     """A new member already has its address in the cluster and its time of admission."""
     trusted: bool
-    """Identity proven by the shared key or by the certificate."""
+    """Proven by the shared key or by the certificate."""
     version: int
     purpose: str
     members: tuple[NodeDescriptor, ...] = ()
-    """For the initiator: the known members of the cluster."""
     admitted: int = 0
-    """For the initiator: its own time of admission."""
 
 
 @attrs.frozen
 class Refused:
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
-    """Nodes to try instead."""
     cluster: UnitPath = ()
     """Of the refusing peer, if known."""
     by_peer: bool = False
@@ -78,27 +73,20 @@ class Refused:
 
 Effect: TypeAlias = Send | Accepted | Refused
 
-# ----------------------------------------------------------------------------- decisions
-
 
 @attrs.frozen
 class Admission:
-    """Decision of the responder: accept the peer."""
-
     peer: NodeDescriptor
-    """The descriptor of the peer from now on."""
     members: tuple[NodeDescriptor, ...] = ()
 
 
 @attrs.frozen
 class Refusal:
-    """Decision of the responder: refuse the peer."""
-
     error: BrokerError
     alternatives: tuple[Alternative, ...] = ()
 
 
-#: Decides about a hello, given whether the peer is trusted: see `broker.cluster.admission`.
+#: Decides about a hello; True if the peer is trusted.
 DecideAdmission: TypeAlias = Callable[[NodeHello, bool], Admission | Refusal]
 
 
@@ -106,7 +94,6 @@ class HandshakeState(enum.Enum):
     NEW = enum.auto()
     """Initiator: nothing sent. Responder: nothing received."""
     HELLO_SENT = enum.auto()
-    """Initiator only."""
     PROVING = enum.auto()
     """Initiator: the proof was sent. Responder: the challenge was sent."""
     ENDED = enum.auto()
@@ -114,16 +101,14 @@ class HandshakeState(enum.Enum):
 
 @attrs.define
 class _HandshakeCore:
-    """State, deadline and outcome, common to both sides."""
-
     node: NodeDescriptor
     network: str
     key: bytes | None = attrs.field(repr=False)
-    """Shared by all nodes of the network; None: no proof is required."""
+    """None: no proof is required."""
     state: HandshakeState = attrs.field(default=HandshakeState.NEW, init=False)
     _deadline: float | None = attrs.field(default=None, init=False)
     certified_name: Callable[[], str] = attrs.field(default=lambda: "", init=False)
-    """Returns the name in the peer's certificate; empty without one."""
+    """Empty without a certificate."""
 
     def next_timeout(self) -> float | None:
         return self._deadline
@@ -145,7 +130,6 @@ class _HandshakeCore:
         return self._end(Refused(PeerSilent(f"the connection was lost in the handshake{reason}")))
 
     def _hint(self) -> str:
-        """Return advice for an operator, for a peer that never answered."""
         return ""
 
     def _end(self, *effects: Effect) -> list[Effect]:
@@ -170,7 +154,6 @@ class _HandshakeCore:
         return self.key is not None or bool(self.certified_name())
 
     def _check_certificate(self, node: NodeDescriptor) -> AuthenticationFailed | None:
-        """Return an error if the peer's certificate has another name."""
         name = self.certified_name()
         if name in ("", node.name):
             return None
@@ -181,18 +164,15 @@ class _HandshakeCore:
         return self._refuse(ProtocolError(f"{name} while the handshake is {self.state.name}"))
 
 
-# ----------------------------------------------------------------------------- the two sides
-
-
 @attrs.define
 class Initiator(_HandshakeCore):
-    """The dialling side, which sends the first message."""
+    """The dialling side."""
 
     purpose: str
     cluster: UnitPath = ()
-    """The requested cluster, or a unit with the requested cluster in it."""
+    """The requested cluster, or a unit around it."""
     expected_name: str = ""
-    """The node that must answer; empty: any."""
+    """Empty: any node."""
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _challenge: NodeChallenge | None = attrs.field(default=None, init=False)
 
@@ -275,8 +255,6 @@ class Initiator(_HandshakeCore):
 
 @attrs.define
 class Responder(_HandshakeCore):
-    """The accepting side."""
-
     decide: DecideAdmission
     nonce: bytes = attrs.field(factory=lambda: secrets.token_bytes(NONCE_BYTES))
     _hello: NodeHello | None = attrs.field(default=None, init=False)

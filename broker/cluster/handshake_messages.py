@@ -1,7 +1,7 @@
 """Messages of the handshake between two nodes.
 
-The dialling node begins. With a shared key, each side proves that it has the key before any message
-describes the cluster. `docs/protocols/organisation.md` shows the sequence.
+With a shared key, each side proves it before any message describes the cluster.
+`docs/protocols/organisation.md` shows the sequence.
 """
 
 from __future__ import annotations
@@ -19,16 +19,11 @@ from broker.cluster.messages import CODEC, Message, encode
 from broker.wire.codec import Count, WireErrorFields
 
 MAGIC = "xmlbroker-node"
-#: Versions of the protocol between nodes. Commit 55c726e and earlier speak 1 alone. Messages and
-#: fields of version 2 go only over a link that has it (`neighbours.Neighbour.version`).
+#: Commit 55c726e and earlier speak 1 alone.
 PROTOCOL_VERSIONS = (1, 2)
-#: Random bytes of each side; they make each proof unique.
 NONCE_BYTES = 16
-#: Purpose of a link: membership in the cluster, or a link between two clusters.
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")
-#: Most alternatives that are sent, and accepted.
 MOST_ALTERNATIVES = 32
-#: Most members that are sent, and accepted.
 _MOST_MEMBERS = 1024
 _MAX_NETWORK = 64
 _PROOF_BYTES = hashlib.sha256().digest_size
@@ -64,7 +59,7 @@ class NodeHello(Message, frozen=True):
     """A future member's address is in the requested cluster or in no unit."""
     purpose: Annotated[str, Meta(pattern=rf"\A({MEMBER}|{GATEWAY})\Z")]
     cluster: UnitPath
-    """The requested cluster, or a unit with the requested cluster in it."""
+    """The requested cluster, or a unit around it."""
     nonce: _Nonce
 
 
@@ -99,11 +94,11 @@ class NodeWelcome(Message, frozen=True):
     cluster: UnitPath
     """The responder's; a member is in it from now on."""
     admitted: Count
-    """Time of admission of a member in ms since 1970; 0 for a gateway."""
+    """Ms since 1970; 0 for a gateway."""
     members: Annotated[tuple[NodeDescriptor, ...], Meta(max_length=_MOST_MEMBERS)]
-    """Known members of the cluster; none for a gateway."""
+    """None for a gateway."""
     proof: bytes = b""
-    """The responder's proof of the key; empty if it requested none."""
+    """Empty if the responder requested none."""
 
     def __post_init__(self) -> None:
         _check_proof(self.proof)
@@ -111,28 +106,23 @@ class NodeWelcome(Message, frozen=True):
 
 @CODEC.register
 class NodeRefuse(Message, frozen=True):
-    """Either side: refuse the link, with nodes to try instead. The sender then closes."""
+    """Either side: refuse the link. The sender then closes."""
 
     kind = 0x42
 
     error: WireErrorFields
     cluster: UnitPath = ()
-    """The sender's cluster; empty if it is not disclosed."""
+    """Empty if it is not disclosed."""
     alternatives: Annotated[tuple[Alternative, ...], Meta(max_length=MOST_ALTERNATIVES)] = ()
 
 
-# ----------------------------------------------------------------------------- proofs
-
-
 def initiator_proof(key: bytes, hello: NodeHello, challenge: NodeChallenge) -> bytes:
-    """Return the initiator's proof, over all messages so far."""
     return _mac(key, b"dialling", encode(hello), encode(challenge))
 
 
 def responder_proof(
     key: bytes, hello: NodeHello, challenge: NodeChallenge, welcome: NodeWelcome
 ) -> bytes:
-    """Return the responder's proof, over all messages with the welcome (without its proof)."""
     bare = msgspec.structs.replace(welcome, proof=b"")
     return _mac(key, b"answering", encode(hello), encode(challenge), encode(bare))
 

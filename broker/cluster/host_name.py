@@ -1,5 +1,3 @@
-"""Resolution of host names."""
-
 from __future__ import annotations
 
 import socket
@@ -39,6 +37,5 @@ class _FirstAddress:
             self.address.callback(address.host)
 
     def resolutionComplete(self) -> None:
-        """Fail if there was no address."""
         if not self.address.called:
             self.address.errback(DNSLookupError())

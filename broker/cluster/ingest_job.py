@@ -19,25 +19,21 @@ from broker.matching.contract import Verdict
 
 @attrs.define(eq=False)
 class IngestJob:
-    """The events of one range."""
-
     received_range: ReceivedRange
     events: Sequence[FrameEvent]
     on_matched: Callable[[IngestJob], None]
     on_failed: Callable[[IngestJob], None] = lambda _: None
-    """Called instead of `on_matched` when matching failed."""
     verdicts: list[Verdict] = attrs.field(factory=list)
     missing_types: Mapping[DtdReference, BrokerError] = attrs.field(factory=dict)
-    """Types without a DTD, with the error of the look-up."""
+    """Each with the error of its look-up."""
     can_split: bool = False
     """The matched events can be finished before the rest."""
     on_late: Callable[[], None] = lambda: None
     """Called when the job has to wait for long."""
 
     undecided: set[int] = attrs.field(factory=set)
-    """Indices of events whose DTD is not here yet."""
+    """Events whose DTD is not here yet."""
     placeholders: Mapping[int, bytes] = attrs.field(factory=dict)
-    """For refused events, by index."""
 
     def split(self) -> IngestJob:
         """Keep the matched events; return a new job with the rest."""
@@ -58,7 +54,7 @@ class IngestJob:
 
     @property
     def retry_error(self) -> OurError | None:
-        """A temporary error of a look-up: the range may come again later."""
+        """A temporary error, after which the range may come again."""
         return find_retry_error(self.missing_types, self.verdicts)
 
     @property
@@ -70,18 +66,15 @@ class IngestJob:
 
 @attrs.define(eq=False)
 class OriginQueue(EventSource):
-    """Jobs of one origin."""
-
     jobs: deque[IngestJob] = attrs.field(factory=deque)
     is_queued: bool = False
-    """In the list of ready queues."""
 
     def fetch_hint(self, system_id: str) -> FetchHint:
         node = self.jobs[0].received_range.frame.origin_node
         return FetchHint(system_id, node, owner=of_node(node.node))
 
     def pause(self) -> None:
-        """Wait for a DTD or an announcement. All jobs are late."""
+        """Pause; all jobs are late."""
         super().pause()
         for each in list(self.jobs):
             each.on_late()

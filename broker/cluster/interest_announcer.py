@@ -1,5 +1,3 @@
-"""Interest of this node's subscriptions, announced to the network."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
@@ -28,7 +26,7 @@ class InterestAnnouncer:
         on_active: ActiveCallback,
         position: Mapping[str, Mark] | None = None,
     ) -> None:
-        """Announce interest under a key. Without a cluster it is active at once."""
+        """Without a cluster the interest is active at once."""
         driver = self._driver
         driver.remote_interest.remove_for_absent(key)
         if driver.local_interest.has_same(key, pattern, query):
@@ -58,6 +56,5 @@ class InterestAnnouncer:
             driver.open_if_active()
 
     def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
-        """Set the resume position of a key, once it is known."""
         if key in self._driver.local_interest:
             self._driver.resume_from(key, position)

@@ -1,10 +1,9 @@
 """State machine by which a node joins a cluster (G3, G4).
 
-It asks one node after the other: the seeds, then the alternatives that they name. A cluster has no
-room if it is full, or if its address rules exclude the node. After `ROUNDS_BEFORE_FOUNDING` rounds
-without room anywhere, the node founds a cluster beside the first that refused it, and becomes a
-gateway to that. It waits between these rounds, because other nodes may be founding one. After other
-failures it asks again with backoff.
+It asks the seeds, then the alternatives that they name. A cluster has no room if it is full, or if
+its address rules exclude the node. Without room anywhere the node founds a cluster beside the first
+that refused it, and becomes a gateway to that. It waits before, because other nodes may be founding
+one.
 """
 
 from __future__ import annotations
@@ -24,19 +23,16 @@ from broker.cluster.handshake_core import Accepted, Refused
 from broker.errors import AddressNotAllowed, BrokerError, ClusterFull, NotConnected
 from broker.transport.backoff import backoff_wait
 
-#: Nodes asked in one round; it bounds chains of alternatives.
+#: It bounds chains of alternatives.
 MOST_ASKED = 64
-#: Seconds between rounds: exponential backoff with jitter.
+#: Seconds between rounds.
 SHORTEST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
-#: Longest random wait in seconds after a round without room. The first node to wake founds a
-#: cluster, and the others then find it.
+#: Seconds. The first node to wake founds a cluster, and the others find it.
 FOUNDING_DELAY = 3.0
-#: Seconds without a link to any member after which a node asks again; longer than a reconnection.
+#: Seconds without a link to any member; longer than a reconnection.
 CUT_OFF_TIMEOUT = 5.0
-#: Rounds without room in any cluster, before one is founded.
 ROUNDS_BEFORE_FOUNDING = 2
-#: Refusals of clusters without room for this node.
 _NO_ROOM = (ClusterFull, AddressNotAllowed)
 _LONGEST_NAME = 64
 _NO_SEEDS = "network.join and network.discover name no node to ask"
@@ -44,8 +40,7 @@ _NO_SEEDS = "network.join and network.discover name no node to ask"
 
 @attrs.frozen
 class AskNode:
-    """Dial this endpoint and ask for membership. Report `join_accepted`, `join_refused` or
-    `dial_failed`."""
+    """Dial and ask for membership. Report `join_accepted`, `join_refused` or `dial_failed`."""
 
     endpoint: Endpoint
 
@@ -70,12 +65,11 @@ class Founded:
 
 @attrs.frozen
 class RoundFailed:
-    """No node admitted this one. The next round starts by itself after `wait` seconds."""
+    """No node admitted this one. The next round starts after `wait` seconds."""
 
     error: BrokerError
     wait: float
     asked: tuple[tuple[Endpoint, BrokerError], ...] = ()
-    """The asked nodes, with their errors."""
 
 
 Effect: TypeAlias = AskNode | Joined | Founded | RoundFailed
@@ -118,7 +112,7 @@ class Joining:
 
     def set_seeds(self, seeds: Iterable[Endpoint], now: float) -> list[Effect]:
         self._seeds = tuple(seeds)
-        # The wait began without any seed: try the first seeds at once.
+        # The first seeds have come.
         if self.state is JoiningState.WAITING and not self._seen:
             return self._start_round(now)
         return []

@@ -1,9 +1,3 @@
-"""Known peers: former cluster members that are dialled from time to time.
-
-After a long partition each side has dropped the other's tables. Known peers let the two sides find
-each other again.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,14 +5,18 @@ from collections.abc import Mapping
 from broker.cluster.descriptor import NodeDescriptor
 from broker.errors import BrokerError, NameTaken, WrongNetwork
 
-#: Seconds until an absent peer is forgotten: longer than a night without an operator.
+#: Seconds: longer than a night without an operator.
 PEER_EXPIRY = 86_400.0
-#: Most peers; those seen longest ago are forgotten first.
+#: Those seen longest ago are dropped first.
 MOST_PEERS = 256
 
 
 class KnownPeers:
-    """Known members of one cluster, on the map or not."""
+    """Known members of one cluster, which are dialled from time to time.
+
+    After a long partition each side has dropped the other's tables: this lets both find each other
+    again.
+    """
 
     def __init__(self, own: str) -> None:
         self._own = own
@@ -39,6 +37,6 @@ class KnownPeers:
         return {name: node for name, (_, node) in self._seen.items() if name not in members}
 
     def record_refusal(self, name: str, error: BrokerError) -> None:
-        """Forget a peer that is in another cluster now."""
+        """Drop a peer that is in another cluster now."""
         if isinstance(error, WrongNetwork | NameTaken):
             self._seen.pop(name, None)

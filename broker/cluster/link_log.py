@@ -1,5 +1,3 @@
-"""Rate-limited log messages about links that fail to connect."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,13 +10,12 @@ from broker.errors import BrokerError, PeerError
 from broker.rate_limited_log import RateLimitedLog
 from broker.transport.clock import IClock
 
-#: Addresses named in one line; the others are counted.
 _MOST_PLACES: Final = 4
 _JOINING: Final = "joining"
 
 
 class LinkLog:
-    """Logs a failure when it occurs first, then at growing intervals."""
+    """Rate-limited log messages about links that fail to connect."""
 
     log = Logger()
 
@@ -32,7 +29,6 @@ class LinkLog:
     def log_failed_round(
         self, asked: Sequence[tuple[Endpoint, BrokerError]], error: BrokerError
     ) -> None:
-        """Log a round of joining without success."""
         lines = [f"{place.host}:{place.port}: {why}" for place, why in asked[:_MOST_PLACES]]
         if len(asked) > _MOST_PLACES:
             lines.append(f"and {len(asked) - _MOST_PLACES} others")
@@ -43,14 +39,13 @@ class LinkLog:
         self._own.clear(_JOINING)
 
     def log_failed_link(self, key: str, target: str, error: BrokerError) -> None:
-        """`key` is the key of `reset_link`, `target` a description."""
+        """`key` is that of `reset_link`."""
         self._own.report((key,), error.code, f"no link to {target}, retrying: {error}")
 
     def reset_link(self, key: str) -> None:
         self._own.clear((key,))
 
     def log_failed_handshake(self, peer: str, error: BrokerError, by_peer: bool) -> None:
-        """Log a failed incoming handshake. `peer` is address and port."""
         if isinstance(error, PeerError) or by_peer:
             host = peer.rpartition(":")[0]
             self._others.report(host, error.code, f"no link with {peer}: {error}")

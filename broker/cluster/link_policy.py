@@ -1,5 +1,3 @@
-"""Policy of links: costs, clearances and validation."""
-
 from __future__ import annotations
 
 import attrs
@@ -10,22 +8,20 @@ from broker.cluster.neighbours import Neighbour
 
 @attrs.frozen
 class LinkPolicy:
-    """The settings of links. Clearances are ranks of security levels."""
+    """Costs, clearances (ranks of security levels) and validation of links."""
 
     clearance: int
     """For a trusted and encrypted link."""
     cleartext_clearance: int
     untrusted_clearance: int
     group_clearance: int
-    """For the cluster's IP multicast group."""
     validate_always: bool
     """Validate transit events even from trusted neighbours (K28)."""
     costs: tuple[int, ...] = (1,)
-    """Cost per level: inside the cluster, to another cluster of its unit, and so on (G5)."""
+    """By level: inside the cluster, to another cluster of its unit, and so on (G5)."""
 
     def cost_of(self, own: UnitPath, far: UnitPath) -> int:
-        """Return the cost of a link between two clusters; the last cost applies to all higher
-        levels."""
+        """The last cost applies to all higher levels."""
         level = max(len(own), len(far)) - len(common_prefix(own, far))
         return self.costs[min(level, len(self.costs) - 1)]
 

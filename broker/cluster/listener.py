@@ -1,5 +1,3 @@
-"""Listening ports of a node's network: links over TCP and UDP, multicast, and discovery."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ from broker.transport.socket.udp import UdpPort
 
 
 class NetworkListener:
-    """The ports of a node's network. It writes their endpoints into the node's descriptor."""
+    """Ports for links over TCP and UDP, multicast, and discovery."""
 
     def __init__(
         self, settings: NetworkSettings, network: Network, dialler: TwistedDialler, reactor: Any
@@ -45,7 +43,7 @@ class NetworkListener:
         self._seed_poller: SeedPoller | None = None
 
     async def start(self) -> list[IListeningPort]:
-        """Open all ports. Raises `ConfigurationError` with the setting's name."""
+        """Raises `ConfigurationError` with the setting's name."""
         settings, membership = self._settings, self._network.membership
         certificates = self._dialler.certificate
         factory: IProtocolFactory = TcpChannelFactory(
@@ -119,7 +117,7 @@ class NetworkListener:
         return self._discovery
 
     async def stop(self) -> None:
-        """Close the datagram ports; the caller stops the ports that `start` returned."""
+        """The caller stops the ports that `start` returned."""
         if self._seed_poller is not None:
             self._seed_poller.stop()
         if self._discovery is not None:
@@ -138,7 +136,7 @@ class NetworkListener:
 
 @contextmanager
 def _name_setting(setting: str) -> Iterator[None]:
-    """Convert a failure to listen to a `ConfigurationError` with the setting's name."""
+    """Convert a failure to listen to a `ConfigurationError`."""
     try:
         yield
     except CannotListenError as error:
@@ -147,7 +145,7 @@ def _name_setting(setting: str) -> Iterator[None]:
 
 
 def _check_host(host: str, setting: str, remedy: str) -> None:
-    """Reject a wildcard address: other nodes could not connect to it."""
+    """Reject a wildcard address, to which other nodes could not connect."""
     try:
         everywhere = ip_address(host).is_unspecified
     except ValueError:

@@ -1,5 +1,3 @@
-"""Interest of this node's own subscriptions, by key, active or not yet."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -13,7 +11,7 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 
-#: Called with the marks after which no event is missed, for origins where it is not the log's mark.
+#: Gets the marks after which no event is missed, for origins where it is not the log's mark.
 ActiveCallback: TypeAlias = Callable[[Mapping[str, Mark]], object]
 
 
@@ -26,14 +24,14 @@ class _LocalEntry:
 
 
 class LocalInterest:
-    """Entries in the order in which they were added."""
+    """Interest of this node's own subscriptions, in order of addition."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
         """`wall_clock` gives ms since 1970."""
         self.start_positions = StartPositions(wall_clock)
         self._entries: dict[Hashable, _LocalEntry] = {}
         self._reactivating: set[Hashable] = set()
-        """Keys from before `deactivate_all` that are not active again."""
+        """Keys from before `deactivate_all`."""
 
     def __iter__(self) -> Iterator[tuple[Hashable, StreamPattern, Query]]:
         return iter([(key, entry.pattern, entry.query) for key, entry in self._entries.items()])
@@ -43,7 +41,6 @@ class LocalInterest:
 
     @property
     def is_reactivating(self) -> bool:
-        """True if a key from before `deactivate_all` is not active again."""
         return bool(self._reactivating)
 
     def has_same(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
@@ -53,7 +50,6 @@ class LocalInterest:
     def add(
         self, key: Hashable, pattern: StreamPattern, query: Query, on_active: ActiveCallback
     ) -> None:
-        """Add a new key. `on_active` is called when its interest is active."""
         self._entries[key] = _LocalEntry(pattern, query, on_active)
 
     def replace_callback(self, key: Hashable, on_active: ActiveCallback) -> None:
@@ -69,7 +65,6 @@ class LocalInterest:
         return self._entries.pop(key, None) is not None
 
     def deactivate_all(self) -> None:
-        """Mark all keys as unknown to the cluster."""
         for entry in self._entries.values():
             entry.is_active = False
         self._reactivating = set(self._entries)

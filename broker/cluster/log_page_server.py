@@ -1,5 +1,3 @@
-"""Pages of this node's own log, for nodes that miss events (DCP D45)."""
-
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -22,17 +20,16 @@ from broker.sessions.time_slices import SLICE_SECONDS
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
-#: Events read for a page, and their approximate bytes.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
-#: Waiting readers; requests of further ones are dropped, and come again.
+#: Requests of further readers are dropped, and come again.
 MOST_READERS = 1_024
-#: Remembered pairs of reader and reported loss.
+#: Bound; beyond it all are dropped.
 MOST_TOLD_LOSSES = 16_384
 
 
 class LogPageServer:
-    """Reads one page at a time; readers are served in order."""
+    """Sends pages of this node's own log to nodes that miss events, one at a time (DCP D45)."""
 
     log = Logger()
 
@@ -58,11 +55,10 @@ class LogPageServer:
         self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
         self._reading = False
         self.reader_has_all: Callable[[Address, BranchLoss], bool] = lambda *_: False
-        """Returns whether a reader has all events of a branch that this log has lost in part."""
+        """True if a reader has all events of a branch that this log has lost in part."""
         self._told_losses: set[tuple[Address, Mark]] = set()
-        """Readers that were sent a loss at its own place."""
         self.denied = 0
-        """Events left out: no route to the reader is cleared for them."""
+        """Events without a route to the reader that is cleared for them."""
 
     def serve_page(self, request: PageRequest) -> None:
         """Queue a page request; it replaces an earlier one of the same reader."""
@@ -100,7 +96,7 @@ class LogPageServer:
         except DamageFound:
             # The log is being repaired: the reader asks again.
             return
-        # Own places are contiguous: a page that ends earlier is full, or damage begins.
+        # Own places are contiguous: a page ends earlier if it is full, or damage begins.
         if events and events[-1].offset < durable[1]:
             upto = events[-1].mark
         elif events:
@@ -126,7 +122,7 @@ class LogPageServer:
         self._on_page(request, page, selected)
 
     async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
-        """Return own events after a mark, and the end of unrepairable damage before them."""
+        """Return own events, and the end of unrepairable damage before them."""
         log = self._event_log
         lost = (0, 0)
         while True:
@@ -143,8 +139,8 @@ class LogPageServer:
                 return events, lost
 
     def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
-        """Return (after, upto) of a reader's next loss: at its own place, or, for a reader beyond
-        that, where it was recorded."""
+        """Return (after, upto) of a reader's next loss: at its own place, or, beyond that, where
+        it was recorded."""
         for loss in self._event_log.history_chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue
@@ -166,7 +162,7 @@ class LogPageServer:
             documents = [event.document for event in events[matched:]]
             verdicts = self._matcher.match(documents, seconds=SLICE_SECONDS)
             for event, verdict in zip(events[matched:], verdicts, strict=False):
-                # An event that can not be matched any more is sent rather than withheld.
+                # An unmatchable event is sent rather than withheld.
                 is_wanted = not isinstance(verdict, Accepted) or (
                     destination in self._remote_interest.destinations(verdict.subscriptions)
                 )

@@ -1,7 +1,6 @@
-"""Joining a cluster, dialling other nodes, and accepting their connections.
+"""An adapter around `joining`, `meshing`, `acceptor` and `handshake`.
 
-A thin adapter around `joining`, `meshing`, `acceptor` and `handshake`. It passes accepted
-connections to its listener.
+It passes accepted connections to its listener.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _SEED = "seed "
 
 class Dialler(Protocol):
     def dial(self, endpoint: Endpoint, transport: str) -> Deferred[ISocketChannel]:
-        """Connect to an endpoint of another node over `tcp` or `udp`."""
+        """Connect over `tcp` or `udp`."""
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         """Connect to an endpoint string of Twisted."""
@@ -69,8 +68,6 @@ class MembershipSettings:
 
 
 class Membership:
-    """Membership of one node."""
-
     log = Logger()
 
     def __init__(
@@ -98,7 +95,7 @@ class Membership:
         self._seeds = settings.seeds
         self._members: Mapping[str, NodeDescriptor] | None = None
         self._keys: dict[str, str] = {}
-        """By neighbour name, the meshing key under which it was dialled."""
+        """The meshing key under which a neighbour was dialled."""
         self._linked: set[str] = set()
         self._known_peers = KnownPeers(node.name)
         self._runner: CoreRunner[JoiningEffect | Dial] = CoreRunner(
@@ -108,13 +105,10 @@ class Membership:
         self.failed_handshakes: dict[str, int] = {}
         """By error code."""
 
-    # ------------------------------------------------------------------ the node's calls
-
     def start_joining(self) -> None:
         self._runner.call(self._joining.start)
 
     def rejoin(self) -> None:
-        """Join again: this node has left an overfull cluster."""
         self._runner.call(self._joining.rejoin)
 
     def set_member_links(self, members: int) -> None:
@@ -130,7 +124,6 @@ class Membership:
             self.set_members(self._members)
 
     def set_members(self, members: Mapping[str, NodeDescriptor]) -> None:
-        """Dial these members, and the gateways."""
         self._members = members
         targets: dict[str, Target] = {}
         for key in self._gateways:
@@ -148,7 +141,7 @@ class Membership:
                 known.add(listens)
             if name != own.node and listens is not None:
                 targets[name] = Target(listens, MEMBER, own.unit, name)
-        # A silent member is on no map; if it is a seed, it is dialled as such.
+        # A silent member is on no map, but may be a seed.
         for seed in self._seeds:
             if seed not in known:
                 targets[_seed(seed)] = Target(seed, MEMBER, own.unit)
@@ -181,8 +174,6 @@ class Membership:
 
     def stop(self) -> None:
         self._runner.stop()
-
-    # ------------------------------------------------------------------ incoming connections
 
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
         now = self._clock.seconds()
@@ -223,8 +214,6 @@ class Membership:
         )
         Handshake(channel, core, self._clock, accepted, refused)
 
-    # ------------------------------------------------------------------ outgoing connections
-
     def _apply(self, effect: JoiningEffect | Dial) -> None:
         match effect:
             case AskNode(endpoint):
@@ -254,7 +243,7 @@ class Membership:
             channel.abort(Closed("this node has a link to its cluster again"))
             return
         self._link_log.reset_joining()
-        # `cluster_joined` sets the dialling targets; exclude this link from them first.
+        # `cluster_joined` sets the dialling targets, without this link.
         self._linked.add(accepted.peer.name)
         self._keys[accepted.peer.name] = _seed(endpoint)
         self._runner.apply_effects(joined)
@@ -330,8 +319,6 @@ class Membership:
             lambda failure: self.log.failure("a handshake failed", failure)
         )
 
-    # ------------------------------------------------------------------ inside
-
     def _listening_endpoint(self, node: NodeDescriptor) -> Endpoint | None:
         return node.udp if self._settings.transport == UDP else node.tcp
 
@@ -345,7 +332,6 @@ class Membership:
         return f"{place} in another cluster" if target.purpose == GATEWAY else f"the seed {place}"
 
     def _keys_of(self, name: str) -> tuple[str, ...]:
-        """Return the node's name, and the key under which it was dialled."""
         return tuple(dict.fromkeys((name, self._keys.get(name, name))))
 
     def _admission_context(self) -> AdmissionContext:

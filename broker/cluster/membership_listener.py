@@ -1,5 +1,3 @@
-"""Interface from membership to the node's network."""
-
 from __future__ import annotations
 
 from typing import Protocol
@@ -24,4 +22,4 @@ class MembershipListener(Protocol):
         """A node has a link to another process on a copy of this node's log."""
 
     def admission_context(self) -> AdmissionContext | None:
-        """Return the context for admission; None while the node is in no cluster."""
+        """None while the node is in no cluster."""

@@ -16,17 +16,17 @@ from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import Endpoint
 from broker.transport.backoff import SUCCESS_AFTER, backoff_wait
 
-#: Seconds until a target is dialled again: exponential backoff with jitter.
+#: Seconds until a target is dialled again.
 SHORTEST_BACKOFF = 0.5
 LONGEST_BACKOFF = 30.0
-#: Concurrent dials; a restarted cluster must not dial all its members at once.
+#: A restarted cluster must not dial all its members at once.
 MOST_DIALS = 4
-#: The same for a machine that is slow (M7).
+#: M7.
 MOST_DIALS_IF_SLOW = 1
 
 
 def keeps_connection(own: str, peer: str, initiated_by_us: bool) -> bool:
-    """Return whether this connection stays: the one that the smaller name made."""
+    """Keep the connection that the smaller name made."""
     return initiated_by_us == (own < peer)
 
 
@@ -36,7 +36,7 @@ class Target:
     purpose: str
     cluster: UnitPath
     name: str = ""
-    """The node that must answer; empty: any."""
+    """Empty: any node."""
 
 
 @attrs.frozen
@@ -51,14 +51,13 @@ class Dial:
 class _TargetState:
     is_linked: bool = False
     linked_at: float = 0.0
-    """Monotonic seconds."""
     is_dialling: bool = False
     failures: int = 0
     retry_at: float = 0.0
 
 
 class Meshing:
-    """Decides when to dial targets. Their keys are the caller's, such as member names."""
+    """Decides when to dial targets. The caller chooses their keys."""
 
     def __init__(self, most_links: int, rng: random.Random) -> None:
         self._most_links = most_links
@@ -66,13 +65,11 @@ class Meshing:
         self._targets: Mapping[str, Target] = {}
         self._states: dict[str, _TargetState] = {}
         self.is_slow = False
-        """This machine is behind with its work."""
 
     def set_targets(
         self, targets: Mapping[str, Target], now: float, linked: Collection[str] = ()
     ) -> list[Dial]:
-        """Replace the targets; earlier ones are dialled first. `linked` ones have a link
-        already."""
+        """Replace the targets; earlier ones are dialled first."""
         self._targets = dict(targets)
         self._states = {key: self._states.get(key, _TargetState()) for key in self._targets}
         for key in self._states.keys() & set(linked):
@@ -80,15 +77,14 @@ class Meshing:
         return self.handle_timeout(now)
 
     def link_up(self, key: str, now: float) -> list[Dial]:
-        """Report a link, made by either end."""
         if key in self._states:
             self._set_linked(key, now)
         return self.handle_timeout(now)
 
     def link_down(self, key: str, now: float) -> list[Dial]:
-        """Report a broken link. Backoff keeps the peers of a dead node from dialling all at once.
+        """Report a broken link; a short-lived one counts as a failure.
 
-        A short-lived link counts as a failure.
+        Backoff keeps the peers of a dead node from dialling all at once.
         """
         found = self._states.get(key)
         if found and found.is_linked and found.linked_at + SUCCESS_AFTER <= now:

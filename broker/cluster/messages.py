@@ -16,27 +16,25 @@ from broker.errors import ProtocolError
 from broker.wire import codec
 from broker.wire.codec import Codec, Count, WirePosition
 
-#: Bytes of the longest control message; larger contents are sent in parts.
+#: Bytes; larger contents are sent in parts.
 MAX_CONTROL = 1024 * 1024
-#: Characters of a table's kind, of its subject, or of an entry's key.
+#: Characters.
 MAX_NAME = 1024
-#: Nesting depth of the tuples in a table's value.
 MAX_NESTING = 8
 
-#: Steps of a change: set the named entries; the same in an emptied table; remove the table.
+#: Set the named entries; the same in an emptied table; remove the table.
 CHANGED, REPLACED, REMOVED = STEPS = (0, 1, 2)
 
 _Step: TypeAlias = Annotated[int, msgspec.Meta(ge=CHANGED, le=REMOVED)]
 _Key: TypeAlias = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
-#: Value of a table's entry. Tuples may also hold None.
+#: Tuples may also hold None.
 if TYPE_CHECKING:
     Value: TypeAlias = str | int | float | bytes | bool | tuple[Any, ...]
 else:
     # msgspec has no unions of text and bytes: `check_value` does the rest.
     Value = Any
-#: Change of one table: kind, subject, step, entries; None removes an entry.
+#: None removes an entry.
 TableChange: TypeAlias = tuple[_Key, _Key, _Step, tuple[tuple[_Key, Value | None], ...]]
-#: Version of a group of tables: author, scope, incarnation, number.
 GroupVersion: TypeAlias = tuple[Name, UnitPath, Count, Count]
 
 
@@ -46,15 +44,15 @@ _PLAIN: Final = frozenset((str, float, bytes, bool, type(None)))
 class Message(codec.Message, frozen=True):
     max_bytes: ClassVar[int] = MAX_CONTROL
     omits_empty_last: ClassVar[bool] = False
-    """Omit an empty last field, which version 1 does not have."""
+    """Version 1 does not have that field."""
 
 
-#: Modules register their messages here. The decoding process must import all of them.
+#: The decoding process must import all modules that register messages.
 CODEC: Final = Codec[Message]()
 
 
 def check_value(value: Any, depth: int = MAX_NESTING) -> Any:
-    """Return the value of an entry with tuples for arrays.
+    """Return the value with tuples for arrays.
 
     Raises `TypeError` or `ValueError` if a table can not hold it.
     """
@@ -76,13 +74,9 @@ def _check_change(
     return (kind, subject, step, tuple([(key, check_value(value)) for key, value in entries]))
 
 
-# ----------------------------------------------------------------------------- tables
-
-
 @CODEC.register
 class Digest(Message, frozen=True):
-    """Versions that the sender holds. The answer has all newer ones, and with `all` unnamed
-    groups."""
+    """The answer has all versions newer than these, and with `all` unnamed groups."""
 
     kind = 0x50
 
@@ -94,23 +88,20 @@ class Digest(Message, frozen=True):
 
 @CODEC.register
 class Update(Message, frozen=True):
-    """Changes of an author's tables of one scope from number `base` to `number`; complete if `base`
-    is 0."""
+    """Changes of an author's tables of one scope since `base`; all tables if that is 0."""
 
     kind = 0x51
 
     author: Name
     unit: UnitPath
-    """The author's cluster."""
     scope: UnitPath
     incarnation: Count
     base: Count
     number: Count
     age: Count
-    """Ms since the author's last sign of life, as known to the sender."""
+    """Ms since the author's last known sign of life."""
     tables: tuple[TableChange, ...]
     more: bool
-    """Another part follows at once."""
 
     def __post_init__(self) -> None:
         tables = tuple([_check_change(*change) for change in self.tables])
@@ -129,7 +120,7 @@ class Refresh(Message, frozen=True):
     incarnation: Count
     number: Count
     serial: Count
-    """Rises with each refresh of one author, scope and incarnation."""
+    """Rises for each author, scope and incarnation."""
     age: Count
     """Ms since the sender received it."""
 
@@ -145,7 +136,7 @@ class Probe(Message, frozen=True):
     incarnation: Count
     number: Count
     wave: Count
-    """Rises with each wave of one author, scope and incarnation."""
+    """Rises for each author, scope and incarnation."""
 
 
 @CODEC.register
@@ -163,10 +154,6 @@ class Proof(Message, frozen=True):
     wave: Count
     is_complete: bool
     cuts: WirePosition
-    """The newest places of those nodes at that time."""
-
-
-# ----------------------------------------------------------------------------- bytes
 
 
 def encode(message: Message) -> bytes:
@@ -176,7 +163,6 @@ def encode(message: Message) -> bytes:
     return CODEC.encode(message)
 
 
-#: Errors for the first message of a client's session, by its kind.
 _OF_SESSIONS: Final = {
     b"\x01": "a client has connected to a port for nodes: clients use one of listen.endpoints",
     b"\x03": "that port is for clients: other nodes use the port of the node's network.listen",

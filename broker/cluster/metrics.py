@@ -1,5 +1,4 @@
-"""Prometheus metrics of a node's network. Labels are bounded by outcomes or by the number of
-links."""
+"""Prometheus metrics of a node's network. Outcomes or the number of links bound all labels."""
 
 from __future__ import annotations
 
@@ -8,7 +7,6 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-#: Metrics of a link: name, help text, and the keys of the snapshot per direction.
 _BOTH_WAYS = (
     ("xmlbroker_link_messages", "Messages over links.", ("sent", "received")),
     ("xmlbroker_link_bytes", "Bytes of messages over links.", ("sent_bytes", "received_bytes")),
@@ -20,7 +18,6 @@ _OF_LINKS = (
 
 
 def network_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
-    """Convert a `broker.cluster.network_snapshot.network_snapshot` to metrics."""
     yield from _links(report["links"])
     group = dict(report["group"] or {})
     if group:
@@ -100,7 +97,6 @@ def _of_a_member(report: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _outcomes(relayed: Mapping[str, Any]) -> dict[str, int]:
-    """Return counts by outcome, refusals by their error codes."""
     apart = ("received", "refused", "turned_away")
     outcomes = {key: count for key, count in relayed.items() if key not in apart}
     outcomes |= relayed["refused"]

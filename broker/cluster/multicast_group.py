@@ -1,8 +1,3 @@
-"""The cluster's IP multicast group: one frame reaches several members (M8, K31, X14).
-
-An optimisation only: a lost frame is a missing range, requested from its origin.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,7 +12,7 @@ from broker.transport.socket.datagram_group import IGroupReceiver
 
 
 class GroupTransport(Protocol):
-    """Transport of a group: `MulticastPort`, or `DatagramGroup` in a simulation."""
+    """`MulticastPort`, or `DatagramGroup` in a simulation."""
 
     @property
     def core(self) -> GroupCore: ...
@@ -28,13 +23,15 @@ class GroupTransport(Protocol):
 
 @implementer(IGroupReceiver)
 class ClusterGroup:
-    """Members that receive this node's multicast, and frames received from theirs."""
+    """The cluster's IP multicast group: one frame reaches several members (M8, K31, X14).
+
+    An optimisation only: a lost frame is a missing range, requested from its origin.
+    """
 
     log = Logger()
 
     def __init__(self, on_frame: Callable[[bytes], None], is_linked: Callable[[str], bool]) -> None:
-        """`on_frame` gets each frame. `is_linked` tells whether a member has a link; others are not
-        admitted."""
+        """`is_linked` is True for members with a link; others are not admitted."""
         self._on_frame = on_frame
         self._is_linked = is_linked
         self._transport: GroupTransport | None = None
@@ -43,11 +40,10 @@ class ClusterGroup:
         self.sent = 0
         self.received = 0
         self.full = 0
-        """Frames dropped because of the group's rate."""
+        """Dropped because of the group's rate."""
         self.lost = 0
-        """Packets that could not be recovered."""
         self.refused = 0
-        """Malformed packets, and packets of nodes without a link."""
+        """Malformed, or of nodes without a link."""
 
     def set_transport(self, port: GroupTransport | None) -> None:
         self._transport = port
@@ -56,13 +52,12 @@ class ClusterGroup:
 
     @property
     def receivers(self) -> Collection[str]:
-        """Linked members that receive a frame sent now."""
         if self._transport is None or not self._writable:
             return ()
         return [name for name in self._members if self._is_linked(name)]
 
     def snapshot(self) -> dict[str, int] | None:
-        """Return counts for `status`; None without a group."""
+        """None without a group."""
         if self._transport is None:
             return None
         core = self._transport.core
@@ -86,13 +81,10 @@ class ClusterGroup:
         except Overloaded:
             self.full += 1
 
-    # ------------------------------------------------------------------ IGroupReceiver
-
     def sender_appeared(self, sender: str) -> None:
-        """Ignored: the member may not receive this node."""
+        """The member may not receive this node."""
 
     def reachability_changed(self, sender: str, is_reachable: bool) -> None:
-        """A member begins or ceases to receive this node."""
         if is_reachable:
             self._members.add(sender)
         else:
@@ -119,7 +111,7 @@ class ClusterGroup:
                 self.refused += 1
 
     def packets_lost(self, sender: str, count: int) -> None:
-        """Count lost packets; lost events are requested from their origin."""
+        """Lost events are requested from their origin."""
         self.lost += count
 
     def writable_changed(self, writable: bool) -> None:

@@ -1,6 +1,3 @@
-"""Links of a node: one protocol stack per neighbour, kept through reconnections (RCM R29; T12,
-T13)."""
-
 from __future__ import annotations
 
 import os
@@ -26,8 +23,6 @@ from broker.transport.view import LinkState, View
 
 
 class LinkListener(Protocol):
-    """Receives events and messages of links."""
-
     def link_up(self, neighbour: Neighbour) -> None:
         """Called before the first message."""
 
@@ -54,19 +49,16 @@ class Neighbour:
     transport: str
     purpose: str
     initiated: bool
-    """This node made the connection."""
     peer: str
-    """Address of the other end."""
     version: int = 1
-    """Negotiated version of the protocol between nodes."""
+    """Of the protocol between nodes."""
     up: bool = False
     sent: int = 0
-    """Messages and bytes since the link came up."""
+    """Counts since the link came up."""
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
     full: int = 0
-    """Messages dropped because the link was full."""
     reconnections: int = 0
     _channel: ISocketChannel | None = None
     _previous_arq_counts: ArqCounters = ArqCounters()
@@ -80,7 +72,7 @@ class Neighbour:
 
     @property
     def arq_counts(self) -> ArqCounters | None:
-        """Lost and repeated datagrams; None for TCP."""
+        """None for TCP."""
         if not isinstance(self._channel, DatagramChannel):
             return None
         return self._previous_arq_counts.plus(self._channel.core.counters)
@@ -92,7 +84,10 @@ class Neighbour:
 
 @implementer(IMulticastReceiver)
 class Neighbours:
-    """All links. A broken connection has `suspect` seconds to come back before its link is down."""
+    """Links of a node: one stack per neighbour, kept through reconnections (RCM R29; T12, T13).
+
+    A broken connection has `suspect` seconds to come back before its link is down.
+    """
 
     log = Logger()
 
@@ -116,9 +111,7 @@ class Neighbours:
         self._neighbours: dict[str, Neighbour] = {}
         self._drivers: dict[str, StackDriver] = {}
         self.broken_links: dict[str, int] = {}
-        """Links ended for errors of the peer, by error code."""
-
-    # ------------------------------------------------------------------ reading
+        """By error code."""
 
     def __iter__(self) -> Iterator[Neighbour]:
         return iter(self._neighbours.values())
@@ -129,10 +122,8 @@ class Neighbours:
     def count_links(self, transport: str) -> int:
         return sum(each.transport == transport for each in self._neighbours.values())
 
-    # ------------------------------------------------------------------ connections
-
     def attach_connection(self, neighbour: Neighbour, channel: ISocketChannel) -> bool:
-        """Attach an accepted connection. Returns False if another one is kept instead."""
+        """Return False if another connection is kept instead."""
         name = neighbour.name
         known = self._neighbours.get(name)
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
@@ -142,7 +133,7 @@ class Neighbours:
             driver = self._drivers[name]
             if driver.is_attached and known.initiated != neighbour.initiated:
                 if not keeps_connection(self._own, name, neighbour.initiated):
-                    # Close gracefully: the other end must read its acceptance to decide alike.
+                    # The other end must read its acceptance to decide alike.
                     channel.close()
                     return False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
@@ -171,7 +162,7 @@ class Neighbours:
             self._remove_link(neighbour, error)
 
     def flush_all(self) -> Deferred[None]:
-        """Close all links gracefully. Fires when all data has left or is lost."""
+        """Close all links. Fires when all data has left or is lost."""
         flushed = []
         for name in list(self._neighbours):
             del self._neighbours[name]
@@ -207,10 +198,8 @@ class Neighbours:
         else:
             self._listener.link_failed(neighbour)
 
-    # ------------------------------------------------------------------ messages
-
     def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
-        """Send a message that full links drop. Returns whether all have taken it."""
+        """Send a message that full links drop. Return True if all have taken it."""
         all_sent = True
         for name, outcome in self._channel.send(message, names).items():
             all_sent &= outcome is Outcome.SENT
@@ -238,10 +227,7 @@ class Neighbours:
         neighbour.sent_bytes += len(message)
 
     def return_credit(self, name: str, count: int) -> None:
-        """Report processed messages of a neighbour."""
         self._channel.consumed(name, count)
-
-    # ------------------------------------------------------------------ IMulticastReceiver
 
     def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
         neighbour = self._neighbours[peer]
@@ -269,7 +255,7 @@ class Neighbours:
         elif view.state is LinkState.SUSPECTED:
             self._listener.link_broken(neighbour)
         elif view.state is LinkState.DISCONNECTED:
-            # Later: this call comes from the stack that is to be removed.
+            # This call comes from the stack that is to be removed.
             self._clock.callLater(0, self._connection_gone, neighbour, view.error)
 
     def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
@@ -279,7 +265,7 @@ class Neighbours:
             self._remove_link(neighbour, error)
 
     def writable_changed(self, peer: str, writable: bool) -> None:
-        """Ignored: dropped messages are requested again, and no sender waits."""
+        """Dropped messages are requested again, and no sender waits."""
 
 
 @implementer(IStackReceiver)
@@ -291,7 +277,6 @@ class _Closing:
         """Ignored."""
 
     def view_changed(self, view: View) -> None:
-        """Fire when the connection is closed."""
         if view.state is LinkState.DISCONNECTED and not self.closed.called:
             self.closed.callback(None)
 

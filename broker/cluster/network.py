@@ -1,5 +1,3 @@
-"""A node's part in the network: membership, links, interest, and its own events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
@@ -46,7 +44,10 @@ _KEEP = bytes([REPLICA_EVENTS])
 
 
 class Network:
-    """It has no state of other nodes before `cluster_joined`."""
+    """A node's part in the network: membership, links, interest, and its own events.
+
+    It has no state of other nodes before `cluster_joined`.
+    """
 
     log = Logger()
     membership: Membership
@@ -90,7 +91,6 @@ class Network:
             on_map_changed=self._map_changed,
         )
         self.interest = InterestAnnouncer(driver)
-        """Interest of this node's subscriptions."""
         self.replicas = driver.replicas = Replicas(
             event_log,
             replicator,
@@ -115,29 +115,23 @@ class Network:
 
     @property
     def traffic(self) -> Traffic | None:
-        """None while the node is in no cluster."""
         return self.driver.traffic
 
     def connect_parts(
         self, membership: Membership, neighbours: Neighbours, group: ClusterGroup
     ) -> None:
-        """Set the parts that need this object at their construction."""
         self.membership = membership
         self.neighbours = self.driver.neighbours = neighbours
         self.group = self.driver.group = group
 
     def start(self) -> None:
-        """Become a member of the configured cluster, or join one."""
         unit = self.membership.node.address.unit
         if unit:
             self.cluster_joined(unit, 0)
         else:
             self.membership.start_joining()
 
-    # ------------------------------------------------------------------ own events
-
     def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        """Send own committed events to the destinations that they match."""
         if self.traffic is None or not events:
             return
         self.replicas.replicate_committed(events)
@@ -152,13 +146,13 @@ class Network:
 
     def announce_lost_events(self) -> None:
         """Announce lost own events (`broker.log.history`): others ask for events after the last
-        own place."""
+        place."""
         mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:
             self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
 
     def tick(self) -> None:
-        """Announce progress, and expire old state. To be called each second."""
+        """Announce progress, and expire old state. Call each second."""
         self.remote_interest.expire_removed()
         self.timer_lag.start_probe()
         self.membership.set_slow(self.timer_lag.is_slow)
@@ -170,8 +164,6 @@ class Network:
             self.state.is_origin_in_cluster, self.state.destinations()
         ):
             self.driver.call(self.traffic.receive_frame, frame)
-
-    # ------------------------------------------------------------------ MembershipListener
 
     def cluster_joined(self, cluster: UnitPath, admitted: int) -> None:
         """Become a member of a cluster, possibly of another one than before."""
@@ -201,8 +193,7 @@ class Network:
         self.driver.start(state, traffic)
         self._sent_upto = log.own_end
         self.log.info("{address} is a member of its cluster", address=str(address))
-        # Other nodes may have an outdated interest of this node. Until they have the current one,
-        # their ranges for this node may lack events.
+        # Other nodes may have an outdated interest of this node, so their ranges may lack events.
         self.driver.local_interest.deactivate_all()
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
@@ -245,7 +236,7 @@ class Network:
         self.neighbours.attach_connection(neighbour, channel)
         known = self.neighbours.get(accepted.peer.name)
         if known is not None and known.up:
-            # Also for a second connection, or a replacement: stop dialling this node.
+            # Also for a second connection, or a replacement.
             self.membership.link_up(known.name)
 
     def clone_detected(self, error: Cloned) -> None:
@@ -265,14 +256,11 @@ class Network:
         )
 
     def describe_for_discovery(self) -> tuple[NodeDescriptor, bool] | None:
-        """Return the node's descriptor, and whether its cluster has room; None without a
-        cluster."""
+        """Return True if the cluster has room; None without a cluster."""
         if self.state is None:
             return None
         room = len(self.state.map.members()) < self._most_nodes
         return self.membership.node, room
-
-    # ------------------------------------------------------------------ LinkListener
 
     def link_up(self, neighbour: Neighbour) -> None:
         if self.state is None:
@@ -335,7 +323,7 @@ class Network:
             self.driver.send_frame(frame)
 
     def _has_transit_ranges(self, frame: Frame) -> bool:
-        """Return whether part of a frame only passes through; the rest is validated on ingest."""
+        """Return True if part of a frame only passes through."""
         assert self.state is not None
         own = self.state.address
         return any(
@@ -377,7 +365,6 @@ class Network:
         self.membership.set_members(members)
 
     def interest_destination(self, reader: Address) -> Address:
-        """Return the destination whose interest includes a reader's."""
         assert self.state is not None
         return self.state.destination_of(reader)
 

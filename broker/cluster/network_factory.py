@@ -1,5 +1,3 @@
-"""Construction of a node's network from the settings."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -46,9 +44,9 @@ from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 
-#: The stack of nodes of a cluster and their gateways (DESIGN 7).
+#: DESIGN 7.
 STACK = "mspaces"
-#: Bytes of the shortest key: a recorded handshake must not allow to guess it.
+#: Bytes: a recorded handshake must not allow to guess the key.
 SHORTEST_KEY = 16
 _log = Logger()
 
@@ -72,11 +70,8 @@ def build_network(
     dialler: Dialler | None,
     random: Random,
 ) -> Network:
-    """Build the network of a node; the caller starts it.
-
-    Raises `ConfigurationError` for an unreadable key, unusable certificates, or a stack that is not
-    installed.
-    """
+    """Raises `ConfigurationError` for an unreadable key, unusable certificates, or an unknown
+    stack."""
     network_settings = settings.network
     wants = RemoteInterest(matcher)
     replicator = Replicator(
@@ -179,8 +174,8 @@ def _describe(settings: Settings, log: EventLog, now_ms: int) -> NodeDescriptor:
     return NodeDescriptor(
         address=Address(cluster, settings.node.name),
         origin=log.origin,
-        # A later process has a later time. After a clock was set back, tables resolve the conflict.
-        # The history separates two copies of a log that start in the same ms.
+        # After a clock was set back, tables resolve the conflict. The history separates two copies
+        # of a log that start in the same ms.
         incarnation=now_ms << 16 | log.current_history[1] & 0xFFFF,
         versions=PROTOCOL_VERSIONS,
         tcp=Endpoint(*split_host_port(network_settings.advertise))
@@ -215,7 +210,7 @@ def _read_key(path: Path) -> bytes:
 
 
 def _max_frame(settings: Settings) -> int:
-    # Room for the events of several commits, and for some dozens of header bytes per destination.
+    # Events of several commits, and some dozens of header bytes per destination.
     return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
 
 

@@ -1,11 +1,8 @@
 """Questions to all nodes of the network, by scatter and gather.
 
-A node asks each node of its cluster, and one gateway of each unit beside it. That gateway asks its
-cluster, and one gateway of each further unit inside the unit of the question. So every node is
-asked once. Each hop passes on a share of the time limit, so that answers arrive in time. Nodes
-without an answer are listed as silent.
-
-Both messages need version 2 of the protocol; neighbours of version 1 do not forward them.
+`docs/protocols/questions.md` has the states. Each node is asked once. Each hop passes on a share of
+the time limit, so that answers arrive in time. Neighbours of version 1 do not forward these
+messages.
 """
 
 from __future__ import annotations
@@ -28,22 +25,21 @@ from broker.transport.clock import IClock
 from broker.wire.codec import Address as AddressText
 from broker.wire.codec import Count, Rank
 
-#: Ms for all answers. The nodes that a gateway asks have `_SHARE` of its time.
+#: Ms. The nodes that a gateway asks have `_SHARE` of its time.
 ANSWER_TIME: Final = 3_000
 _SHARE: Final = 0.6
-#: Bytes of one node's answer, and of all answers in one message.
+#: Bytes of one node's answer, and of a message.
 MOST_ANSWER: Final = 64 << 10
 MOST_ANSWERS: Final = MAX_CONTROL // 2
-#: Bytes of a question's content.
+#: Bytes.
 MOST_CONTENT: Final = MAX_CONTROL // 2
-#: Open questions of a node; at the limit it answers no questions.
+#: At the limit a node answers no questions.
 MOST_OPEN: Final = 1_000
 
-#: Content of an answer, and the clearance that links need; None: no answer.
+#: The clearance is that of the answer's content.
 NodeAnswer: TypeAlias = tuple[bytes, int] | None
-#: Answers questions of one topic, directly or by a Deferred.
 NodeAnswerer: TypeAlias = Callable[[bytes], Any]
-#: A node, and the unit that it asks in turn. Without a node the unit is silent.
+#: Without a node the unit is silent.
 _Target: TypeAlias = tuple[Address | None, UnitPath | None]
 
 
@@ -58,7 +54,7 @@ class Question(NumberedMessage, frozen=True):
     content: bytes
     unit: UnitPath | None
     within: Count
-    """Time limit in ms."""
+    """Ms."""
     rank: Rank
 
     @property
@@ -76,7 +72,6 @@ class Reply(NumberedMessage, frozen=True):
     answers: tuple[tuple[AddressText, bytes], ...]
     """By node address."""
     silent: tuple[str, ...]
-    """Nodes or units without an answer."""
     rank: Rank
 
     @property
@@ -86,14 +81,12 @@ class Reply(NumberedMessage, frozen=True):
 
 @attrs.define
 class GatheredAnswers:
-    """Answers to one question."""
-
     answers: dict[str, bytes] = attrs.field(factory=dict)
     silent: list[str] = attrs.field(factory=list)
     rank: int = 0
 
     def add(self, node: str, content: bytes, rank: int) -> None:
-        """Add the answer of one node. A node whose answer is too large counts as silent."""
+        """Add an answer; a node whose answer is too large counts as silent."""
         taken = sum(map(len, self.answers.values()))
         if len(content) > MOST_ANSWER or taken + len(content) > MOST_ANSWERS:
             self.silent.append(node)
@@ -120,16 +113,13 @@ class NetworkQuestions:
         return "" if self.messenger.own_address is None else str(self.messenger.own_address)
 
     def register_answerer(self, topic: str, answerer: NodeAnswerer) -> None:
-        """Answer questions of other nodes on this topic."""
         self._answerers[topic] = answerer
 
     async def ask_all_nodes(self, topic: str, content: bytes, rank: int = 0) -> GatheredAnswers:
-        """Ask all other nodes. `rank` is the clearance that links need."""
+        """`rank` is the clearance that links need."""
         if self.messenger.own_address is None or len(content) > MOST_CONTENT:
             return GatheredAnswers()
         return await self._gather(topic, content, rank, self._list_targets(()), ANSWER_TIME)
-
-    # ------------------------------------------------------------------ asking
 
     async def _gather(
         self,
@@ -159,15 +149,10 @@ class NetworkQuestions:
         return gathered
 
     def _list_targets(self, scope: UnitPath) -> list[_Target]:
-        """Return the other members, and one gateway of each unit beside this node's in `scope`.
-
-        Absent members and units without a reachable gateway are included, so that they are listed
-        as silent.
-        """
+        """Return all nodes to ask. Absent and unreachable ones are included, to be listed as
+        silent."""
         members = (*self.messenger.list_members(), *self.messenger.list_absent_members())
         return [*((each, None) for each in members), *self._gateways.choose_gateways(scope)]
-
-    # ------------------------------------------------------------------ answering
 
     def _receive_question(self, message: Question) -> None:
         answering = Deferred.fromCoroutine(self._answer(message))

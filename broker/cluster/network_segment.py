@@ -1,5 +1,3 @@
-"""Network segments: the networks of this machine's interfaces (M2, K31)."""
-
 from __future__ import annotations
 
 import socket
@@ -21,18 +19,18 @@ _LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
 
 def attached_networks() -> tuple[IpNetwork, ...]:
-    """Return the networks of all interfaces that are up now, as Linux lists them."""
+    """The networks of all interfaces that are up now, as Linux lists them (M2, K31)."""
     found: list[IpNetwork] = [_LOOPBACK]
     with suppress(FileNotFoundError):
         found += networks_of_routes(_ROUTES.read_text().splitlines())
-    # The file is absent where the kernel has no IPv6.
+    # Absent where the kernel has no IPv6.
     with suppress(FileNotFoundError):
         found += networks_of_addresses(_ADDRESSES.read_text().splitlines())
     return tuple(found)
 
 
 def networks_of_routes(lines: Iterable[str]) -> Iterator[IPv4Network]:
-    """Yield the directly connected networks in `/proc/net/route`."""
+    """Directly connected networks in `/proc/net/route`."""
     for line in list(lines)[1:]:
         _, destination, _, flags, _, _, _, mask, *_ = line.split()
         is_direct = int(flags, 16) & (_UP | _GATEWAY) == _UP
@@ -41,12 +39,12 @@ def networks_of_routes(lines: Iterable[str]) -> Iterator[IPv4Network]:
 
 
 def networks_of_addresses(lines: Iterable[str]) -> Iterator[IPv6Network]:
-    """Yield the networks of the addresses in `/proc/net/if_inet6`."""
+    """Networks of the addresses in `/proc/net/if_inet6`."""
     for line in lines:
         address, _, length, *_ = line.split()
         yield IPv6Network((IPv6Address(bytes.fromhex(address)), int(length, 16)), strict=False)
 
 
 def _ipv4(text: str) -> IPv4Address:
-    # The kernel writes the four bytes as one number in the machine's own byte order.
+    # The four bytes are one number in the machine's own byte order.
     return IPv4Address(socket.inet_ntoa(struct.pack("=I", int(text, 16))))

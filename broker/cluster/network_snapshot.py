@@ -1,7 +1,6 @@
 """Snapshot of a node's network for `status`: a plain tree for JSON and msgpack.
 
-It shows the view of this node alone. Counts begin with the membership in the cluster, those of a
-link with the link.
+Counts begin with the membership in the cluster, those of a link with the link.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from broker.cluster.traffic.core import Traffic
 
 
 def network_snapshot(name: str, network: Network) -> dict[str, Any]:
-    """Return the snapshot. Without a cluster the address is None, and fields of members are
-    absent."""
+    """Without a cluster the address is None, and fields of members are absent."""
     state, traffic = network.state, network.traffic
     snapshot: dict[str, Any] = {
         "name": name,
@@ -80,7 +78,7 @@ def _state_snapshot(state: NetworkState) -> dict[str, Any]:
 
 
 def _unit_snapshots(state: NetworkState) -> Iterator[dict[str, Any]]:
-    """Yield the reachable units outside of the cluster, nearest first."""
+    """Yield the reachable units, nearest first."""
     own = state.address.unit
     destinations = set(state.destinations())
     for context in enclosing_units(own):

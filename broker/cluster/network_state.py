@@ -1,8 +1,3 @@
-"""State of the network as one node sees it: tables, with the map and the interest in them.
-
-A sans-I/O core. The caller applies all effects in order before the next call.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -60,8 +55,6 @@ class _PendingLink:
 
 @attrs.define
 class _ExpiringInterest:
-    """Interest of an author that has disappeared."""
-
     scope: UnitPath
     until: float
     entries: set[str]
@@ -79,18 +72,20 @@ NetworkStateEffect: TypeAlias = (
 )
 
 _TIMES = TableTimes()
-#: Seconds for which the interest of a disappeared author stays in force. A new or returning leader
-#: announces it again; without this delay the unit's interest would be empty in between.
+#: Seconds until a new or returning leader announces the interest of a disappeared author again.
 INTEREST_EXPIRY = 10.0
-#: Seconds after which a link is used even without all tables of the other node.
+#: Seconds; then a link is used even without all tables of the other node.
 SYNC_TIMEOUT = 5.0
-#: Seconds from becoming leader on the map until the node announces its unit's interest. A node that
-#: has just started first gets its neighbours' tables, or it would announce an empty interest.
+#: Seconds; a node that has just started would announce an empty interest of its unit.
 LEAD_DELAY = 1.0
 
 
 class NetworkState:
-    """Links are FIFO and lossless while they are up."""
+    """The network as one node sees it: tables, with the map and the interest in them.
+
+    Links are FIFO and lossless while they are up. The caller applies all effects in order before
+    the next call.
+    """
 
     def __init__(
         self,
@@ -109,14 +104,9 @@ class NetworkState:
         self._pending_links: dict[str, _PendingLink] = {}
         self._led: dict[int, bool] = {}
         self._lead_at: dict[int, float] = {}
-        """Start of leading a unit, by level."""
         self._present: set[TableKey] = set()
-        """Interest tables that other nodes publish now."""
         self._expiring: dict[TableKey, _ExpiringInterest] = {}
         self._summary_authors: dict[str, set[str]] = {}
-        """Units with a known interest, and the authors of it."""
-
-    # ------------------------------------------------------------------ the node's calls
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
         self.node = node
@@ -127,8 +117,7 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """Exchange tables over a new link.
 
-        The link is published and used for events when all tables of the other node are known.
-        Before that its interest may be incomplete.
+        Events use it when all tables of the other node are known: its interest may be incomplete.
         """
         self._pending_links[far.name] = _PendingLink(
             far, transport, cost, clearance, now + SYNC_TIMEOUT
@@ -160,7 +149,7 @@ class NetworkState:
     def announce_types(
         self, texts: Mapping[DtdReference, str], origin: str, now: float
     ) -> list[NetworkStateEffect]:
-        """Announce the DTDs in the node's log, by content hash."""
+        """Announce own DTDs, by content hash."""
         return self._apply_type_effects(self.types.announce(texts, origin, now), now)
 
     def announce_variants(
@@ -168,8 +157,6 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """Announce variants that other origins use instead of the DTDs in force."""
         return self._apply_type_effects(self.types.announce_others(texts, now), now)
-
-    # ------------------------------------------------------------------ time
 
     def next_timeout(self) -> float | None:
         times = (
@@ -205,8 +192,6 @@ class NetworkState:
                 )
         return effects
 
-    # ------------------------------------------------------------------ where events go
-
     def destinations(self) -> list[Address]:
         """Return the reachable other members, and reachable far units with a known interest."""
         own = self.address
@@ -222,17 +207,15 @@ class NetworkState:
         return near + far
 
     def is_origin_in_cluster(self, origin: str) -> bool:
-        """Return whether a reachable member has the log with this origin."""
         node = self.map.node_of_origin(origin)
         return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:
-        """Return whether the member is known and has another log."""
         node = self.map.members().get(address.node)
         return node is not None and node.address == address and node.origin != origin
 
     def destinations_inside(self, unit: tuple[str, ...]) -> list[Address]:
-        """Return the destinations of events that enter `unit`, with this node."""
+        """With this node."""
         return [
             self.address,
             *(each for each in self.destinations() if is_within(each.unit, unit)),
@@ -257,8 +240,6 @@ class NetworkState:
         if target.node:
             return self.map.next_hop(target, rank)
         return self.map.next_hop_to_unit(target.unit, rank)
-
-    # ------------------------------------------------------------------ inside
 
     def _publish(self, publications: Iterable[Publication], now: float) -> list[NetworkStateEffect]:
         effects: list[NetworkStateEffect] = []
@@ -300,7 +281,6 @@ class NetworkState:
         self._expiring[effect.key] = delayed
 
     def _expire_interest(self, now: float) -> list[TablesEffect]:
-        """Withdraw interest that no author has announced again in time."""
         effects: list[TablesEffect] = []
         for key, expiring in list(self._expiring.items()):
             if expiring.until <= now:

@@ -1,5 +1,3 @@
-"""Node certificates: identity of both ends of a TCP link (X12)."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -28,10 +26,9 @@ _T = TypeVar("_T")
 
 
 class NodeCertificate:
-    """A node's certificate, and the authority of all certificates of the network.
+    """A node's certificate, and the authority of all certificates of the network (X12).
 
-    The common name of a certificate is the node's name. Both ends present one and accept only the
-    authority's. The handshake compares it with the name in the descriptor.
+    Its common name is the node's name. Both ends present one and accept only the authority's.
     """
 
     def __init__(self, certificate: Path, authority: Path, node: str) -> None:
@@ -59,8 +56,6 @@ class NodeCertificate:
         )
 
     def wrap_in_tls(self, factory: IProtocolFactory, *, dials: bool) -> IProtocolFactory:
-        """Return a factory of the same protocols over TLS, for the dialling or the accepting
-        end."""
         wrapped: IProtocolFactory = TLSMemoryBIOFactory(self._options, dials, factory)
         return wrapped
 
@@ -79,7 +74,6 @@ def _read(setting: str, path: Path, load: Callable[[bytes], _T]) -> _T:
 
 
 def load_certificate(settings: Settings) -> NodeCertificate | None:
-    """Load the certificate of the settings; None if they name none. Raises `ConfigurationError`."""
     network = settings.network
     if network.certificate is None or network.authority is None:
         return None

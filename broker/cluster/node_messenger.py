@@ -1,5 +1,3 @@
-"""Routed messages between parts of this node and other nodes."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +13,9 @@ class NodeMessenger:
     """Sends routed messages, and dispatches received ones. Undeliverable messages are dropped."""
 
     def __init__(self, network: Network, first: int, *, has_seeds: bool, has_members: bool) -> None:
-        """`first` is a random request number: requests of an earlier process may still be answered.
-        `has_seeds`: the settings name other nodes; `has_members`: of this cluster."""
+        """`first` is a random request number: requests of an earlier process may still be
+        answered. The settings name nodes (`has_seeds`), or nodes of this cluster
+        (`has_members`)."""
         self._network = network
         self._has_seeds = has_seeds
         self._has_members = has_members
@@ -87,7 +86,6 @@ class NodeMessenger:
         ]
 
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
-        """Known gateways of each unit beside this node's."""
         state = self._network.state
         return {} if state is None else state.map.gateways_by_unit()
 
@@ -108,7 +106,6 @@ class NodeMessenger:
         return [each for each in log.coverage if each != log.origin and not self.find_sources(each)]
 
     def node_of_origin(self, origin: str) -> Address | None:
-        """Return the member with this log; None if unknown."""
         state = self._network.state
         return None if state is None else state.map.node_of_origin(origin)
 

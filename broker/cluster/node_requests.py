@@ -1,5 +1,3 @@
-"""Requests to other nodes, by routed messages."""
-
 from __future__ import annotations
 
 from typing import Final, TypeAlias, TypeVar
@@ -13,15 +11,14 @@ from broker.cluster.traffic.messages import NumberedMessage
 from broker.transport.clock import IClock
 from broker.transport.open_requests import OpenRequests
 
-#: Open requests of one kind; a further one counts as unanswered.
+#: A further request counts as unanswered.
 MOST_OPEN: Final = 10_000
 Reply = TypeVar("Reply", bound=NumberedMessage)
-#: The fields of `NumberedMessage`.
 FirstFields: TypeAlias = tuple[Address, Address, int, int]
 
 
 class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
-    """Open requests of one kind. A reply has the number, and comes from the node that was asked."""
+    """Requests to other nodes. A reply has the number, and comes from the node that was asked."""
 
     def __init__(
         self, messenger: NodeMessenger, clock: IClock, kind: type[Reply], most: int = MOST_OPEN
@@ -31,8 +28,7 @@ class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
         messenger.add_listener(kind, self._receive_reply)
 
     def first_fields(self, target: Address | None) -> FirstFields | None:
-        """Return the first fields of a new request; None if the node is unreachable or too many
-        requests are open."""
+        """None if the node is unreachable or too many requests are open."""
         own = self._messenger.own_address
         if own is None or target is None or not self._messenger.is_reachable(target):
             return None
@@ -41,7 +37,7 @@ class NodeRequests(OpenRequests[tuple[Address, int], Reply]):
         return target, own, MAX_HOPS, self._messenger.next_request_number()
 
     def send(self, request: NumberedMessage, seconds: float) -> Deferred[Reply | None]:
-        """Send a request, also again. The result is None if no reply comes within `seconds`."""
+        """Also send a request again. The result is None without a reply."""
         reply = self.add((request.target, request.request), seconds)
         self._messenger.send(request)
         return reply

@@ -1,10 +1,3 @@
-"""Ingest of relayed events: matching, validation and logging.
-
-Work is done in time slices, in order per origin. An origin that waits for a DTD does not delay
-others. Ranges for this node are logged under the places of their origin. Ranges that enter a unit
-are matched for the destinations inside.
-"""
-
 from __future__ import annotations
 
 from collections import Counter, deque
@@ -32,12 +25,16 @@ from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, V
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.transport.clock import IClock
 
-#: Bytes of queued events; further ranges are rejected, and requested again from their origin node.
+#: Bytes; further ranges are requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
 
 
 class RelayIngest:
-    """Logs ranges for this node, and matches ranges that enter its units."""
+    """Logs ranges for this node, and matches ranges that enter its units.
+
+    Work is done in time slices, in order per origin. An origin that waits for a DTD does not delay
+    others. Ranges are logged under the places of their origin.
+    """
 
     log = Logger()
 
@@ -58,10 +55,9 @@ class RelayIngest:
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`on_committed` gets durable events with their local matches. Before that, `report_gap`
-        gets a range (after, upto] of an origin that will not come. `variants` returns texts of an
-        origin that differ from those in force here. `unvalidated_events` stores ranges of events
-        that wait for the DTD. `reread_from_log` gets the serial from which subscriptions to streams
-        must read the log."""
+        gets a range (after, upto] of an origin that will not come. `variants` returns texts of
+        an origin that differ from those in force here. `reread_from_log` gets the serial from
+        which subscriptions to streams must read the log."""
         self._matcher = matcher
         self._event_log = event_log
         self._quarantine = quarantine
@@ -77,19 +73,16 @@ class RelayIngest:
         self._ready: deque[str] = deque()
         self._slices = TimeSlices(clock, self._step, self._slice_failed)
         self._failures: Counter[str] = Counter()
-        """By origin."""
         self.waiting_bytes = 0
         self.outcomes = RelayOutcomes()
 
     def is_overloaded(self) -> bool:
-        """Return whether the queue is half full, or the log is unavailable."""
+        """True if the queue is half full, or the log is unavailable."""
         try:
             self._event_log.check_available()
         except LogUnavailable:
             return True
         return 2 * self.waiting_bytes > MOST_WAITING_BYTES
-
-    # ------------------------------------------------------------------ jobs
 
     def log_range(
         self,
@@ -97,8 +90,7 @@ class RelayIngest:
         cursor: Mark,
         settled: Callable[[BrokerError | None], None],
     ) -> None:
-        """Log the events after `cursor`. `settled` is called when they are durable, or with an
-        error."""
+        """`settled` is called when the events after `cursor` are durable, or with an error."""
         try:
             events = [
                 each
@@ -121,7 +113,7 @@ class RelayIngest:
 
         def matched(job: IngestJob) -> None:
             if self._failures[origin] != failures:
-                # An earlier range failed: logging this one would hide the missing range.
+                # Logging this range would hide the missing one.
                 error = LogUnavailable("an earlier range of the origin was not logged")
                 failed(error, len(job.events))
             elif retry_error := job.retry_error:
@@ -137,8 +129,7 @@ class RelayIngest:
             failed(LogUnavailable("the queue for events of other nodes is full"), len(events))
 
     def report_start(self, origin: str, mark: Mark) -> None:
-        """Report the start with an origin as a gap: clients may come from nodes with earlier
-        events."""
+        """Report the start as a gap: clients may come from nodes with earlier events."""
         self._report_gap(origin, (0, 0), mark, "lost")
 
     def validate_frame(self, frame: Frame, checked: Callable[[Frame], None]) -> None:
@@ -178,7 +169,7 @@ class RelayIngest:
 
         def done(job: IngestJob) -> None:
             if job.retry_error:
-                # The event may be valid: nodes inside find a missing range, and request it later.
+                # The event may be valid: nodes inside request the missing range later.
                 on_late()
                 return
             job.placeholders = self._replace_invalid(job)
@@ -226,10 +217,7 @@ class RelayIngest:
             queue.is_queued = True
             self._ready.append(origin)
 
-    # ------------------------------------------------------------------ time slices
-
     def _step(self) -> bool:
-        """Match a slice of the next origin; return whether there is more work."""
         if self._ready:
             origin = self._ready.popleft()
             queue = self._queues[origin]
@@ -271,7 +259,6 @@ class RelayIngest:
         return job
 
     def _match_slice(self, queue: OriginQueue) -> bool:
-        """Continue the first job of a queue; return whether it is complete."""
         job = queue.jobs[0]
         rest = job.events[len(job.verdicts) : len(job.verdicts) + MAX_DOCUMENTS]
         if rest:
@@ -290,8 +277,6 @@ class RelayIngest:
 
     def _slice_failed(self, error: Exception) -> None:
         self.log.failure("an event of another node failed", Failure(error))
-
-    # ------------------------------------------------------------------ log
 
     def _append(
         self,
@@ -312,7 +297,7 @@ class RelayIngest:
             return
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
-            # Load all windows before the first record: recorded numbers must be logged.
+            # Recorded numbers must be logged, so all windows are loaded first.
             self._event_log.deduplication.next_number(publisher)
         gathered = build_entries(
             job,

@@ -1,5 +1,3 @@
-"""Counts of relayed events."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -9,7 +7,7 @@ import attrs
 
 @attrs.define
 class RelayOutcomes:
-    """Counts of relayed events for this node; `received` is the sum of the other counts."""
+    """Relayed events for this node; `received` is the sum of the other counts."""
 
     received: int = 0
     logged: int = 0
@@ -22,4 +20,4 @@ class RelayOutcomes:
     refused: Counter[str] = attrs.field(factory=Counter)
     """By error code."""
     turned_away: Counter[str] = attrs.field(factory=Counter)
-    """Invalid events in transit or entering a unit, by error code; not in `received`."""
+    """Events in transit or entering a unit, by error code; not in `received`."""

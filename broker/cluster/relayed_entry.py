@@ -22,30 +22,26 @@ from broker.log.logged_event import encode_header, header_from_fields
 from broker.matching.contract import Accepted, Verdict
 from broker.wire.codec import Offset, Schema
 
-#: Mark, record, rank of the security level, document.
 Entry: TypeAlias = tuple[Mark, bytes, int, bytes]
 
 _LEVELS = {level.rank: level for level in SecurityLevel}
 _Short: TypeAlias = Annotated[str, Meta(max_length=64)]
-#: The fields of a record, as `header_from_fields` takes them.
+#: As `header_from_fields` takes them.
 _Record: TypeAlias = tuple[str, Offset, Offset, Offset, str, _Short, _Short, str, str]
 _RECORD: Final = Schema[_Record](_Record, "record")
 
 
 @attrs.define
 class RelayedEntries:
-    """Entries of one range."""
-
     entries: list[Entry] = attrs.field(factory=list)
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
-    """The matching subscriptions of each entry; none for undecided and refused events."""
+    """None for undecided and refused events."""
     refused: Counter[str] = attrs.field(factory=Counter)
     unwanted: int = 0
     duplicate: int = 0
     undecided: list[Mark] = attrs.field(factory=list)
-    """Places of undecided events."""
     streams: set[str] = attrs.field(factory=set)
-    """Streams of undecided and refused events; an empty name: unknown stream."""
+    """Of undecided and refused events; an empty name: unknown stream."""
 
 
 def build_entries(
@@ -56,7 +52,7 @@ def build_entries(
     has_local_match: Callable[[tuple[int, ...]], bool],
     refusal_code: Callable[[FrameEvent, Verdict], str],
 ) -> RelayedEntries:
-    """Build the entries of a matched job. `refusal_code` returns the code of a refused event."""
+    """`refusal_code` returns the code of a refused event."""
     result = RelayedEntries()
     entries, matches = result.entries, result.matches
     for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
@@ -89,7 +85,7 @@ def build_entries(
 
 
 def claimed_header(event: FrameEvent) -> Header:
-    """Return the header that the sender claims; a header without a stream if it is malformed."""
+    """Without a stream if the claim is malformed."""
     level = _LEVELS.get(event.level, SecurityLevel.HIGH)
     try:
         claimed = header_from_fields(_RECORD.decode(event.record))

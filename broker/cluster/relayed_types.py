@@ -1,5 +1,3 @@
-"""Types of other nodes' events whose DTD is not here yet."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from broker.matching.contract import Accepted, Refused, Verdict
 
 
 class RelayedTypes:
-    """Events of an origin wait for their DTD and its announcement, but only briefly.
+    """Events of an origin wait briefly for their DTD and its announcement.
 
     Then the events of that type are logged as undecided, and the others continue.
     """
@@ -29,8 +27,7 @@ class RelayedTypes:
         announcements: AwaitedAnnouncements,
         accept_undescribed: bool,
     ) -> None:
-        """`announcements` knows the announced texts of other nodes. With `accept_undescribed`,
-        events without a DTD are accepted, so they wait for the end of the look-up."""
+        """With `accept_undescribed`, events wait for the end of the look-up."""
         self._dtds = dtds
         self._announcements = announcements
         self._accept_undescribed = accept_undescribed
@@ -43,7 +40,7 @@ class RelayedTypes:
         events: Sequence[FrameEvent],
         verdicts: Sequence[Verdict],
     ) -> bool:
-        """Return whether the queue was paused, and these verdicts may not be used.
+        """Return True if the queue was paused, and these verdicts may not be used.
 
         It is resumed once the look-ups have ended, or the types are announced.
         """
@@ -70,7 +67,6 @@ class RelayedTypes:
         passed_over: frozenset[DtdReference],
         variants: Mapping[DtdReference, DtdReference],
     ) -> list[int]:
-        """Return the indices of events that were accepted without their DTD."""
         if not passed_over or self._accept_undescribed:
             return []
         found = []

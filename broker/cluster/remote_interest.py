@@ -1,5 +1,3 @@
-"""Interest of other nodes, as queries of this node's matcher."""
-
 from __future__ import annotations
 
 from collections import Counter, deque
@@ -15,10 +13,8 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 
-#: Cached sets of matches; a full cache is cleared.
 _MOST_CACHED = 10_000
-#: Seconds that removed interest counts for events that matched it: longer than an event waits for
-#: its DTD or for the disk.
+#: Seconds; an event that matched removed interest may wait for its DTD or for the disk.
 REMOVED_KEPT = 60
 _NOBODY: frozenset[Address] = frozenset()
 
@@ -32,7 +28,7 @@ class _Installed:
 
 
 class RemoteInterest:
-    """Maps matcher numbers to destinations, and back."""
+    """Interest of other nodes, as queries of this node's matcher."""
 
     def __init__(self, matcher: IMatcher) -> None:
         self._matcher = matcher
@@ -41,7 +37,7 @@ class RemoteInterest:
         self._counts: Counter[Address] = Counter()
         self._destination_cache: dict[tuple[int, ...], frozenset[Address]] = {}
         self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
-        """Numbers of removed interest, by second: events in process may have matched them."""
+        """By second of the removal."""
         self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
         self.widened = 0
         """Slow queries, replaced by all events of their streams."""
@@ -59,7 +55,7 @@ class RemoteInterest:
             yield address, self._installed[number].interest.query
 
     def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
-        """Match for a destination. Returns whether it had no interest before."""
+        """Return True if the destination had no interest before."""
         first = not self._counts[destination]
         self.remove(destination, id)
         self._subscribe(_Installed(destination, id, interest))
@@ -73,7 +69,7 @@ class RemoteInterest:
             self._matcher.unsubscribe(number)
 
     def expire_removed(self) -> None:
-        """Drop interest removed long ago. To be called each second.
+        """Drop interest removed long ago. Call each second.
 
         Events are matched before they are committed. An event that matched a removed query still
         goes to its destination.
@@ -95,16 +91,15 @@ class RemoteInterest:
         self._absent[key] = number, interest
 
     def remove_for_absent(self, key: Hashable) -> None:
-        """End `install_for_absent`: the client is back, or its interest is withdrawn."""
         known = self._absent.pop(key, None)
         if known is not None:
             self._matcher.unsubscribe(known[0])
 
     def widen_suspended(self, number: int) -> bool:
-        """Replace a suspended query by all events of its streams: a destination must never get too
-        little.
+        """Replace a suspended query by all events of its streams: a destination must never miss
+        any.
 
-        Returns False if the number is not one of these.
+        Return False if the number is not one of these.
         """
         installed = self._installed.get(number)
         if installed is None:
@@ -137,14 +132,14 @@ class RemoteInterest:
         return found
 
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
-        """Return whether a match belongs to this node: a subscription, or an absent client."""
+        """Also for an absent client."""
         return any(number not in self._installed for number in matches)
 
     def events_with_destinations(self, job: IngestJob, own: Address) -> list[OutgoingEvent]:
-        """Return the events of a range that enters a unit, with their destinations inside.
+        """Return the events of a range that enters a unit.
 
-        They include this node if it has a match. An undecided event, or the placeholder of a
-        refused one, goes to every destination with interest in its stream.
+        An undecided event, or the placeholder of a refused one, goes to every destination with
+        interest in its stream.
         """
         outgoing = []
         for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
@@ -161,7 +156,7 @@ class RemoteInterest:
         return outgoing
 
     def possible_destinations(self, stream: str) -> frozenset[Address]:
-        """Return the destinations with interest in a stream; without a name, in any stream."""
+        """Without a name, in any stream."""
         return frozenset(
             installed.destination
             for number, installed in self._installed.items()
@@ -178,8 +173,7 @@ class RemoteInterest:
         return frozenset(targets) if targets else _NOBODY
 
     def _subscribe(self, installed: _Installed) -> None:
-        # A separate time budget for each: the union of many clients' interest is not one greedy
-        # client.
+        # The union of many clients' interest is not one greedy client.
         account = f"{installed.destination} {installed.id}"
         interest = installed.interest
         number = self._matcher.subscribe(interest.pattern, interest.query, account)

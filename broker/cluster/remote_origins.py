@@ -1,5 +1,3 @@
-"""Origins of other nodes, for recovery from the archive or from third nodes."""
-
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,11 +19,10 @@ class RemoteOrigins:
 
     @property
     def has_no_interest(self) -> bool:
-        """True without interest or without a cluster."""
         return self._network.state is None or not self._network.driver.local_interest
 
     def unreachable_positions(self) -> Mapping[str, Mark]:
-        """Return the logged marks of origins without a reachable node in the cluster."""
+        """Return the marks of origins without a reachable node in the cluster."""
         state, log = self._network.state, self._network.event_log
         if state is None:
             return {}
@@ -36,7 +33,6 @@ class RemoteOrigins:
         }
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
-        """Return the start marks of unknown origins of interest."""
         network = self._network
         state, coverage = network.state, network.event_log.coverage
         if state is None:
@@ -46,7 +42,7 @@ class RemoteOrigins:
         return {origin: mark for origin, mark in marks.items() if mark is not None}
 
     def position_of(self, origin: str) -> Mark | None:
-        """Return the mark up to which the log is complete for an origin."""
+        """Return the mark up to which the log is complete."""
         coverage = self._network.event_log.coverage
         if origin in coverage:
             return coverage[origin]
@@ -55,7 +51,7 @@ class RemoteOrigins:
     def ingest_page(
         self, origin: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
     ) -> None:
-        """Ingest all events in (after, upto]."""
+        """With all events in (after, upto]."""
         state = self._network.state
         if state is not None:
             own = state.address
@@ -67,12 +63,11 @@ class RemoteOrigins:
         self._network.driver.give_up_range(origin, after, upto)
 
     def list_origins(self) -> Collection[str]:
-        """Those of which something is in the log or the replicas here, and this node's own."""
         log = self._network.event_log
         return {log.origin, *log.coverage, *log.replica_spans}
 
     def furthest_place(self, origin: str) -> Mark | None:
-        """Return the furthest place in the log or replica here; None: there is none."""
+        """Return the furthest place in the log or replica here."""
         log = self._network.event_log
         found = [log.coverage[origin]] if origin in log.coverage else []
         if origin in log.replica_spans:
@@ -80,7 +75,7 @@ class RemoteOrigins:
         return max(found, default=None)
 
     def is_log_reachable(self, origin: str) -> bool:
-        """Return whether the origin's log is here, or at a reachable node of the cluster."""
+        """Return True if the log is here, or at a reachable node of the cluster."""
         state, own = self._network.state, self._network.event_log.origin
         return origin == own or (state is not None and state.is_origin_in_cluster(origin))
 

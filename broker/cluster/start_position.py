@@ -1,8 +1,7 @@
 """Start positions for unknown origins (X6, X8).
 
-New interest needs no earlier events. But interest may be older than an origin: a new node, or one
-that lost its disk, logs events before its first link. These are of interest too, so the origin is
-read from its first event.
+Interest may be older than an origin: a new node, or one that lost its disk, logs events before its
+first link. Then the origin is read from its first event.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ import attrs
 from broker.event.origin import origin_start_ms
 from broker.event.place import Mark
 
-#: Ms by which the clocks of nodes may differ. A live origin counts as younger than a key unless it
-#: is older by more than this: some additional events are better than missing ones.
+#: Ms between the clocks of nodes: additional events are better than missing ones.
 MAX_CLOCK_SKEW = 600_000
 _NOWHERE: Mark = (0, 0)
 _END: Mark = (1 << 63, 1 << 63)
@@ -24,11 +22,9 @@ _END: Mark = (1 << 63, 1 << 63)
 
 @attrs.define
 class _ResumedOrigin:
-    """An unknown origin at which some keys resume."""
-
     origin: str
     lowest: Mark
-    """The lowest resume mark; removed keys still count."""
+    """Removed keys still count."""
     key_count: int = 0
 
 
@@ -42,20 +38,19 @@ class StartPositions:
     """Keys of interest, in order of time. Time per call does not depend on their number."""
 
     def __init__(self, wall_clock: Callable[[], int]) -> None:
-        """`wall_clock` gives ms since 1970."""
         self._wall_clock = wall_clock
         self._added_at: dict[Hashable, int] = {}
-        """Ms since 1970 of each key without resume positions at unknown origins."""
+        """Ms since 1970 of each key without resume positions."""
         self._resumed_keys: dict[Hashable, _ResumedKey] = {}
         self._resumed_origins: dict[str, _ResumedOrigin] = {}
 
     @property
     def resume_marks(self) -> dict[str, Mark]:
-        """The lowest resume mark of each unknown origin."""
+        """Lowest marks, by unknown origin."""
         return {each.origin: each.lowest for each in self._resumed_origins.values()}
 
     def add_key(self, key: Hashable, position: Mapping[str, Mark] | None = None) -> None:
-        """Add a key, if it is new. With a position, it resumes there."""
+        """Add a new key. With a position, it resumes there."""
         since = self._time_of(key)
         if since is not None and not position:
             return
@@ -77,17 +72,12 @@ class StartPositions:
                 del self._resumed_origins[each.origin]
 
     def start_of(self, origin: str, mark: Mark) -> Mark:
-        """Return the mark after which to read an origin; `mark`: the start without older
-        interest."""
-        # Offset 0: the origin has no earlier events.
+        """Return the mark after which to read an origin: `mark` without older interest."""
+        # The origin has no earlier events.
         return self._lowest_start(origin, mark, MAX_CLOCK_SKEW) if mark[1] else mark
 
     def start_of_dead(self, origin: str) -> Mark | None:
-        """Return the mark after which a dead origin is of interest; None: it is not.
-
-        Unlike `start_of` it allows no clock skew: only interest that is older by its own clock
-        counts.
-        """
+        """Return None for an origin without interest. Unlike `start_of` it allows no clock skew."""
         first = self._lowest_start(origin, _END, 0)
         return None if first == _END else first
 
@@ -95,7 +85,7 @@ class StartPositions:
         resumed = self._resumed_origins.get(origin)
         oldest = list(islice(self._added_at.values(), 1))
         if resumed is None or resumed.key_count < len(self._resumed_keys):
-            # Not all resumed keys name this origin: use the oldest key for the others.
+            # Not all resumed keys name this origin.
             oldest += [each.since for each in islice(self._resumed_keys.values(), 1)]
         if any(since <= origin_start_ms(origin) + skew for since in oldest):
             return _NOWHERE

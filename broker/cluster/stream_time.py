@@ -2,10 +2,8 @@
 
 While a client merges streams, the node asks each origin every second for its newest mark and its
 wall clock. Events after that mark are committed later than that time. The time is valid once this
-node has all events of interest up to the mark, on any route.
-
-Both messages need version 2 of the protocol; neighbours of version 1 do not forward them. Without
-an answer the stream time is unknown, and a merge waits for its own limit.
+node has all events of interest up to the mark. Neighbours of version 1 do not forward these
+messages.
 """
 
 from __future__ import annotations
@@ -28,13 +26,11 @@ from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.wire.codec import Count, WireMark, WireTimes
 
-#: Origins that are asked; the times of further ones stay unknown.
+#: The times of further ones stay unknown.
 MOST_ORIGINS: Final = 1_024
-#: Answers of an origin that wait for earlier events.
 MOST_ANSWERS: Final = 4
-#: Characters of an origin.
 MOST_CHARACTERS: Final = 64
-#: Seconds from the first answer until the times are sent to clients, to include other answers.
+#: Seconds to include other answers.
 GATHER_DELAY: Final = 0.1
 _Origin: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_CHARACTERS)]
 
@@ -65,9 +61,8 @@ class TimeReply(RoutedMessage, frozen=True):
 @attrs.define
 class _OriginTime:
     asked_node: Address | None = None
-    """The node of the last request."""
     time: int = 0
-    """Newest valid time; 0: none."""
+    """0: unknown."""
     waiting: deque[tuple[Mark, int]] = attrs.field(factory=lambda: deque(maxlen=MOST_ANSWERS))
 
     def advance_to(self, covered: Mark) -> None:
@@ -76,8 +71,6 @@ class _OriginTime:
 
 
 class StreamTimes:
-    """Requests and answers stream times."""
-
     def __init__(
         self,
         log: EventLog,
@@ -86,8 +79,7 @@ class StreamTimes:
         messenger: NodeMessenger | None,
         changed: Callable[[WireTimes], None],
     ) -> None:
-        """`messenger` is None for a node without a network. `changed` gets the times after
-        answers."""
+        """None: a node without a network."""
         self._log = log
         self._wall_clock = wall_clock
         self._messenger = messenger
@@ -99,7 +91,7 @@ class StreamTimes:
             messenger.add_listener(TimeReply, self._receive_reply)
 
     def request_times(self) -> None:
-        """Ask the nodes of all origins: to be called each second during a merge."""
+        """Call each second during a merge."""
         messenger = self._messenger
         own = None if messenger is None else messenger.own_address
         if messenger is None or own is None:
@@ -117,9 +109,9 @@ class StreamTimes:
         self._alarm.arm(None)
 
     def times(self) -> WireTimes:
-        """Return the stream time in ms of each origin in the log; 0: unknown.
+        """Return the stream time in ms by origin; 0: unknown.
 
-        An origin with an empty name stands for all origins beyond `MOST_ORIGINS`.
+        An empty name stands for all origins beyond `MOST_ORIGINS`.
         """
         coverage = self._log.coverage
         found = [(self._log.origin, self._wall_clock())]

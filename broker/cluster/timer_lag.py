@@ -1,32 +1,29 @@
-"""Timer lag: how late this machine fires its timers (M7)."""
-
 from __future__ import annotations
 
 from typing import Final
 
 from broker.transport.clock import IClock
 
-#: Seconds from a probe's start until it is due.
+#: Seconds.
 PROBE_DELAY: Final = 0.1
-#: Weight of the newest probe in the moving average; there is one probe a second.
+#: There is one probe a second.
 _WEIGHT: Final = 0.2
-#: Seconds of average lag above which the machine becomes slow, and below which it recovers.
+#: Seconds of average lag.
 SLOW_FROM: Final = 0.25
 SLOW_UNTIL: Final = 0.1
 
 
 class TimerLag:
-    """Average lag of the last seconds, with hysteresis for `is_slow`."""
+    """Average lateness of this machine's timers, in seconds, with hysteresis for `is_slow` (M7)."""
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
         self._is_probing = False
         self.average = 0.0
-        """Seconds."""
         self.is_slow = False
 
     def start_probe(self) -> None:
-        """To be called each second."""
+        """Call each second."""
         if not self._is_probing:
             self._is_probing = True
             self._clock.callLater(

@@ -1,7 +1,7 @@
 """Backoff: wait longer after each failure, up to a bound.
 
-A connection that is accepted and breaks at once counts as a failure, like a refused one. Only an
-attempt that lasted, or made progress, resets the wait.
+A connection that breaks at once counts as a failure. Only an attempt that lasted, or made progress,
+resets the wait.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import attrs
 
-#: Seconds that a connection or a process must last to count as a success.
+#: Seconds.
 SUCCESS_AFTER: Final = 5.0
 #: A higher power of two exceeds every bound.
 _MAX_POWER: Final = 32
@@ -19,38 +19,33 @@ _UNSEEDED: Final = random.Random()
 
 
 def backoff_bound(failures: int, first: float, most: float) -> float:
-    """Return the longest wait (seconds) after `failures` failures, without jitter."""
+    """Return the longest wait in seconds, without jitter."""
     return min(most, first * 2.0 ** min(failures, _MAX_POWER))
 
 
 def backoff_wait(failures: int, first: float, most: float, rng: random.Random) -> float:
-    """Return a random wait (seconds) after `failures` failures: half of the bound to all of it."""
+    """Return a random wait in seconds: half of the bound to all of it."""
     bound = backoff_bound(failures, first, most)
     return rng.uniform(bound / 2, bound)
 
 
 @attrs.define
 class Backoff:
-    """Waits between attempts: to keep a session or child process up, or to get an answer."""
-
     first_wait: float = 0.1
     max_wait: float = 30.0
     random: random.Random = _UNSEEDED
     jitter: bool = True
-    """Half of each wait is random; without jitter the wait is the bound itself."""
+    """Half of each wait is random."""
     success_after: float = SUCCESS_AFTER
-    """Seconds; an attempt that stays up this long resets the wait."""
     _failures: int = 0
     _up_since: float | None = None
 
     def report_up(self, now: float) -> None:
-        """Record that the session or process is up."""
         if self._up_since is None:
             self._up_since = now
 
     def report_progress(self) -> None:
-        """Record that the attempt has done its work: its end is no failure, however soon it
-        comes."""
+        """Record that the attempt has done its work: its end is no failure."""
         self._failures = 0
 
     def next_wait(self, now: float) -> float:

@@ -1,5 +1,3 @@
-"""The binding of one socket channel to a stack."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -10,14 +8,13 @@ from broker.errors import BrokerError, PeerSilent
 from broker.transport.clock import IClock, IDelayed
 from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel
 
-#: Seconds in which a closing channel may send its remaining bytes.
+#: Seconds for the remaining bytes of a closing channel.
 CLOSE_TIMEOUT = 10.0
 
 
 @implementer(IPartialPacketReceiver)
 class ChannelBinding:
-    """Label the inputs of a stack with their channel, so that the driver ignores earlier
-    channels."""
+    """Label the inputs of a stack: the driver ignores earlier channels."""
 
     def __init__(
         self,
@@ -39,8 +36,7 @@ class ChannelBinding:
         self._on_packets(self, packets)
 
     def partial_packet_received(self) -> None:
-        """Pass on an empty batch: a part of a long packet has arrived, so the peer is not
-        silent."""
+        """Pass on an empty batch: a part of a packet shows that the peer is not silent."""
         self._on_packets(self, [])
 
     def channel_lost(self, error: BrokerError | None) -> None:
@@ -52,7 +48,6 @@ class ChannelBinding:
         self._enqueue(self._on_writable, self, writable)
 
     def close(self, clock: IClock) -> None:
-        """Close the channel after it has sent its bytes; abort it after `CLOSE_TIMEOUT`."""
         self.is_closing = True
         late = PeerSilent(
             f"the peer did not receive the last bytes within {CLOSE_TIMEOUT:g} seconds"

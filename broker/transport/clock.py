@@ -1,4 +1,4 @@
-"""The interface of clocks; `IReactorTime` and `task.Clock` provide it."""
+"""`IReactorTime` and `task.Clock` provide these interfaces."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class IDelayed(Protocol):
 
 
 class IClock(Protocol):
-    """Monotonic time in seconds, and scheduled calls (T17: the reactor's clock must be made
-    monotonic)."""
+    """Monotonic time in seconds, and scheduled calls (T17: make the reactor's clock monotonic)."""
 
     def seconds(self) -> float:
         """Return the present time."""

@@ -1,5 +1,3 @@
-"""Runner of sans-I/O cores: applies their effects in order, and owns their timer."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -25,7 +23,7 @@ class ICore(Protocol[EffectT_co]):
 
 
 class CoreRunner(Generic[EffectT]):
-    """Runs the given cores until `stop`; `apply` carries out one effect.
+    """Runs sans-I/O cores; `apply` carries out one effect.
 
     Effects that arise meanwhile wait for all earlier ones. So no core is called while it runs.
     """
@@ -45,11 +43,9 @@ class CoreRunner(Generic[EffectT]):
         return not self._cores
 
     def start(self, *cores: ICore[EffectT]) -> None:
-        """Run these cores instead."""
         self._cores = cores
 
     def stop(self) -> None:
-        """Drop all effects from now on."""
         self._cores = ()
         self._effects.clear()
         self._timer.arm(None)
@@ -57,11 +53,10 @@ class CoreRunner(Generic[EffectT]):
     def call(
         self, operation: Callable[[*Arguments, float], Iterable[EffectT]], *arguments: *Arguments
     ) -> None:
-        """Call a method of a core with the present time as its last argument; apply its effects."""
+        """Call a core's method with the present time as its last argument."""
         self.apply_effects(operation(*arguments, self._clock.seconds()))
 
     def apply_effects(self, effects: Iterable[EffectT] = ()) -> None:
-        """Apply effects after all queued ones, then arm the timer."""
         if self._cores:
             self._effects.extend(effects)
         if self._is_applying:

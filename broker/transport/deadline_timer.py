@@ -1,5 +1,3 @@
-"""One timer for many deadlines."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,16 +5,15 @@ from typing import Final
 
 from broker.transport.clock import IClock, IDelayed
 
-#: A call that is later than this (seconds) shows that the process was held up.
+#: Seconds; a later call shows that the process was held up.
 _HELD_UP_AFTER: Final = 0.1
 
 
 class DeadlineTimer:
-    """Keep at most one call of `clock` armed, so that `on_due` is called at the deadline or
-    earlier.
+    """One timer for many deadlines: `on_due` is called at the deadline or earlier.
 
-    A later deadline leaves the armed call as it is. That call comes early; its receiver checks the
-    due work and arms the timer again. So moving a deadline with each packet costs nothing.
+    A later deadline leaves the armed call as it is; its receiver arms the timer again. So moving a
+    deadline with each packet costs nothing.
     """
 
     def __init__(self, clock: IClock, on_due: Callable[[], None]) -> None:
@@ -24,7 +21,6 @@ class DeadlineTimer:
         self._on_due = on_due
         self._call: IDelayed | None = None
         self.deadline: float | None = None
-        """Absolute time of the call; None while the timer is not armed."""
         self._is_deferred = False
 
     def arm(self, deadline: float | None) -> None:
@@ -44,7 +40,7 @@ class DeadlineTimer:
         self._call = None
         assert self.deadline is not None
         if not self._is_deferred and self._clock.seconds() > self.deadline + _HELD_UP_AFTER:
-            # The reactor runs due calls before it reads. A peer whose bytes wait unread is not
+            # The reactor runs due calls before it reads: a peer whose bytes wait unread is not
             # silent.
             self._is_deferred = True
             self._call = self._clock.callLater(0.0, self._handle_call)

@@ -1,11 +1,9 @@
 """The driver of one stack: it carries effects between the layers and owns the stack's timer.
 
-One run takes an input (a batch from the socket, a due timer, a request of the user), passes it to a
-core, and applies the returned effects first in, first out, until none is left. Then it takes the
-next input. Callbacks during a run may call the driver. `send` and `consumed` call the top core,
-which is never active at that moment, since cores call nobody; their effects wait in the queue. All
-other calls wait as inputs. So no core is re-entered, and no effect of one connection reaches the
-next.
+One run passes an input to a core, and applies the returned effects first in, first out, until none
+is left. Only `send` and `consumed` call a core during a run: the top core, which is never active
+then. All other calls wait as inputs. So no core is re-entered, and no effect of one connection
+reaches the next.
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ class StackDriver:
     """One stack in use: at most one socket channel below, one receiver above.
 
     `layers` are bottom up. Raises `StackError` if they do not fit on `bottom`. The stack outlives
-    its connections: attach another channel after one is lost. Set `receiver` before the first
-    channel. `on_error` is called with unexpected exceptions.
+    its connections. Set `receiver` before the first channel.
     """
 
     def __init__(
@@ -53,20 +50,17 @@ class StackDriver:
     ) -> None:
         self.provides = check_layers(layers, bottom)
         self.receiver = receiver
-        #: Set after a bug in the receiver or a core: the reason why this stack can not be used any
-        #: more.
+        #: After a bug the stack is not usable.
         self.failure: BrokerError | None = None
-        #: Packets that reached the bottom without an open channel.
+        #: Packets without an open channel.
         self.dropped = 0
         self._clock = clock
         self._on_error = on_error
-        #: Bottom up, to read their counters.
+        #: Bottom up.
         self.cores: tuple[ILayerCore, ...] = tuple(layer.create_core() for layer in layers)
-        #: True while the user may send without filling the buffers.
         self.is_writable = True
         self._reported_writable = True
-        # A layer with back-pressure bounds the bytes in flight itself; then the state of the
-        # socket's buffer is not reported.
+        # A layer with back-pressure bounds the bytes in flight itself.
         self._uses_socket_pressure = not any(
             Property.BACKPRESSURE in layer.provides for layer in layers
         )
@@ -79,15 +73,12 @@ class StackDriver:
         self._blocked_heights: set[int] = set()
         self._timer = DeadlineTimer(clock, lambda: self._enqueue(self._handle_timeouts))
 
-    # ----------------------------------------------------------------- for the user
-
     @property
     def is_attached(self) -> bool:
-        """True if there is a socket channel that is not closing."""
         return self._binding is not None and not self._binding.is_closing
 
     def attach(self, channel: ISocketChannel) -> None:
-        """Use `channel` from now on, and abort the present one. The stack sees CONNECTED.
+        """Use `channel` from now on, and abort the present one.
 
         Raises `Closed` if the stack has failed, `StackError` if it has no receiver.
         """
@@ -103,16 +94,15 @@ class StackDriver:
             self._socket_writable_changed,
         )
         self._inputs.append((self._bind_channel, (binding,)))
-        # Inputs of the channel from here on follow `_bind_channel` in the queue.
+        # Inputs of the channel follow `_bind_channel` in the queue.
         channel.receiver = binding
         self._run()
 
     def send(self, messages: Sequence[bytes], consumed: int = 0) -> None:
-        """Send messages. On return they are in the stack.
+        """Put messages into the stack, and return the credit of `consumed` messages.
 
-        `consumed` works like the method of that name: an answer also returns the credit of the
-        message that it answers. Raises `Overloaded` if the top layer has no room: then no message
-        is accepted and none counts as consumed. Raises `Closed` if the stack has failed.
+        Raises `Overloaded` if the top layer has no room: then no message is accepted and none
+        counts as consumed. Raises `Closed` if the stack has failed.
         """
         if self.failure is not None:
             raise self._unusable()
@@ -121,14 +111,13 @@ class StackDriver:
         if self.cores:
             now = self._clock.seconds()
             effects = self.cores[-1].submit(messages, now)
-            # Queued first: a wrong count raises, and the messages are in the stack.
+            # A wrong count raises, and the messages are in the stack.
             self._effects.append((self._top, effects))
             if consumed:
                 effects += self.cores[-1].consumed(consumed, now)
             for effect in effects:
                 if isinstance(effect, WritableChanged) and not effect.writable:
-                    # The effect waits in the queue, but a caller that sends in a loop must see the
-                    # change now.
+                    # A caller that sends in a loop must see the change at once.
                     self.is_writable = False
         else:
             self._effects.append((self._top, [SendDown(messages)]))
@@ -136,10 +125,7 @@ class StackDriver:
             self._run()
 
     def consumed(self, count: int) -> None:
-        """Return the credit of `count` delivered messages with which the user has finished.
-
-        Raises ValueError for more messages than were delivered, if a layer counts them.
-        """
+        """Raises ValueError for more messages than were delivered, if a layer counts them."""
         if self.cores and count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
             self._effects.append((self._top, effects))
@@ -147,20 +133,18 @@ class StackDriver:
                 self._run()
 
     def close(self) -> None:
-        """Let the present channel send its bytes, then close it. Layers keep their buffers.
+        """Let the present channel send its bytes. Layers keep their buffers.
 
-        Nothing more is delivered. The stack sees DISCONNECTED when the channel is closed. After
-        `channel_binding.CLOSE_TIMEOUT` seconds the channel is aborted.
+        Nothing more is delivered. After `channel_binding.CLOSE_TIMEOUT` seconds the channel is
+        aborted.
         """
         self._enqueue(self._close_channel)
 
     def abort(self, error: BrokerError) -> None:
-        """Close the present channel at once; the stack sees DISCONNECTED with `error`."""
         self._enqueue(self._drop_channel, error)
 
     def fail(self, error: Exception, what: str) -> None:
-        """End the use of this stack after an unexpected `error`; `what` is a clause for the
-        message."""
+        """End the use of this stack; `what` is a clause."""
         self._on_error(error)
         if self.failure is not None:
             return
@@ -170,13 +154,11 @@ class StackDriver:
             self._binding.channel.abort(self.failure)
             self._binding = None
         if self.receiver is not None:
-            # Not by way of the cores: they are not to be trusted any more.
+            # Not by way of the cores, which may be damaged.
             self._call_receiver(
                 self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure)
             )
         self._run()
-
-    # ----------------------------------------------------------------- inputs
 
     def _enqueue(self, function: Callable[..., None], *args: object) -> None:
         self._inputs.append((function, args))
@@ -194,7 +176,7 @@ class StackDriver:
                 self._report_disconnected(None)  # it may still send its last bytes
             else:
                 self._drop_channel(Closed("a newer connection took the place of this one"))
-            # All effects of that belong to the old connection and go first.
+            # These effects belong to the old connection.
             self._inputs.appendleft((self._bind_channel, (binding,)))
         else:
             self._binding = binding
@@ -240,8 +222,6 @@ class StackDriver:
             if due is not None and due <= now:
                 self._call_core(height, core.handle_timeout)
 
-    # ----------------------------------------------------------------- the turn
-
     def _run(self) -> None:
         if self._is_running:
             return
@@ -272,7 +252,7 @@ class StackDriver:
             due = core.next_timeout()
             if due is not None and (deadline is None or due < deadline):
                 deadline = due
-        # An early call costs less than arming the timer again with every packet.
+        # An early call costs less than arming the timer with every packet.
         if deadline is None or self._timer.deadline is None or deadline < self._timer.deadline:
             self._timer.arm(deadline)
 

@@ -1,5 +1,3 @@
-"""Effects: the values that a core's methods return, applied in order by the driver."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
@@ -10,13 +8,12 @@ import attrs
 from broker.errors import BrokerError
 from broker.transport.view import View
 
-#: The label of a peer below a layer with several peers; None where there is only one.
 Peer: TypeAlias = Hashable
 
 
 @attrs.frozen
 class SendDown:
-    """Give `packets` to the layer below, or to the socket channel, in this order."""
+    """Give `packets` to the layer below, or to the socket channel, in order."""
 
     packets: Sequence[bytes]
     peer: Peer | None = None
@@ -24,7 +21,7 @@ class SendDown:
 
 @attrs.frozen
 class DeliverUp:
-    """Give `messages` to the layer above, or to the receiver of the stack, in this order."""
+    """Give `messages` to the layer above, or to the receiver, in order."""
 
     messages: Sequence[bytes]
     peer: Peer | None = None
@@ -32,10 +29,9 @@ class DeliverUp:
 
 @attrs.frozen
 class Consumed:
-    """Return credit to the layer below: this layer has finished with `count` delivered messages.
+    """Return credit to the layer below.
 
-    A layer that passes messages through one to one returns the count of the layer above. A layer
-    that keeps messages returns credit when it releases them.
+    A layer that keeps messages does so when it releases them.
     """
 
     count: int
@@ -43,23 +39,23 @@ class Consumed:
 
 @attrs.frozen
 class ViewChanged:
-    """Report the new state of the link to the layer above, or to the receiver."""
+    """Report the link's new state to the layer above, or to the receiver."""
 
     view: View
 
 
 @attrs.frozen
 class WritableChanged:
-    """Ask the user of the stack to stop submitting for the moment, or to continue."""
+    """Ask the user of the stack to stop submitting, or to continue."""
 
     writable: bool
 
 
 @attrs.frozen
 class Failed:
-    """End the present connection: the driver aborts the socket channel with `error`.
+    """End the present connection: the driver aborts the socket channel.
 
-    The core stays usable. Its next `view_changed` is DISCONNECTED, and a new connection may follow.
+    The core stays usable, and a new connection may follow its next DISCONNECTED.
     """
 
     error: BrokerError

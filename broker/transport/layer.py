@@ -1,5 +1,3 @@
-"""The interface of a layer: a stateless description, and the core that it creates."""
-
 from __future__ import annotations
 
 import enum
@@ -98,7 +96,6 @@ class PassThrough:
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
-        """Pass the credit down: messages above and packets below are the same."""
         return [Consumed(count)]
 
     def handle_timeout(self, now: float) -> list[Effect]:

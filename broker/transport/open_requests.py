@@ -1,5 +1,3 @@
-"""Requests that wait for their answers."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable
@@ -15,13 +13,13 @@ Answer = TypeVar("Answer")
 
 
 class OpenRequests(Generic[Key, Answer]):
-    """Open requests by key. Each ends with its answer, or with None without one.
+    """Requests that wait for an answer. Each ends with it, or with None.
 
-    A key has all that an answer must repeat, such as the peer and a number.
+    A key has all that an answer must repeat, such as the peer and a number. The owner adds nothing
+    while `is_full`.
     """
 
     def __init__(self, clock: IClock, most: float = inf) -> None:
-        """`most` bounds the table: the owner adds nothing while `is_full`."""
         self._clock = clock
         self._most = most
         self._open: dict[Key, tuple[Deferred[Answer | None], IDelayed | None]] = {}
@@ -34,7 +32,7 @@ class OpenRequests(Generic[Key, Answer]):
         return len(self._open) >= self._most
 
     def add(self, key: Key, seconds: float | None = None) -> Deferred[Answer | None]:
-        """Return the answer to come; None after `seconds`, if given."""
+        """Return the answer to come; None after `seconds`."""
         assert key not in self._open
         answer: Deferred[Answer | None] = Deferred()
         timer = None if seconds is None else self._clock.callLater(seconds, self.settle, key, None)
@@ -51,6 +49,5 @@ class OpenRequests(Generic[Key, Answer]):
         return answer is not None
 
     def settle_all(self) -> None:
-        """End all requests without an answer: the peer is gone."""
         for key in list(self._open):
             self.settle(key, None)

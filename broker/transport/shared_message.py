@@ -1,5 +1,3 @@
-"""A message that is sent on many stacks."""
-
 from __future__ import annotations
 
 from zlib import crc32
@@ -11,7 +9,7 @@ class SharedMessage(bytes):
     _checksums: dict[int, int]
 
     def checksum(self, start: int) -> int:
-        """Return the CRC-32 (of zlib) with the start value `start`."""
+        """Return the CRC-32 (of zlib) with this start value."""
         try:
             return self._checksums[start]
         except AttributeError:

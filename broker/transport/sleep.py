@@ -1,5 +1,3 @@
-"""Sleep on a clock."""
-
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred

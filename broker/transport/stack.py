@@ -1,5 +1,3 @@
-"""Stacks of layers, and the check that each layer finds its required properties below it."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,21 +7,18 @@ import attrs
 from broker.errors import StackError
 from broker.transport.layer import ILayer, ILayerCore, Property
 
-#: Name of the socket channel at the bottom, in messages.
 BOTTOM = "the socket channel"
 
 
 def check_layers(layers: Sequence[ILayer], bottom: frozenset[Property]) -> frozenset[Property]:
     """Return the properties above `layers` (bottom up) on a socket channel with those of `bottom`.
 
-    Raises `StackError`. The error names the layer with the unmet requirement, and the nearest lower
-    layer that breaks the property; if none does, the layer directly below.
+    Raises `StackError` naming the layer with the unmet requirement, and the layer that breaks it.
     """
     held = bottom
     for height, layer in enumerate(layers):
         missing = layer.requires - held
         if missing:
-            # Sorted, so that the same mistake gives the same message.
             missing_property = min(missing, key=lambda each: each.value)
             raise StackError(_error_text(layers[:height], layer, missing_property))
         held = (held - layer.breaks) | layer.provides
@@ -45,9 +40,9 @@ def _as_tuple(layers: Sequence[ILayer]) -> tuple[ILayer, ...]:
 
 @attrs.frozen
 class Stack:
-    """A named list of layers that fit, bottom up. It creates cores and holds no state.
+    """A named list of layers, bottom up. It creates cores and holds no state.
 
-    Raises `StackError` at construction if the layers do not fit.
+    Raises `StackError` if the layers do not fit.
     """
 
     name: str
@@ -60,5 +55,4 @@ class Stack:
         return check_layers(self.layers, self.bottom)
 
     def create_cores(self) -> list[ILayerCore]:
-        """Return a new core of each layer, bottom up."""
         return [layer.create_core() for layer in self.layers]

@@ -1,5 +1,3 @@
-"""The interface of the user of a stack."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -32,6 +30,5 @@ class IStackReceiver(Interface):
 
 
 def log_failure(error: Exception) -> None:
-    """Log an unexpected exception; the driver's default."""
     failure = Failure(error)
     _log.failure("a protocol stack ended after an unexpected error", failure=failure)

@@ -1,5 +1,3 @@
-"""Views: the state of the peer, as one layer reports it to the layer above."""
-
 from __future__ import annotations
 
 import enum
@@ -23,11 +21,11 @@ class View:
     """State of a link from now on, in order with the messages around it.
 
     With CONNECTED, `resumed` is True if nothing was lost and nothing comes twice. Otherwise both
-    ends start anew, and `undelivered` counts the buffered messages for the peer's previous
-    incarnation that were dropped (K22). Some of these may have arrived without an acknowledgement.
+    ends start anew. Then `undelivered` counts dropped messages for the peer's previous incarnation
+    (K22). Some of these may have arrived without an acknowledgement.
 
-    With DISCONNECTED, `error` is the reason, or None after an orderly close. DISCONNECTED may come
-    several times in a row, once for each attempt that failed.
+    With DISCONNECTED, `error` is None after an orderly close. It is repeated for each failed
+    attempt.
     """
 
     state: LinkState

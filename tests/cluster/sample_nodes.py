@@ -1,5 +1,3 @@
-"""Node descriptors for tests."""
-
 from __future__ import annotations
 
 import hashlib
@@ -10,7 +8,7 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 
 
 def a_node(text: str, **fields: Any) -> NodeDescriptor:
-    """Return a node at the address `text` that listens at a host of its name."""
+    """Return a node that listens at a host of its name."""
     address = Address.parse(text)
     origin = hashlib.sha256(address.node.encode()).hexdigest()[:16]
     node = NodeDescriptor(address, origin, 1, (1,), tcp=Endpoint(address.node, 4000))

@@ -109,7 +109,7 @@ class End:
 
 
 class OrganisedNode:
-    """One node. It applies effects as a real node does."""
+    """It applies effects as a real node does."""
 
     def __init__(self, world: World, name: str, seeds: list[Endpoint]) -> None:
         self.world = world
@@ -123,8 +123,6 @@ class OrganisedNode:
         self.links: dict[str, End] = {}
         self.times_left = 0
         self._gateway: Endpoint | None = None
-
-    # ------------------------------------------------------------------- joining
 
     def start(self) -> None:
         self._joined_so_far(self.joining.start(self.world.now))
@@ -193,8 +191,6 @@ class OrganisedNode:
             *(self.node, self.map.members(), {"tcp": len(self.links)}),
             *(self.map.link_counts(), self.map.other_cluster_nodes()),
         )
-
-    # ------------------------------------------------------------------- connections
 
     def _dial(self, target: Target, over: Callable[[Accepted | Refused], None]) -> None:
         far = self.world.nodes.get(target.endpoint)
@@ -291,8 +287,6 @@ class OrganisedNode:
         members = sum(peer.address.unit == self.node.address.unit for peer in peers)
         self.joining.set_member_links(members, self.world.now)
 
-    # ------------------------------------------------------------------- tables and targets
-
     def _publish(self, publications: Iterable[Publication]) -> None:
         assert self.map
         for each in publications:
@@ -310,7 +304,6 @@ class OrganisedNode:
                     self.map.apply_change(key, scope, changes, gone)
 
     def _tick(self, life: NetworkMap) -> None:
-        """Run the timers of this membership, each 50 ms."""
         if self.map is not life:
             return
         now = self.world.now

@@ -1,5 +1,3 @@
-"""Leases for admitted nodes, and limits on handshakes."""
-
 from __future__ import annotations
 
 from broker.cluster.acceptor import (
@@ -21,8 +19,6 @@ RULES = AdmissionRules(most_nodes=2, most_links={"tcp": 9})
 
 
 class Member:
-    """One member with its acceptor."""
-
     def __init__(self) -> None:
         self.members: dict[str, NodeDescriptor] = {"n1": OWN}
         self.acceptor = Acceptor(RULES, self.context)

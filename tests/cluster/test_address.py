@@ -1,5 +1,3 @@
-"""Addresses as text, and containment of units."""
-
 from __future__ import annotations
 
 import pytest

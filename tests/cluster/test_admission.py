@@ -1,5 +1,3 @@
-"""Admission rules, refusals and their alternatives."""
-
 from __future__ import annotations
 
 import random
@@ -160,7 +158,7 @@ def test_an_overloaded_node_refuses_new_members_and_names_others() -> None:
     assert refused(refusal) is Overloaded
     assert refusal is not None
     assert [each.address.node for each in refusal.alternatives] == ["n2", "m1", "k1"]
-    # Its members and gateways keep their links.
+    # Members and gateways keep their links.
     assert refusal_of(hello(N2), context(N2, is_overloaded=True)) is None
     assert refusal_of(hello(a_node("b.c9/k1"), GATEWAY), context(is_overloaded=True)) is None
 

@@ -1,5 +1,3 @@
-"""Two processes on copies of one log: ended links, and the stop of the earlier process."""
-
 from __future__ import annotations
 
 from broker.cluster.clone_detection import (
@@ -45,7 +43,7 @@ def test_a_second_sign_confirms_a_clone_only_within_a_time_window() -> None:
     assert not refusals.record_sign(CONFIRMATION_TIME - 0.1)
     assert refusals.record_sign(CONFIRMATION_TIME)
     assert refusals.record_sign(6 * CONFIRMATION_TIME)
-    # The first sign has expired: this is a new first sign.
+    # The first sign has expired.
     assert not refusals.record_sign(6 * CONFIRMATION_TIME + 0.1)
     assert not refusals.record_sign(7 * CONFIRMATION_TIME)
     assert refusals.record_sign(7 * CONFIRMATION_TIME + 0.2)

@@ -1,5 +1,3 @@
-"""Node descriptors on the wire, with checks of every field."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The DTD exchange of one node: questions, fitting and other texts, silent nodes."""
-
 from __future__ import annotations
 
 import hashlib
@@ -29,8 +27,6 @@ FIT = FetchHint(content_hash=hashlib.sha256(b"fit").hexdigest())
 
 @attrs.define
 class Asker:
-    """A node with two neighbours."""
-
     clock: Clock = attrs.field(factory=Clock)
     sent: list[RoutedMessage] = attrs.field(factory=list)
     exchange: DtdExchange = attrs.field(init=False)
@@ -45,7 +41,7 @@ class Asker:
         )
 
     def fetch(self, hint: FetchHint = FIT) -> list[object]:
-        """Fetch the DTD. The list receives the text or the error's text."""
+        """The list receives the text or the error's text."""
         found: list[object] = []
         self.exchange.fetch(FLIGHT, hint).addCallbacks(
             found.append, lambda failure: found.append(str(failure.value))

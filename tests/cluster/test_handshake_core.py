@@ -1,5 +1,3 @@
-"""Handshakes: bytes, both sides together, and forbidden messages."""
-
 from __future__ import annotations
 
 import random
@@ -80,7 +78,7 @@ def answering(key: bytes | None = None, **fields: object) -> Responder:
 
 
 def converse(one: Initiator, other: Responder) -> tuple[list[Effect], list[Effect]]:
-    """Return the results of a handshake at both sides, with all messages on the wire."""
+    """Return the results at both sides, with all messages on the wire."""
     ends: dict[object, list[Effect]] = {id(one): [], id(other): []}
     to_do = [(one, effect) for effect in one.start(0.0)]
     while to_do:
@@ -95,9 +93,6 @@ def converse(one: Initiator, other: Responder) -> tuple[list[Effect], list[Effec
     assert one.state is other.state is HandshakeState.ENDED
     assert one.next_timeout() is other.next_timeout() is None
     return ends[id(one)], ends[id(other)]
-
-
-# ----------------------------------------------------------------------------- bytes
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -151,9 +146,6 @@ def test_repr_omits_the_proof() -> None:
     assert KEY.decode() not in repr(dialling(KEY))
 
 
-# ----------------------------------------------------------------------------- good ends
-
-
 def test_without_a_key_the_link_is_not_trusted() -> None:
     (at_one,), (at_other,) = converse(dialling(), answering())
     assert at_one == Accepted(N2, False, 1, MEMBER, members=(N2, N3), admitted=77)
@@ -161,7 +153,6 @@ def test_without_a_key_the_link_is_not_trusted() -> None:
 
 
 def certified(side: _S, name: str) -> _S:
-    """Give the connection a certificate with this name."""
     side.certified_name = lambda: name
     return side
 
@@ -213,9 +204,6 @@ def test_a_refusal_carries_alternatives() -> None:
     assert isinstance(at_one.error, ClusterFull) and at_one.by_peer
     assert at_one.alternatives == (ELSEWHERE,)
     assert at_one.cluster == ("c",)
-
-
-# ----------------------------------------------------------------------------- bad ends
 
 
 @pytest.mark.parametrize(

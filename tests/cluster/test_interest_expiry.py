@@ -1,5 +1,3 @@
-"""Interest of a unit stays in force after its leader disappears, each time anew."""
-
 from __future__ import annotations
 
 from typing import Any

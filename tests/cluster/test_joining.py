@@ -1,5 +1,3 @@
-"""Joining by seeds and alternatives, beside full clusters, and again after a loss."""
-
 from __future__ import annotations
 
 import random
@@ -225,9 +223,6 @@ def test_cluster_names_derive_from_their_founders() -> None:
     assert cluster_name("n7") == "c-n7"
     long = [cluster_name("x" * 63 + end) for end in "ab"]
     assert len({check_name(name) for name in long}) == 2
-
-
-# ----------------------------------------------------------------------------- many at once
 
 
 @attrs.define

@@ -1,5 +1,3 @@
-"""Known peers: expiry and bounds."""
-
 from __future__ import annotations
 
 from broker.cluster.known_peers import MOST_PEERS, PEER_EXPIRY, KnownPeers

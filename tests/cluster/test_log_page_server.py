@@ -1,5 +1,3 @@
-"""Pages of the own log for other nodes, with retention, losses and clearances."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -160,8 +158,6 @@ class Matcher:
 
 
 class FakeRemoteInterest:
-    """The reader has interest in matching events."""
-
     def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
         return [node("reader")] * len(subscriptions)
 

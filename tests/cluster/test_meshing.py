@@ -1,5 +1,3 @@
-"""Mesh of members: one link per pair, without bursts of dials."""
-
 from __future__ import annotations
 
 import random
@@ -42,7 +40,6 @@ def test_concurrent_dials_are_bounded() -> None:
     assert keys(dials) == list("abcdefgh")[:MOST_DIALS]
     assert meshing.next_timeout() is None
     assert keys(meshing.link_up("a", 0.0)) == ["e"]
-    # A slow machine dials one node at a time.
     meshing.is_slow = True
     for name in "bcd":
         assert keys(meshing.link_up(name, 0.0)) == []

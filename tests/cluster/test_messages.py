@@ -1,5 +1,3 @@
-"""Control messages between nodes."""
-
 from __future__ import annotations
 
 import msgpack

@@ -1,5 +1,3 @@
-"""Receivers of a cluster's multicast group."""
-
 from __future__ import annotations
 
 from typing import Any, cast

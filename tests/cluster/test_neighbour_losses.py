@@ -1,5 +1,3 @@
-"""Lost and repeated datagrams of a link over UDP, over all its connections."""
-
 from __future__ import annotations
 
 import pytest

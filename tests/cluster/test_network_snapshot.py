@@ -1,5 +1,3 @@
-"""Network snapshots and metrics of whole nodes in virtual time."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""Network state: destinations, links, and the expiry of interest."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable

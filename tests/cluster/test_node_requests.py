@@ -1,5 +1,3 @@
-"""Requests to other nodes: only the node that was asked can answer."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -20,7 +18,7 @@ HERE, THERE, OTHER = (Address(("c",), name) for name in ("here", "there", "other
 
 @attrs.define
 class Messenger:
-    """Records the messages sent; only `THERE` is reachable."""
+    """Only `THERE` is reachable."""
 
     own_address: Address | None = HERE
     sent: list[Question] = attrs.field(factory=list)
@@ -41,7 +39,7 @@ class Messenger:
 
 
 def ask(requests: NodeRequests[Reply]) -> list[Reply | None]:
-    """Send a question to `THERE`. The list receives its result."""
+    """Ask `THERE`. The list receives its result."""
     fields = requests.first_fields(THERE)
     assert fields is not None
     found: list[Reply | None] = []

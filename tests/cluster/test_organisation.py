@@ -1,5 +1,3 @@
-"""All of organisation together: from one seed to full, meshed and linked clusters."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -36,7 +34,7 @@ def everyone_finds_everyone(world: World) -> None:
 
 
 def settled(seed: int, count: int) -> World:
-    """Start `count` nodes that all know the first one, and run until they are in clusters."""
+    """All nodes know the first one; run until they are in clusters."""
     world = World(seed, MOST_NODES)
     world.add("n00").found(("x", "c1"))
     for number in range(1, count):

@@ -1,5 +1,3 @@
-"""Ingest of other nodes' events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -54,8 +52,6 @@ class FakeMatcher:
 
 
 class FakeLog:
-    """Commits or fails on request."""
-
     def __init__(self) -> None:
         self.deduplication = Deduplication(lambda _: None, 8)
         self.pending: list[tuple[Any, Any]] = []

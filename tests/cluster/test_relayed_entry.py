@@ -1,5 +1,3 @@
-"""Log entries of other nodes' events: logged, left out, or refused."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -114,5 +112,5 @@ def test_an_impossible_claim_is_replaced(at: int, value: object) -> None:
 @pytest.mark.parametrize("record", [b"", b"\x90", b"\xc1", b"no record", b"\x91" * 5000])
 def test_a_malformed_record_is_replaced(record: bytes) -> None:
     assert claimed_header(FrameEvent((1, 1), record, b"", 2)) == NOBODYS
-    # The level is that of the frame: a subscriber without clearance gets no gap.
+    # A subscriber without clearance gets no gap.
     assert claimed_header(FrameEvent((1, 1), record, b"", 0)).security_level is SecurityLevel.LOW

@@ -1,5 +1,3 @@
-"""Start positions for unknown origins."""
-
 from __future__ import annotations
 
 import pytest

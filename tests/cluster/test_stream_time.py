@@ -1,5 +1,3 @@
-"""Stream times between nodes: requests, replies and their validity."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -31,8 +29,6 @@ NOW = 1_000_000
 
 
 class FakeMessenger:
-    """Records sent messages."""
-
     own_address = OWN
 
     def __init__(self) -> None:

@@ -1,5 +1,3 @@
-"""The blocks of code in `docs/transport.md`."""
-
 from __future__ import annotations
 
 import re
@@ -9,5 +7,5 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "transport.md"
 
 
 def documented(language: str) -> list[str]:
-    """Return all code blocks in that language, in order."""
+    """Return all code blocks of `docs/transport.md` in that language, in order."""
     return re.findall(rf"```{language}\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)

@@ -1,5 +1,3 @@
-"""Cores, a channel and a receiver that record their calls."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -29,8 +27,6 @@ Log = list[tuple[object, ...]]
 
 @implementer(ISocketChannel)
 class RecordingChannel:
-    """A channel that only records calls."""
-
     peer_description = "nobody"
     secure = False
     certified_name = ""
@@ -131,8 +127,6 @@ class RecordingCore(PassThrough):
 @implementer(ILayer)
 @attrs.frozen
 class RecordingLayer:
-    """The layer of one given core."""
-
     core: RecordingCore
     provides: frozenset[Property] = frozenset()
     name: ClassVar[str] = "recorder"
@@ -146,6 +140,4 @@ class RecordingLayer:
 
 @attrs.frozen
 class FifoLayer(RecordingLayer):
-    """A layer that requires order below it."""
-
     requires: ClassVar[frozenset[Property]] = frozenset({Property.FIFO})

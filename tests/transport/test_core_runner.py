@@ -1,5 +1,3 @@
-"""Tests of `broker.transport.core_runner`."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -32,8 +30,6 @@ class Core:
 
 
 class Run:
-    """A runner and its applied effects."""
-
     def __init__(self, *cores: Core) -> None:
         self.clock = Clock()
         self.applied: list[str] = []

@@ -1,5 +1,3 @@
-"""The one timer of a stack."""
-
 from __future__ import annotations
 
 from twisted.internet.task import Clock

@@ -1,5 +1,3 @@
-"""The driver with recording cores and a recording channel."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -270,8 +268,6 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.receiver.log, [("view", LinkState.DISCONNECTED, type(None))])
 
-    # ------------------------------------------------------------- bugs
-
     def test_a_receiver_that_raises_ends_the_stack_and_nothing_else(self) -> None:
         self.attach()
         self.low.extra = [SendDown([b"never"]), ViewChanged(View(LinkState.SUSPECTED))]
@@ -341,8 +337,6 @@ class DriverTests(SynchronousTestCase):
         driver.attach(self.channel)
         self.assertEqual(len(self.flushLoggedErrors(KeyError)), 1)
 
-    # ------------------------------------------------------------- timers
-
     def test_each_core_is_called_when_its_deadline_has_come(self) -> None:
         self.low.deadline, self.high.deadline = 3.0, 2.0
         self.attach()
@@ -362,8 +356,6 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.low.log, ["receive"])
         self.clock.advance(8.0)
         self.assertEqual(self.low.log, ["receive", "timeout 10"])
-
-    # ------------------------------------------------------------- writable
 
     def test_a_change_is_reported_once(self) -> None:
         self.attach()

@@ -1,5 +1,3 @@
-"""Open requests end once: with an answer, after their time, or when the peer is gone."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

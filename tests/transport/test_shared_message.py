@@ -1,5 +1,3 @@
-"""Messages for many recipients."""
-
 from __future__ import annotations
 
 from zlib import crc32

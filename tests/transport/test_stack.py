@@ -1,5 +1,3 @@
-"""Stacks that fit, and the errors of those that do not."""
-
 from __future__ import annotations
 
 import attrs
@@ -20,8 +18,6 @@ NOTHING: frozenset[Property] = frozenset()
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class Plain:
-    """A layer with any properties."""
-
     name: str
     requires: frozenset[Property] = NOTHING
     provides: frozenset[Property] = NOTHING

@@ -1,5 +1,3 @@
-"""The layer in `docs/transport.md` works."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The package in `docs/transport.md` is installed by pip, and its stack runs."""
-
 from __future__ import annotations
 
 import os

@@ -1,8 +1,6 @@
-"""Datagrams of discovery in a multicast group.
+"""Datagrams of discovery (`docs/protocols/organisation.md`).
 
-Big-endian: magic `XBD1`, kind (1 question, 2 answer), nonce (8 bytes), proof (16 bytes), then a
-msgpack array. A question is padded with zeros to the length of the longest answer, so that answers
-never amplify traffic (T41).
+A question is as long as the longest answer, so that answers never amplify traffic (T41).
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from broker.wire.codec import Schema, pack
 MAGIC = b"XBD1"
 NONCE_BYTES = 8
 PROOF_BYTES = 16
-#: Bytes of the longest answer, with the longest host name and deepest address, and of any question.
+#: The longest answer, and any question.
 DATAGRAM_BYTES = 1200
 _QUESTION, _ANSWER = 1, 2
 _PROOF_AT = len(MAGIC) + 1 + NONCE_BYTES
@@ -33,23 +31,17 @@ _ANSWER_BODY: Final = Schema[_AnswerBody](_AnswerBody, "answer of discovery")
 
 @attrs.frozen
 class Question:
-    """Ask for the nodes of a network."""
-
     nonce: bytes
     network: str
 
 
 @attrs.frozen
 class Answer:
-    """One node's answer."""
-
     nonce: bytes
     network: str
     address: Address
     endpoint: Endpoint
-    """TCP endpoint for links."""
     has_room: bool
-    """The node's cluster is not full."""
 
 
 Datagram: TypeAlias = Question | Answer
@@ -66,11 +58,8 @@ def encode(datagram: Datagram, key: bytes | None) -> bytes:
 
 
 def decode(data: bytes, key: bytes | None) -> Datagram:
-    """Decode a datagram.
-
-    Raises `ProtocolError` for a malformed one, `AuthenticationFailed` for one without a proof of
-    the key.
-    """
+    """Raises `ProtocolError` for a malformed one, `AuthenticationFailed` without a proof of the
+    key."""
     if not data.startswith(MAGIC) or not _BODY_AT < len(data) <= DATAGRAM_BYTES:
         raise ProtocolError("not a datagram of discovery")
     head, proof, body = data[:_PROOF_AT], data[_PROOF_AT:_BODY_AT], data[_BODY_AT:]

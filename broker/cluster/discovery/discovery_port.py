@@ -1,5 +1,3 @@
-"""Sockets of a discovery group, for questions and answers of this node and of others."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,8 +18,8 @@ from broker.transport.socket.group_sockets import GroupTransmitter, open_group_s
 class DiscoveryPort:
     """Member of a multicast group for discovery, also among nodes of one host.
 
-    `interface` is a name (`eth0`), or for IPv4 also an address. `describe` returns the node's
-    descriptor and whether its cluster has room; None while it is in no cluster.
+    `describe` returns the node's descriptor and whether its cluster has room; None while it is in
+    no cluster.
     """
 
     def __init__(

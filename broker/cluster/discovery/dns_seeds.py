@@ -1,5 +1,3 @@
-"""Seeds from DNS: services (SRV records), or all addresses of a name (A and AAAA records)."""
-
 from __future__ import annotations
 
 import ipaddress
@@ -16,16 +14,16 @@ from zope.interface import implementer
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.discovery.seed_source import MOST_SEEDS, ISeedSource
 
-#: Result of a resolver of `twisted.names`: answers, authority, additional.
+#: Answers, authority, additional.
 _Answer: TypeAlias = tuple[Sequence[dns.RRHeader], Sequence[dns.RRHeader], Sequence[dns.RRHeader]]
-#: Timeouts in seconds of the attempts for one query.
+#: Seconds, for the attempts of one query.
 TIMEOUTS = (1, 2, 4)
 _R = TypeVar("_R", dns.Record_A, dns.Record_AAAA, dns.Record_SRV)
 
 
 @implementer(ISeedSource)
 class SrvSeeds:
-    """The targets of a service such as `_xmlbroker._tcp.example.org`.
+    """The targets of a service such as `_xmlbroker._tcp.example.org` (SRV records).
 
     Order by RFC 2782: by priority, then at random by weight. `resolver` is one of `twisted.names`.
     """
@@ -54,7 +52,7 @@ class SrvSeeds:
 
 @implementer(ISeedSource)
 class HostSeeds:
-    """All addresses of one name, with a configured port. `resolver` as in `SrvSeeds`."""
+    """All addresses of one name (A and AAAA records), with a configured port."""
 
     def __init__(self, resolver: Any, name: str, port: int) -> None:
         self._resolver = resolver
@@ -88,6 +86,5 @@ def _ipv6(record: dns.Record_AAAA) -> str:
 
 
 def _no_such_name(failure: Failure) -> _Answer:
-    """Treat a missing name as an empty answer, not as a failure."""
     failure.trap(DNSNameError)
     return (), (), ()

@@ -1,5 +1,3 @@
-"""Search for nodes in a multicast group, and answers to searches. Sans-I/O."""
-
 from __future__ import annotations
 
 import secrets
@@ -10,17 +8,15 @@ from broker.cluster.discovery.datagram import NONCE_BYTES, Answer, Question, dec
 from broker.cluster.discovery.seed_source import MOST_SEEDS
 from broker.errors import PeerError
 
-#: Seconds after the start at which the question is sent; a datagram may be lost.
+#: Seconds; a datagram may be lost.
 _REPEATS = (0.0, 0.3, 0.8)
-#: Seconds for which answers are accepted.
 SEARCH_TIME = 1.5
 #: Limits the answers to a flood of questions.
 ANSWERS_PER_SECOND = 20
 
 
 class SeedSearch:
-    """One search. The caller sends its datagrams to the group; it ends when `next_timeout` is
-    None."""
+    """A search in a multicast group. It ends when `next_timeout` is None."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
         self._network = network
@@ -30,7 +26,6 @@ class SeedSearch:
         self._ends: float | None = None
         self._answers: dict[Endpoint, Answer] = {}
         self.refused = 0
-        """Datagrams that were no answer to this search."""
 
     def start(self, now: float) -> list[bytes]:
         self._due = [now + after for after in _REPEATS]
@@ -51,7 +46,6 @@ class SeedSearch:
             self._answers[answer.endpoint] = answer
 
     def handle_timeout(self, now: float) -> list[bytes]:
-        """Return the datagrams to send now."""
         if self._ends is not None and now >= self._ends:
             self._ends = None
             self._due.clear()
@@ -70,8 +64,7 @@ class SeedSearch:
 
 
 class SearchResponder:
-    """Answers searches for one node. A node without a TCP endpoint, or a draining one, does not
-    answer."""
+    """Answers searches, unless its node is draining or has no TCP endpoint."""
 
     def __init__(self, network: str, key: bytes | None) -> None:
         self._network = network
@@ -79,16 +72,11 @@ class SearchResponder:
         self._second = 0
         self._answered = 0
         self.refused = 0
-        """Malformed datagrams, and questions beyond the rate limit."""
 
     def answer_datagram(
         self, datagram: bytes, node: NodeDescriptor, has_room: bool, now: float
     ) -> bytes | None:
-        """Return the answer for the sender of a datagram; None: no answer.
-
-        `node` is the current descriptor; `has_room` tells whether its cluster admits another
-        member.
-        """
+        """Return the answer; `has_room` is True if the node's cluster admits another member."""
         try:
             question = decode(datagram, self._key)
         except PeerError:

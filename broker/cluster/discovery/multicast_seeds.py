@@ -1,5 +1,3 @@
-"""Seeds by multicast: Twisted adapter of `multicast_search`. The caller owns the socket."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,11 +15,7 @@ from broker.transport.deadline_timer import DeadlineTimer
 
 @implementer(ISeedSource)
 class MulticastSeeds:
-    """Searches a multicast group.
-
-    `send` sends a datagram to the group. Datagrams that come back to that socket go to
-    `receive_datagram`.
-    """
+    """Searches a multicast group. The caller owns the socket."""
 
     def __init__(
         self, reactor: IReactorTime, network: str, key: bytes | None, send: Callable[[bytes], None]
@@ -35,7 +29,7 @@ class MulticastSeeds:
         self._waiting: list[Deferred[Sequence[Endpoint]]] = []
 
     def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
-        """Return the endpoints that answer; concurrent calls share one search."""
+        """Search; concurrent calls share one search."""
         answer: Deferred[Sequence[Endpoint]] = Deferred()
         self._waiting.append(answer)
         if self._search is None:
@@ -48,7 +42,7 @@ class MulticastSeeds:
             self._search.receive_datagram(datagram)
 
     def close(self) -> None:
-        """Stop the running search; it fails with `Closed`."""
+        """Stop; a running search fails with `Closed`."""
         self._timer.arm(None)
         self._search = None
         waiting, self._waiting = self._waiting, []

@@ -1,5 +1,3 @@
-"""Periodic polling of a source of seeds."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -13,14 +11,14 @@ from broker.cluster.discovery.seed_source import ISeedSource
 from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock, IDelayed
 
-#: Seconds between two polls after a success: finds moved nodes at little cost.
+#: Seconds; finds moved nodes at little cost.
 PERIOD = 30.0
-#: Seconds until the next poll after an empty one; doubled after every second one, up to `PERIOD`.
+#: Seconds after an empty poll; doubled after every second one.
 SHORTEST_PERIOD = 3.0
 
 
 class SeedPoller:
-    """Polls from `start` to `stop`."""
+    """Polls a source of seeds from `start` to `stop`."""
 
     log = Logger()
 

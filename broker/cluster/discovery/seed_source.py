@@ -1,5 +1,3 @@
-"""Interface of sources of seeds."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,7 +7,7 @@ from zope.interface import Interface
 
 from broker.cluster.descriptor import Endpoint
 
-#: Most seeds of one poll; further ones are dropped.
+#: Further seeds of one poll are dropped.
 MOST_SEEDS = 64
 
 

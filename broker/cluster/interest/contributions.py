@@ -1,5 +1,3 @@
-"""Interest of other nodes and units, by the author of its table."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -25,8 +23,6 @@ PROFILE, SUMMARY = "profile", "summary"
 
 
 class Contributor(NamedTuple):
-    """Author of a table in the unit `scope`."""
-
     scope: UnitPath
     author: str
 
@@ -48,8 +44,6 @@ class ContributionChange(NamedTuple):
 
 
 class Contributions:
-    """All known contributions, including own ones, and the destinations that they stand for."""
-
     def __init__(self, cluster: UnitPath, node: str) -> None:
         self._cluster, self._node = cluster, node
         self.by_table: dict[TableKey, Contribution] = {}
@@ -121,7 +115,7 @@ class Contributions:
         added: Mapping[str, StreamInterest],
         removed: Mapping[str, StreamInterest],
     ) -> Iterator[InterestAdded | InterestRemoved]:
-        """Yield additions before removals, so that no event is missed in between."""
+        """Additions before removals, so that no event is missed in between."""
         for interest in added.values():
             count = self._uses.get((destination, interest), 0)
             self._uses[destination, interest] = count + 1

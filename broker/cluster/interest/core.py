@@ -1,8 +1,8 @@
-"""Exchange of interest between nodes: a sans-I/O core on top of tables.
+"""Exchange of interest between nodes, on top of tables (Mspaces M42, G7, G13).
 
-Mspaces M42, G7, G13; `docs/protocols/tables.md` describes when interest becomes active. All effects
-of `Tables` pass through `apply_effects`. The caller applies its results in order before the next
-call. The node must match events against its own interest before it calls `add_interest`.
+`docs/protocols/tables.md` describes when interest becomes active. The caller applies all results in
+order before the next call. The node must match events against its own interest before it calls
+`add_interest`.
 """
 
 from __future__ import annotations
@@ -46,39 +46,33 @@ class InterestExchange:
         self._tables = tables
         self._node, self._cluster = tables.address.node, tables.address.unit
         self._max_queries = max_queries
-        #: The own cluster and the units around it, from below; the last is the whole network.
+        #: From below.
         self._units = tuple(enclosing_units(self._cluster))
         self._own_profile = OwnProfile(max_queries)
         self._contributions = Contributions(self._cluster, self._node)
         self._leading: set[UnitPath] = set()
         self._summaries: dict[UnitPath, Summary] = {}
         self._may_advance = False
-        """True if a change may let a propagation advance."""
 
     @property
     def bad_entries(self) -> int:
         return self._contributions.bad_entries
 
-    # ------------------------------------------------------------------------- own interest
-
     def add_interest(
         self, key: Hashable, pattern: StreamPattern, query: Query, now: float
     ) -> list[InterestEffect]:
-        """Add own interest. Raises `ValueError` for a used key."""
+        """Raises `ValueError` for a used key."""
         return (
             [InterestActive(key, {})] if self._own_profile.add_interest(key, pattern, query) else []
         )
 
     def remove_interest(self, key: Hashable, now: float) -> list[InterestEffect]:
-        """Remove own interest. Raises `KeyError` for an unknown key."""
+        """Raises `KeyError` for an unknown key."""
         self._own_profile.remove_interest(key)
         return []
 
     def set_leadership(self, unit: UnitPath, leads: bool, now: float) -> list[InterestEffect]:
-        """Set whether the map makes this node the leader of a unit that contains it.
-
-        A former leader's summary stays until a new leader's summary covers it.
-        """
+        """A former leader's summary stays until a new leader's summary covers it."""
         if unit not in self._units:
             raise ValueError(f"{unit_text(unit)!r} does not contain {self._tables.address}")
         if not unit or leads == (unit in self._leading):
@@ -95,7 +89,7 @@ class InterestExchange:
         return list(self._publish_term(unit, now))
 
     def apply_effects(self, effects: Iterable[TablesEffect], now: float) -> list[InterestEffect]:
-        """Apply effects of the tables, and return unrelated ones unchanged."""
+        """Return effects unrelated to interest unchanged."""
         done: list[InterestEffect] = []
         queue = deque(effects)
         while queue:
@@ -120,11 +114,8 @@ class InterestExchange:
             done += self._advance_propagations()
         return done
 
-    # ------------------------------------------------------------------------- time
-
     def next_timeout(self) -> float | None:
-        """Return when to call `handle_timeout`: 0 with unpublished changes. So changes of one
-        reactor turn are published together."""
+        """0 with unpublished changes: those of one reactor turn are published together."""
         waiting = self._own_profile.has_changes or any(
             s.has_changes for s in self._summaries.values()
         )
@@ -138,8 +129,6 @@ class InterestExchange:
             if summary.has_changes:
                 effects += self._publish_summary(summary, now)
         return self.apply_effects(effects, now)
-
-    # ------------------------------------------------------------------------- the own profile
 
     def _publish_profile(self, now: float) -> list[TablesEffect]:
         changes = self._own_profile.changes
@@ -183,14 +172,12 @@ class InterestExchange:
         return any(leader == author for leader, _ in self._leader_tables(self._units[level]))
 
     def _leader_tables(self, unit: UnitPath) -> list[tuple[str, dict[str, Value]]]:
-        """Return the `flowing` tables of a unit, also of former leaders that have a summary."""
+        """Also of former leaders that have a summary."""
         return [
             (key.author, dict(table))
             for key, table in self._tables.items(FLOWING)
             if key.subject == unit_text(unit)
         ]
-
-    # ------------------------------------------------------------------------- interest of others
 
     def _apply_table(self, effect: TableChanged) -> list[InterestEffect]:
         change, effects = self._contributions.apply_change(
@@ -202,8 +189,6 @@ class InterestExchange:
     def _update_summary(self, change: ContributionChange | None) -> None:
         if change is not None and change.contributor.scope in self._summaries:
             self._summaries[change.contributor.scope].apply_change(change)
-
-    # ------------------------------------------------------------------------- summaries
 
     def _publish_summary(self, summary: Summary, now: float) -> list[TablesEffect]:
         version, effects = self._publish(
@@ -233,8 +218,7 @@ class InterestExchange:
         return effects
 
     def _withdraw_replaced(self, now: float) -> list[InterestEffect]:
-        """Withdraw summaries that a later leader covers. The last one stays without a leader,
-        too."""
+        """Withdraw summaries that a later leader covers."""
         effects: list[TablesEffect] = []
         for unit in [unit for unit in self._summaries if unit not in self._leading]:
             covered = self._summaries[unit].current_coverage()
@@ -248,8 +232,7 @@ class InterestExchange:
         return list(effects)
 
     def _raise_terms(self, now: float) -> list[TablesEffect]:
-        """Raise the own term above former leaders, so that they can withdraw. Present leaders do
-        not compete."""
+        """Raise the own term above former leaders, so that they can withdraw."""
         effects: list[TablesEffect] = []
         for unit in self._leading:
             summary = self._summaries[unit]
@@ -265,7 +248,6 @@ class InterestExchange:
         return effects
 
     def _publish_term(self, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """Publish the term in an existing `flowing` table. A new one contains it anyway."""
         key = TableKey(FLOWING, unit_text(unit), self._node)
         if unit not in self._summaries or not self._tables.get(key):
             return []
@@ -282,8 +264,6 @@ class InterestExchange:
             *self._tables.withdraw(FLOWING, key.subject, now),
         ]
 
-    # ------------------------------------------------------------------------- publishing
-
     def _publish(
         self,
         kind: str,
@@ -294,7 +274,6 @@ class InterestExchange:
         *,
         echo: bool,
     ) -> tuple[int, list[TablesEffect]]:
-        """Publish a table, and apply the change as the own unit's member."""
         version, effects = self._tables.publish(kind, subject, scope, changes, now, echo=echo)
         change, _ = self._contributions.apply_change(
             TableKey(kind, subject, self._node), scope, changes
@@ -305,13 +284,12 @@ class InterestExchange:
     def _publish_settled(
         self, kind: str, subject: str, scope: UnitPath, version: int, now: float
     ) -> list[TablesEffect]:
-        """Publish that all nodes in the scope have this version. The leader can then cover it."""
+        """Publish that the scope has this version, so that the leader can cover it."""
         settled = {SETTLED_KEY: (self._tables.incarnation, version)}
         return self._publish(kind, subject, scope, dict(settled), now, echo=False)[1]
 
 
 def _covers_all(table: dict[str, Value], covered: dict[str, tuple[int, int]]) -> bool:
-    """Return True if a leader's `flowing` table covers these versions."""
     for author, own_version in covered.items():
         entry = parse_covered(table.get(author))
         if entry is None or entry[0] < own_version:

@@ -1,5 +1,3 @@
-"""Effects that the exchange of interest returns, besides those of tables."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
@@ -44,10 +42,7 @@ class InterestActive:
 
 @attrs.frozen
 class BadInterest:
-    """An author's table has an invalid entry, which was widened.
-
-    Returned once for each such entry, for the log.
-    """
+    """A table has an invalid entry, which was widened. Returned once for each."""
 
     author: str
     entry: str

@@ -1,5 +1,3 @@
-"""Interest as entries of tables: a content-based id, and the encoded value."""
-
 from __future__ import annotations
 
 import hashlib
@@ -13,13 +11,11 @@ from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import parse_query
 from broker.wire.codec import Schema, pack
 
-#: Entry with the version that all nodes in the scope have.
 SETTLED_KEY = ""
 #: Two ids collide with a probability of 2 to the -96.
 _ID_BYTES = 12
-#: Longer interest is widened, in bytes: 1000 of this size fit into a table.
+#: Bytes; longer interest is widened: 1000 of this size fit into a table.
 _MAX_BYTES = 3500
-#: Cached results of parsing.
 _CACHE_SIZE = 8192
 #: Pattern, query, namespaces.
 _Interest: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...]]
@@ -27,7 +23,7 @@ _INTEREST: Final = Schema[_Interest](_Interest, "interest")
 
 
 def encode_interest(interest: StreamInterest) -> Value:
-    """Return the entry: pattern, query, namespaces. A long query becomes `true()`."""
+    """A long query becomes `true()`."""
     value = _interest_fields(interest)
     return value if len(pack(value)) <= _MAX_BYTES else (interest.pattern.text, "true()", ())
 
@@ -57,7 +53,7 @@ def _decode(value: Value) -> tuple[StreamInterest, str]:
 
 
 def decode_interest(value: Value) -> tuple[StreamInterest, str]:
-    """Return the interest in another node's entry, and an error text (empty if valid).
+    """Return the interest in another node's entry, and an error text.
 
     It is never narrower than intended: a bad query becomes `true()`, a bad pattern `>`.
     """

@@ -1,5 +1,3 @@
-"""The node's own profile: the smallest union of its interest, and the keys that are active."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable
@@ -12,32 +10,29 @@ from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 from broker.matching.covering.stream_interest import CoverNode, StreamInterest
 from broker.matching.query.query import Query
 
-#: Followed versions of the profile. Beyond it, a later one replaces the earliest.
+#: Beyond it, a later version replaces the earliest.
 _MAX_PROPAGATIONS = 64
 
 
 class OwnProfile:
-    """Own interest since the last publication, and the propagations of earlier ones."""
+    """The smallest union of the node's own interest, and its keys that are not active yet."""
 
     def __init__(self, max_queries: int) -> None:
         self._union = InterestUnion(max_queries)
         self._nodes: dict[StreamInterest, CoverNode] = {}
-        """Cover tests for the same interest."""
         self._published: dict[StreamInterest, Propagation | None] = {}
-        """Published interest, or interest to be published; None: active."""
+        """None: the interest is active."""
         self._propagation_of: dict[Hashable, Propagation] = {}
         self._next: Propagation | None = None
         self.changes: dict[str, Value | None] = {}
-        """To be published."""
         self.propagations: list[Propagation] = []
-        """Published versions that are not active yet."""
 
     @property
     def has_changes(self) -> bool:
         return bool(self.changes) or self._next is not None
 
     def add_interest(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
-        """Add interest. Return True if it is active already. Raises `ValueError` for a used key."""
+        """Return True if the interest is active already. Raises `ValueError` for a used key."""
         delta = self._union.add(key, pattern, query)
         propagation = self._propagation_for(StreamInterest(pattern, query))
         self._apply_delta(delta)
@@ -47,7 +42,7 @@ class OwnProfile:
         return propagation is None
 
     def remove_interest(self, key: Hashable) -> None:
-        """Remove interest. Raises `KeyError` for an unknown key."""
+        """Raises `KeyError` for an unknown key."""
         self._apply_delta(self._union.remove(key))
         propagation = self._propagation_of.pop(key, None)
         if propagation is not None:
@@ -63,7 +58,7 @@ class OwnProfile:
         return propagation
 
     def _merge(self, older: Propagation, newer: Propagation) -> None:
-        """Merge an older propagation: a newer version's success proves the older one."""
+        """A newer version's success proves the older one."""
         newer.keys |= older.keys
         self._propagation_of.update(dict.fromkeys(older.keys, newer))
         for interest, propagation in self._published.items():
@@ -71,7 +66,7 @@ class OwnProfile:
                 self._published[interest] = newer
 
     def complete(self, propagation: Propagation) -> set[Hashable]:
-        """Return the keys of a propagation that is active now."""
+        """Return the keys that are active now."""
         self.propagations.remove(propagation)
         for interest, awaited in self._published.items():
             if awaited is propagation:
@@ -81,11 +76,7 @@ class OwnProfile:
         return propagation.keys
 
     def _apply_delta(self, delta: InterestDelta) -> None:
-        """Apply a change of the union.
-
-        Newly sent interest inherits the state of the interest that covered it. Each later version
-        of the profile also covers it.
-        """
+        """Newly sent interest inherits the state of the interest that covered it."""
         propagations = {interest: self._propagation_for(interest) for interest in delta.announce}
         for interest in delta.withdraw:
             del self._published[interest], self._nodes[interest]

@@ -1,5 +1,3 @@
-"""Propagation of one node's interest up through the units, one echo after another."""
-
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -10,26 +8,23 @@ import attrs
 from broker.cluster.messages import Value
 from broker.cluster.tables.table import Cuts
 
-#: Entry of a `flowing` table with the cuts.
 CUTS_KEY = ""
-#: Entry with the leader's term, and whether it leads. No node can have this name.
+#: No node can have this name.
 TERM_KEY = "#"
-#: Terms up to this plus one can be encoded.
+#: The next term can still be encoded.
 _MAX_TERM = 1 << 62
 
 
 @attrs.define(eq=False)
 class Propagation:
-    """Progress of one version of the own profile, and the keys that wait for it.
+    """Progress of one version of the own profile up through the units, one echo after another.
 
-    While `level` is None, the echo in the own cluster is awaited. At level n it waits for the
-    `flowing` table of the n-th unit from below. That table must cover `author`'s table at version
-    `covered_by`.
+    While `level` is None, the echo in the own cluster is awaited. At level n the n-th unit's
+    `flowing` table must cover `author`'s table at version `covered_by`.
     """
 
     keys: set[Hashable] = attrs.field(factory=set)
     version: tuple[int, int] = (0, 0)
-    """Version of the own profile, once it is published."""
     level: int | None = None
     author: str = ""
     covered_by: tuple[int, int] = (0, 0)
@@ -40,7 +35,6 @@ class Propagation:
         self.level, self.author, self.covered_by = 0, node, self.version
 
     def advance(self, leader: str, table: Mapping[str, Value]) -> bool:
-        """Advance one level if a leader's `flowing` table covers the present one."""
         entry = parse_covered(table.get(self.author))
         if self.level is None or entry is None or entry[0] < self.covered_by:
             return False
@@ -50,8 +44,7 @@ class Propagation:
 
 
 def parse_covered(value: Value | None) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return a member's entry in a `flowing` table: its version, and the summary version that
-    covers it."""
+    """Return a member's version, and the summary version that covers it."""
     if isinstance(value, tuple) and len(value) == 4 and all(type(each) is int for each in value):
         return (value[0], value[1]), (value[2], value[3])
     return None
@@ -67,7 +60,7 @@ def parse_cuts(value: Any) -> list[tuple[str, tuple[int, int]]]:
 
 
 def parse_term(table: Mapping[str, Value]) -> tuple[int, bool]:
-    """Return the term of a `flowing` table's leader, and whether it leads now."""
+    """Return the leader's term, and whether it leads now."""
     term = table.get(TERM_KEY)
     if isinstance(term, tuple) and [type(each) for each in term] == [int, bool]:
         return min(term[0], _MAX_TERM), term[1]
@@ -75,7 +68,6 @@ def parse_term(table: Mapping[str, Value]) -> tuple[int, bool]:
 
 
 def merge_cuts(cuts: Cuts, more: Iterable[tuple[str, tuple[int, int]]]) -> None:
-    """Keep the later cut of each origin: a later cut is also valid."""
     for origin, mark in more:
         if cuts.get(origin, (0, 0)) <= mark:
             cuts[origin] = mark

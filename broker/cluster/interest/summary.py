@@ -1,5 +1,3 @@
-"""Summary of a unit's interest: the leader's union, and the part of it that is echoed."""
-
 from __future__ import annotations
 
 from broker.cluster.address import UnitPath
@@ -9,24 +7,22 @@ from broker.cluster.messages import Value
 from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 
 Version = tuple[int, int]
-#: Published versions with stored coverage.
 _MAX_AWAITED = 64
 
 
 class Summary:
-    """A leader's summary of one unit, initially of all its members' interest."""
+    """A leader's union of one unit's interest, and the echoed part of it."""
 
     def __init__(self, unit: UnitPath, members: Contributions, max_queries: int) -> None:
         self.unit = unit
         self._contributions = members
         self._union = InterestUnion(max_queries)
         self.term = 0
-        """Terms of a unit's leaders ascend. A later leader's summary replaces an earlier one's."""
+        """Ascends: a later leader's summary replaces an earlier one's."""
         self._awaited: dict[int, dict[str, Version]] = {}
         self.changes: dict[str, Value | None] = {}
-        """To be published."""
         self.needs_echo = True
-        """True if the next publication needs an echo: it covers more, or members are settled."""
+        """True if it covers more, or members are settled."""
         self.covered: dict[str, Version] = {}
         """By member: the version of its interest that the echoed summary covers."""
         for member, contribution in members.of_unit(unit):
@@ -58,7 +54,7 @@ class Summary:
             self.needs_echo = True
 
     def mark_published(self, version: int) -> None:
-        """Record the published version. Its echo proves the versions that are settled now."""
+        """Record a publication. Its echo proves the versions that are settled now."""
         self.changes = {}
         if self.needs_echo:
             self._awaited[version] = {
@@ -76,7 +72,7 @@ class Summary:
         return {author: version for author, version in self.covered.items() if author in present}
 
     def mark_echoed(self, version: int) -> bool:
-        """Record that the scope above has this version. Return True if that covers more."""
+        """Return True if the echo covers more."""
         proven = [number for number in self._awaited if number <= version]
         if not proven:
             return False

@@ -1,5 +1,3 @@
-"""Graph of the own cluster: its nodes and their links."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,9 +11,9 @@ from broker.cluster.map.entries import MAX_COST, SELF, NodeLink, parse_link_key,
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
-#: Nodes of a cluster, and links of a node; more are rejected.
+#: More nodes, or links of a node, are rejected.
 MAX_NODES = 1024
-#: Extra cost of an edge with a draining end (Q17): higher than any detour.
+#: Of an edge with a draining end (Q17): higher than any detour.
 DRAINING_COST = MAX_COST * MAX_NODES
 
 
@@ -29,7 +27,6 @@ class ClusterGraph:
     def __init__(self, unit: UnitPath) -> None:
         self._unit = unit
         self._tables: dict[str, _NodeTable] = {}
-        #: Nodes with changed edges, recomputed in `graph`.
         self._stale: set[str] = set()
         self._graph: Graph = {}
         self._origins: dict[str, Address] | None = None
@@ -40,10 +37,8 @@ class ClusterGraph:
             self._invalidate(node, *table.links)
 
     def set_entry(self, node: str, entry: str, value: Any) -> None:
-        """Set an entry of the node's table, or remove it (None).
-
-        Raises `ProtocolError` for an invalid value; the entry is removed then.
-        """
+        """None removes an entry. Raises `ProtocolError` for an invalid value, and removes the
+        entry."""
         table = self._tables.get(node)
         if table is None:
             if len(self._tables) >= MAX_NODES:
@@ -63,10 +58,7 @@ class ClusterGraph:
                 table.links[far] = parse_node_link(value)
 
     def graph(self) -> Graph:
-        """Return the edges that both ends report, between described nodes.
-
-        A change creates a new object: earlier results stay as they are.
-        """
+        """Return the edges that both ends report; never changed in place."""
         if self._stale:
             rows = {**self._graph, **{name: self._edges(name) for name in self._stale}}
             self._graph = {name: row for name, row in rows.items() if row}
@@ -78,7 +70,7 @@ class ClusterGraph:
         return {name: table.node for name, table in self._tables.items() if table.node}
 
     def node_of_origin(self, origin: str) -> Address | None:
-        """Return the node with this log. Several should not exist: then the smallest name."""
+        """Return the node with this log; of several, the smallest name."""
         if self._origins is None:
             members = sorted(self.members().items(), reverse=True)
             self._origins = {node.origin: node.address for _name, node in members}

@@ -1,11 +1,10 @@
 """Map of the network: nearby nodes and other units (Mspaces G5, G6).
 
-Each context of the node has a graph. In its own cluster the vertices are nodes. In each unit above,
-the vertices are that unit's children. So the map grows with the sizes of the contexts, not with the
-network.
+Each context of the node has a graph: of the nodes in its own cluster, of the children in each unit
+above. So the map grows with the sizes of the contexts, not with the network.
 
-Nodes of a cluster with equal tables choose equal routes, and each hop brings an event nearer to its
-destination. While tables differ, an event may turn back. The hop limit of frames bounds that.
+Nodes of a cluster with equal tables choose equal routes. While tables differ, an event may turn
+back, up to the hop limit of frames.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from broker.cluster.map.route_table import RouteTable
 from broker.cluster.map.unit_graph import UnitGraph
 from broker.errors import ProtocolError
 
-#: Events of the lowest level may take any edge.
 _LOWEST = CLEARANCES[0]
 
 
@@ -42,21 +40,17 @@ class MapSnapshot:
     units: int
     """Reachable siblings in all contexts above."""
     entries: int
-    """Stored descriptors and link ends."""
+    """Descriptors and link ends."""
     refused: int
-    """Rejected entries and tables since the start."""
 
 
 class NetworkMap:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._cluster = ClusterGraph(address.unit)
-        #: By depth of the context; 0 is the whole network.
         self._contexts = [UnitGraph(address.unit[:depth]) for depth in range(len(address.unit))]
         self._routes = RouteTable(address, self._cluster, self._contexts)
         self._refused = 0
-
-    # ------------------------------------------------------------------- tables
 
     def apply_change(
         self,
@@ -65,10 +59,7 @@ class NetworkMap:
         changes: Mapping[str, Any | None],
         is_removed: bool = False,
     ) -> bool:
-        """Apply a change of the table (kind, subject, author). Return True if routes may change.
-
-        A malformed entry counts as removed, and in the snapshot.
-        """
+        """Return True if routes may change. A malformed entry counts as removed."""
         kind, subject, author = key
         graph = self._graph_for(kind, subject, author, scope)
         if graph is None:
@@ -87,7 +78,6 @@ class NetworkMap:
     def _graph_for(
         self, kind: str, subject: str, author: str, scope: UnitPath
     ) -> ClusterGraph | UnitGraph | None:
-        """Return the graph that a table belongs to, or None."""
         if kind not in (NODE, UNIT_LINKS):
             return None
         own = self.address.unit
@@ -99,13 +89,10 @@ class NetworkMap:
         self._refused += 1
         return None
 
-    # ------------------------------------------------------------------- routes
-
     def next_hop(self, target: Address, rank: int = _LOWEST) -> str | None:
         """Return the neighbour towards `target`; None if it is unreachable or this node.
 
-        `rank` is that of the event's security level. As far as this node knows, all links of the
-        route are cleared for it.
+        All known links of the route are cleared for `rank`.
         """
         if target.unit != self.address.unit:
             return self.next_hop_to_unit(target.unit, rank)
@@ -114,8 +101,7 @@ class NetworkMap:
     def next_hop_to_unit(self, unit: UnitPath, rank: int = _LOWEST) -> str | None:
         """Return the neighbour towards `unit`; None if it is unreachable or contains this node.
 
-        The map has only the children of this node's contexts. A deeper unit has the route of that
-        child.
+        A unit deeper than a child of this node's contexts has the route of that child.
         """
         sibling = self._sibling(unit)
         return sibling and self._routes.hop_to_unit(*sibling, rank)
@@ -136,11 +122,11 @@ class NetworkMap:
         return unit_route.distance if unit_route else None
 
     def reachable(self, rank: int = _LOWEST) -> frozenset[str]:
-        """Nodes of the own cluster, including this one."""
+        """With this node."""
         return frozenset((self.address.node, *self._routes.routes_at(len(self.address.unit), rank)))
 
     def reachable_units(self, context: UnitPath, rank: int = _LOWEST) -> frozenset[str]:
-        """Children of a context above the cluster, including the own one."""
+        """With the own child."""
         depth = len(context)
         return frozenset((self.address.unit[depth], *self._routes.routes_at(depth, rank)))
 
@@ -152,10 +138,8 @@ class NetworkMap:
             return None
         return depth, unit[depth]
 
-    # ------------------------------------------------------------------- nodes
-
     def members(self) -> Mapping[str, NodeDescriptor]:
-        """Known nodes of the own cluster, reachable or not."""
+        """Nodes of the own cluster, reachable or not."""
         return self._cluster.members()
 
     def link_counts(self) -> Mapping[str, int]:
@@ -166,7 +150,6 @@ class NetworkMap:
         return self._cluster.node_of_origin(origin)
 
     def gateways(self, unit: UnitPath) -> Sequence[UnitLink]:
-        """Return the links from this side to `unit`, a child of one of this node's contexts."""
         sibling = self._sibling(unit)
         if sibling is None:
             return ()
@@ -174,7 +157,6 @@ class NetworkMap:
         return self._contexts[depth].links_between(self.address.unit[depth], child)
 
     def gateways_by_unit(self) -> Mapping[UnitPath, Sequence[Address]]:
-        """Return the gateways of each unit in this node's contexts that does not contain it."""
         found: dict[UnitPath, set[Address]] = {}
         for graph, own in zip(self._contexts, self.address.unit, strict=True):
             for link in graph.all_links():
@@ -183,8 +165,7 @@ class NetworkMap:
         return {unit: sorted(gateways) for unit, gateways in found.items()}
 
     def other_cluster_nodes(self) -> Sequence[Alternative]:
-        """Return nodes of other clusters that accept link requests, those in the nearest units
-        first."""
+        """Return nodes that accept link requests, those in the nearest units first."""
         found = {
             link.far: Alternative(link.far, link.endpoint)
             for graph in reversed(self._contexts)
@@ -194,11 +175,10 @@ class NetworkMap:
         return tuple(found.values())
 
     def leader(self, level: int = 0) -> str | None:
-        """Return the leader of the unit `level` steps above the cluster; 0 is the cluster.
+        """Return the leader of the unit `level` steps above the cluster.
 
-        A cluster's leader is the reachable node with the smallest name that is not draining. A
-        larger unit's leader is the leader of its smallest reachable child. None if this node is not
-        in that child: only its nodes know the leader.
+        It is the reachable node with the smallest name that is not draining, of the smallest
+        reachable child. Only nodes of that child know it, others return None.
         """
         depth = len(self.address.unit)
         for context in list(enclosing_units(self.address.unit))[1 : level + 1]:
@@ -213,7 +193,6 @@ class NetworkMap:
         return min(staying, default=min(reachable_nodes))
 
     def is_leader(self, level: int = 0) -> bool:
-        """Return True if this node leads the unit `level` steps above its cluster."""
         return self.leader(level) == self.address.node
 
     def led_units(self) -> frozenset[UnitPath]:

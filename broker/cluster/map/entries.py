@@ -1,11 +1,7 @@
-"""Entries of the tables that form the map, to and from plain values.
+"""Entries of the tables that form the map (Mspaces G5), to and from plain values.
 
-A `node` table describes a node to its cluster. `self` is its descriptor, `link:<node>` a link
-inside the cluster. A gateway writes a `unit-links` table for the unit that contains both ends
-(Mspaces G5). `link:<far node>` is one link. An edge needs the entries of both ends.
-
-A gateway with `unit-links` also writes a `process` table, with its descriptor as `self`. It is not
-part of the map. It reveals a second process under the same name (`broker.cluster.clone_detection`).
+`docs/protocols/organisation.md` lists them. An edge needs the entries of both ends. The `process`
+table only reveals a second process under the same name.
 """
 
 from __future__ import annotations
@@ -37,15 +33,13 @@ Cost: TypeAlias = Annotated[int, Meta(ge=1, le=MAX_COST)]
 
 
 class NodeLink(NamedTuple):
-    """One end of a link inside a cluster, from the table of its node."""
-
     cost: Cost
     clearance: Rank
     transport: ShortName
 
 
 class UnitLink(NamedTuple):
-    """One end of a link between clusters, from the table of its gateway."""
+    """One end of a link between clusters."""
 
     unit: str
     """Child of the context that contains this end."""
@@ -55,7 +49,6 @@ class UnitLink(NamedTuple):
     cost: int
     clearance: int
     endpoint: Endpoint | None
-    """Address where the far end accepts link requests."""
 
     def to_plain(self) -> tuple[Any, ...]:
         own, far = str(self.own), str(self.far)
@@ -83,11 +76,7 @@ def parse_node_link(value: Any) -> NodeLink:
 
 
 def parse_unit_link(value: Any, context: UnitPath, author: str, far_node: str) -> UnitLink:
-    """Return the link in an entry of `author`'s `unit-links` table for `context`.
-
-    Raises `ProtocolError` for a malformed value, or if the ends are not in two children of
-    `context`.
-    """
+    """Raises `ProtocolError` unless the ends are in two children of `context`."""
     unit, far_unit, own, far, cost, clearance, endpoint = _UNIT_LINK.convert(value)
     try:
         ends = Address.parse(own), Address.parse(far)

@@ -1,5 +1,3 @@
-"""Tables about this node: its descriptor, and its end of each link."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -14,10 +12,7 @@ from broker.cluster.map.entries import LINK, MAX_COST, NODE, PROCESS, SELF, UNIT
 
 @attrs.frozen
 class Publication:
-    """Changes of a table that this node writes; None removes an entry.
-
-    They go to the tables, for flooding, and to the node's own map.
-    """
+    """Changes of a table that this node writes; None removes an entry."""
 
     kind: str
     subject: str
@@ -48,11 +43,7 @@ class OwnLinks:
     def add_link(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int
     ) -> list[Publication]:
-        """Publish a link that is up or has changed.
-
-        `cost` is 1 to `MAX_COST`. `clearance` is that of the link; the published clearance is also
-        limited by both nodes.
-        """
+        """Publish a link that is up or has changed; `cost` is 1 to `MAX_COST`."""
         link = self._up[far.name] = _Link(far, transport, cost, clearance)
         return self._publications(link, up=True)
 

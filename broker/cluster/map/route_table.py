@@ -1,9 +1,7 @@
-"""Shortest routes through the contexts of a node, computed on request and cached until a change.
+"""Shortest routes through the contexts of a node, cached until a change.
 
-A route to another unit crosses the units of the context where it diverges from the own one. It
-leaves by the nearest gateway to the first of them. Nearness compares the largest context first,
-then the smaller ones, last the own cluster. Names decide between equal ones. All nodes of the route
-so decide alike, and each hop shortens it.
+A route to another unit leaves by the nearest gateway. Nearness compares the largest context first,
+last the own cluster, then names. So all nodes of the route decide alike, and each hop shortens it.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from broker.cluster.map.entries import UnitLink
 from broker.cluster.map.shortest_paths import Graph, Routes, find_routes
 from broker.cluster.map.unit_graph import UnitGraph
 
-#: Usable edges of the source: (neighbouring vertex, cost).
 _Exits = tuple[tuple[str, int], ...]
 
 
@@ -28,10 +25,10 @@ class RouteTable:
         self._unit = address.unit
         self._cluster = cluster
         self._contexts = contexts
-        #: By (depth, rank): valid until the next change.
+        #: By (depth, rank), until the next change.
         self._routes: dict[tuple[int, int], Routes] = {}
         self._hops: dict[tuple[int, str, int], str | None] = {}
-        #: By (depth, rank): last result with its graph and exits. Most changes affect neither.
+        #: By (depth, rank). Most changes affect neither graph nor exits.
         self._found: dict[tuple[int, int], tuple[Graph, _Exits, Routes]] = {}
 
     def invalidate(self) -> None:
@@ -39,8 +36,7 @@ class RouteTable:
         self._hops.clear()
 
     def routes_at(self, depth: int, rank: int) -> Routes:
-        """Return the routes in the context at `depth`; at the cluster's depth, between its
-        nodes."""
+        """Return the routes in the context at `depth`, or between the nodes of the cluster."""
         cached = self._routes.get((depth, rank))
         if cached is not None:
             return cached
@@ -64,7 +60,6 @@ class RouteTable:
         return route and route.first
 
     def hop_to_unit(self, depth: int, child: str, rank: int) -> str | None:
-        """Return the next hop to another child of the context at `depth`."""
         key = (depth, child, rank)
         # Cache reachable units only: unknown names must not fill the memory.
         if key in self._hops:
@@ -76,7 +71,6 @@ class RouteTable:
         return hop
 
     def _hop_out_to(self, depth: int, far_unit: str, rank: int) -> str | None:
-        """Return the next hop out of the own child of the context at `depth`, to `far_unit`."""
         links = [
             link
             for link in self._contexts[depth].links_between(self._unit[depth], far_unit)
@@ -102,7 +96,6 @@ class RouteTable:
         )
 
     def _own_unit_edges(self, depth: int, rank: int) -> _Exits:
-        """To neighbouring units with a gateway that is reachable from here."""
         exits = []
         for far_unit in sorted(self._contexts[depth].linked_units(self._unit[depth])):
             costs = [
@@ -115,7 +108,6 @@ class RouteTable:
         return tuple(exits)
 
     def _is_reachable_inside(self, depth: int, node: Address, rank: int) -> bool:
-        """Return True if a node is reachable without leaving the context at `depth`."""
         if depth == len(self._unit):
             return node.unit == self._unit and (
                 node.node == self._node or node.node in self.routes_at(depth, rank)
@@ -133,7 +125,6 @@ class RouteTable:
         return self.routes_at(depth, rank)[child].distance
 
     def _gateway_order(self, link: UnitLink, rank: int) -> tuple[int, str, str]:
-        """Sort key of gateways in the own cluster: by distance, then by name."""
         if link.own.node == self._node:
             distance = 0
         else:

@@ -1,5 +1,3 @@
-"""Shortest paths from one vertex of a small graph, deterministic for equal graphs."""
-
 from __future__ import annotations
 
 import heapq
@@ -10,7 +8,7 @@ Vertex: TypeAlias = str
 
 
 class Edge(NamedTuple):
-    """In both directions."""
+    """An edge in both directions."""
 
     cost: int
     """At least 1: edges without cost would allow loops."""
@@ -18,25 +16,23 @@ class Edge(NamedTuple):
     """Rank of the highest security level that may pass."""
 
 
-#: Neighbours of each vertex. Each edge is stored at both ends.
 Graph: TypeAlias = Mapping[Vertex, Mapping[Vertex, Edge]]
 
 
 class Route(NamedTuple):
     distance: int
     first: Vertex
-    """First vertex of the route; among equal routes the smallest name."""
+    """Among equal routes the smallest name."""
 
 
 def find_routes(
     graph: Graph, exits: Iterable[tuple[Vertex, int]], source: Vertex, rank: int
 ) -> Routes:
-    """Return the routes from `source` to all vertices that an event of `rank` can reach.
+    """Return the routes from `source` to all other vertices that an event of `rank` can reach.
 
-    `exits` are the source's neighbours with their costs. Other edges count if they are cleared for
-    `rank`. Among equal routes the smallest first neighbour wins at every vertex. So hop-by-hop
-    decisions agree, and routes from one source never meet again after they part. The source has no
-    route.
+    `exits` are the source's neighbours with their costs. Among equal routes the smallest first
+    neighbour wins at every vertex. So hop-by-hop decisions agree, and routes from one source never
+    meet again after they part.
     """
     best = {neighbour: (cost, neighbour) for neighbour, cost in exits}
     heap = [(cost, neighbour, neighbour) for neighbour, (cost, _first) in best.items()]

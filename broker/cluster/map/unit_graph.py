@@ -1,5 +1,3 @@
-"""Graph of one context above the cluster: its units and the links of their gateways (G2, G5)."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -10,15 +8,14 @@ from broker.cluster.map.entries import UnitLink, parse_link_key, parse_unit_link
 from broker.cluster.map.shortest_paths import Edge, Graph
 from broker.errors import ProtocolError
 
-#: Gateways of a context, and links of one gateway; more are rejected.
+#: More gateways, or links of one, are rejected.
 MAX_GATEWAYS = 1024
 
 
 class UnitGraph:
-    """Children of `context` and the links between them.
+    """Children of a context above the cluster, and the links of their gateways (G2, G5).
 
-    Several links may join two units. Their edge costs as much as the cheapest link that is cleared
-    for the event.
+    An edge costs as much as the cheapest link that is cleared for the event.
     """
 
     def __init__(self, context: UnitPath) -> None:
@@ -32,16 +29,14 @@ class UnitGraph:
             self._invalidate()
 
     def set_entry(self, gateway: str, entry: str, value: Any) -> None:
-        """Set an entry of the gateway's table, or remove it (None).
-
-        Raises `ProtocolError` for an invalid value; the entry is removed then.
-        """
+        """None removes an entry. Raises `ProtocolError` for an invalid value, and removes the
+        entry."""
         self._invalidate()
         far = parse_link_key(entry)
         links = self._links_by_gateway.get(gateway, {})
         links.pop(far, None)
         if value is not None:
-            # A known link may change. A new one needs room for another link.
+            # A known link may change. A new one needs room.
             if max(len(links), len(self._links_by_gateway.keys() - {gateway})) >= MAX_GATEWAYS:
                 raise ProtocolError(f"more than {MAX_GATEWAYS} gateways, or links of a gateway")
             link = parse_unit_link(value, self.context, gateway, far)
@@ -50,10 +45,7 @@ class UnitGraph:
             self._links_by_gateway.pop(gateway, None)
 
     def links_between(self, unit: str, far_unit: str) -> Sequence[UnitLink]:
-        """Return the links from `unit` to `far_unit` that both ends report.
-
-        The cost is the higher one of both ends, the clearance the lower one.
-        """
+        """Return the links that both ends report, with the higher cost and the lower clearance."""
         return self._agreed_links().get(unit, {}).get(far_unit, ())
 
     def all_links(self) -> Iterator[UnitLink]:

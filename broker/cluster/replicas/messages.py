@@ -1,8 +1,4 @@
-"""Messages between a node and the neighbour with its replica, over their link.
-
-REPLICA_EVENTS is `0x65 | after | upto | chunk`. The marks are `epoch u32, offset u64`, big-endian.
-The chunk has the events of (after, upto] as in the log (`broker.log.chunk`), or is empty.
-"""
+"""Messages between a node and the neighbour with its replica (`docs/protocols/replicas.md`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Frames with pages from a replica or the archive, in place of the origin node."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from broker.log.logged_event import LoggedEvent
 def make_page_frame(
     origin: str, origin_node: Address, ranges: list[Range], events: Sequence[LoggedEvent]
 ) -> Frame:
-    """Return a frame with `events` for the first range. `origin_node` serves the origin."""
+    """Return a frame with `events` for the first range, in place of the origin node."""
     carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]
     return Frame(
         origin=origin,

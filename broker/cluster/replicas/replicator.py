@@ -23,14 +23,12 @@ from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.transport.clock import IClock
 
-#: Limits of one page of the log.
 PAGE_EVENTS = 1_024
 PAGE_BYTES = 512 << 10
-#: Sent bytes without an acknowledgement; above it, later events are read from the log.
+#: Above it, later events are read from the log.
 MAX_UNACKNOWLEDGED_BYTES = 4 << 20
-#: Seconds without an answer or progress, after which the state is requested again.
+#: Seconds without an answer or progress; then the state is requested again.
 PROGRESS_TIMEOUT = 5.0
-#: Streams in the cache of `_needs_replica`.
 _MAX_CACHED_STREAMS = 10_000
 
 
@@ -41,12 +39,11 @@ class _Transfer:
     sent: Mark = (0, 0)
     acknowledged: Mark = (0, 0)
     has_sent: bool = False
-    """True if events were sent since the last state."""
     is_reading: bool = False
     is_live: bool = False
     """True if all durable events were sent."""
     unacknowledged: deque[tuple[Mark, int]] = attrs.field(factory=deque)
-    """(upto, bytes) of each sent batch."""
+    """(upto, bytes)"""
     unacknowledged_bytes: int = 0
 
 
@@ -62,8 +59,7 @@ class Replicator:
         clock: IClock,
         send: Callable[[str, bytes], bool],
     ) -> None:
-        """`send` passes a message to a neighbour's link and returns False if the link refused
-        it."""
+        """`send` returns False if a neighbour's link refused the message."""
         self._log = event_log
         self._streams = tuple(streams)
         self._clock = clock
@@ -72,7 +68,6 @@ class Replicator:
         self._waiting: deque[tuple[Mark, Callable[[], object]]] = deque()
         self._transfer: _Transfer | None = None
         self.replicated_upto: Mark = (0, 0)
-        """Everything up to here is in a replica."""
 
     @property
     def is_needed(self) -> bool:
@@ -87,14 +82,10 @@ class Replicator:
     def waiting_answers(self) -> int:
         return len(self._waiting)
 
-    # ------------------------------------------------------------------ Safety
-
     def requires_replica(self, streams: Iterable[str]) -> bool:
-        """See `ingest.safety`."""
         return any(self._needs_replica(stream) for stream in set(streams))
 
     def call_when_replicated(self, call: Callable[[], object]) -> None:
-        """See `ingest.safety`."""
         mark = self._log.coverage[self._log.origin]
         if mark <= self.replicated_upto and not self._waiting:
             call()
@@ -110,8 +101,6 @@ class Replicator:
             found = settings is not None and settings.acknowledge == "neighbour"
             self._cached_needs[stream] = found
         return found
-
-    # ------------------------------------------------------------------ the neighbour
 
     def choose_neighbour(self, neighbours: Iterable[str]) -> None:
         """Keep the present neighbour while it is linked, else choose the first of `neighbours`."""
@@ -141,7 +130,6 @@ class Replicator:
         )
 
     def _check_progress(self, transfer: _Transfer, acknowledged: Mark) -> None:
-        """Request the state again if the neighbour has not answered, or not acknowledged more."""
         if self._transfer is not transfer:
             return
         if not transfer.has_state or (
@@ -154,7 +142,6 @@ class Replicator:
             )
 
     def receive_state(self, neighbour: str, state: ReplicaState) -> None:
-        """Continue the transfer from the replica's state."""
         transfer = self._transfer
         if transfer is None or transfer.neighbour != neighbour or state.origin != self._log.origin:
             return
@@ -172,8 +159,7 @@ class Replicator:
         if transfer is None or transfer.neighbour != neighbour or not transfer.has_state:
             return
         if upto > transfer.sent:
-            # An acknowledgement from before the last request, or a false one. The neighbour repeats
-            # a true one.
+            # From before the last request, or false. A true one is repeated.
             return
         transfer.acknowledged = max(transfer.acknowledged, upto)
         while transfer.unacknowledged and transfer.unacknowledged[0][0] <= upto:
@@ -185,8 +171,6 @@ class Replicator:
         self.replicated_upto = max(self.replicated_upto, upto)
         while self._waiting and self._waiting[0][0] <= self.replicated_upto:
             self._waiting.popleft()[1]()
-
-    # ------------------------------------------------------------------ sending
 
     def replicate_committed(self, events: list[LoggedEvent]) -> None:
         transfer = self._transfer
@@ -236,14 +220,13 @@ class Replicator:
                 try:
                     events = await log.read_origin(log.origin, before, PAGE_EVENTS, PAGE_BYTES)
                 except DamageFound as found:
-                    # These events are lost: the replica continues behind them.
+                    # The replica continues behind these events.
                     lost_upto = found.damage.upto
                 if self._transfer is not transfer or transfer.sent != before:
                     return
                 first_available = max(log.begins_after.get(log.origin, (0, 0)), lost_upto)
                 if first_available > before:
-                    # Retention removed events before they were sent. A replica has no missing
-                    # range, so it restarts behind them.
+                    # A replica has no missing range, so it restarts behind the removed events.
                     if transfer.has_sent:
                         transfer.has_state = False
                         return
@@ -256,7 +239,7 @@ class Replicator:
                 if transfer.sent == before:
                     return
         except BrokerError:
-            # The log can not be read now: request the state again.
+            # The log can not be read now.
             transfer.has_state = False
             raise
         finally:

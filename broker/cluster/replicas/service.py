@@ -1,5 +1,3 @@
-"""Both sides of replication, for a node's network."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +20,6 @@ from broker.log.damage import Damage, DamageFound
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 
-#: Limits of one page of a replica.
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
 
@@ -57,13 +54,9 @@ class Replicas:
         self._has_other_log = has_other_log
         self._is_reading = False
         self._links: dict[str, str] = {}
-        """By neighbour: the origin of its log."""
-
-    # ------------------------------------------------------------------ links
 
     def update_links(self, neighbours: Iterable[Neighbour], own: Address) -> None:
-        """Choose a neighbour for the own replica: of the own cluster first, then trusted ones, by
-        name."""
+        """Choose a neighbour for the own replica: of the own cluster, then trusted, by name."""
         up = [each for each in neighbours if each.up]
         self._links = {each.name: each.node.origin for each in up}
         for name, origin in self._links.items():
@@ -77,7 +70,7 @@ class Replicas:
         self.store.remove_neighbour(name)
 
     def receive_message(self, neighbour: Neighbour, message: Message) -> bool:
-        """Handle a neighbour's message. Return False if it is not about replicas."""
+        """Return False if the message is not about replicas."""
         match message:
             case ReplicaRequest(origin):
                 if origin != neighbour.node.origin:
@@ -96,13 +89,11 @@ class Replicas:
     def replicate_committed(self, events: list[LoggedEvent]) -> None:
         self.replicator.replicate_committed(events)
 
-    # ------------------------------------------------------------------ unreachable origins
-
     def announce_replicas(
         self, is_reachable: Callable[[str], bool], destinations: Iterable[Address]
     ) -> Iterator[Frame]:
-        """Yield an empty range at the end of each replica of an unreachable origin. Destinations
-        that lack events request them here."""
+        """Yield an empty range at the end of each replica: destinations request missing events
+        here."""
         own = self._own_address()
         targets = list(destinations)
         if own is None or not targets:
@@ -114,8 +105,6 @@ class Replicas:
     def read_for_this_node(
         self, is_reachable: Callable[[str], bool], needed_after: Callable[[str], Mark | None]
     ) -> None:
-        """Deliver events of unreachable origins from the replicas to this node, if it needs
-        them."""
         own = self._own_address()
         for origin in self.unreachable_origins(is_reachable):
             after = needed_after(origin)
@@ -127,7 +116,6 @@ class Replicas:
                 self.send_page(PageRequest(own, own, MAX_HOPS, origin, after, is_unfiltered=True))
 
     def unreachable_origins(self, is_reachable: Callable[[str], bool]) -> list[str]:
-        """Return the replicated origins without a reachable node."""
         own, addresses = self._own_address(), self.store.origin_nodes
         found = []
         for origin in self._log.replica_spans:
@@ -143,7 +131,7 @@ class Replicas:
         return request.origin in self._log.replica_spans
 
     def send_page(self, request: PageRequest) -> None:
-        """Send a page of a replica. Events before the replica are lost if the origin's disk is."""
+        """Send a page of a replica. Events before it are lost if the origin's disk is."""
         span = self._log.replica_spans[request.origin]
         if request.after < span.after:
             self._report_lost(request, span.after)
@@ -175,8 +163,7 @@ class Replicas:
             self._is_reading = False
         own, span = self._own_address(), self._log.replica_spans.get(request.origin)
         if own is None or span is None or request.after < span.after:
-            # Retention may have removed some events during the read: the reader repeats its
-            # request.
+            # Retention may have removed some events: the reader repeats its request.
             return
         is_full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
         # An origin's places are consecutive: an earlier end is the start of damage.
@@ -186,8 +173,8 @@ class Replicas:
         self._send_frame(make_page_frame(request.origin, own, [page], events))
 
     def _report_damage(self, request: PageRequest, damage: Damage) -> None:
-        """Report events as lost if their repair was given up. During a repair the reader repeats
-        its request."""
+        """Report events as lost if their repair was given up; else the reader repeats its
+        request."""
         own, span = self._own_address(), self._log.replica_spans.get(request.origin)
         if own is None or span is None or not self._log.repairs.is_given_up(damage):
             return

@@ -1,5 +1,3 @@
-"""Replica side: store neighbours' events."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 
-#: Replicated origins. Requests of further neighbours are ignored.
+#: Requests of further neighbours are ignored.
 MAX_ORIGINS = 64
 
 
@@ -32,26 +30,24 @@ class ReplicaStore:
         self._send_ack = send_ack
         self._own_address = own_address
         self._origins: dict[str, str] = {}
-        """By neighbour: the origin that it replicates here."""
         self._origin_nodes = {
             origin: Address.parse(span.owner)
             for origin, span in event_log.replica_spans.items()
             if span.owner
         }
         self.replaced_origins: set[str] = set()
-        """Origins with a replica here; their nodes have returned with another log."""
+        """Their nodes have returned with another log."""
         self._received_upto: dict[str, Mark | None] = {}
-        """By origin: end of the events being committed; None: the first batch may start anywhere.
-        Batches of other origins are ignored until their node sends a request."""
+        """None: the first batch may start anywhere. Batches of other origins are ignored until
+        their node sends a request."""
 
     @property
     def origin_nodes(self) -> dict[str, Address]:
-        """Nodes of the stored origins, without `replaced_origins`."""
+        """Without `replaced_origins`."""
         return dict(self._origin_nodes)
 
     def accept_request(self, neighbour: Address, request: ReplicaRequest) -> None:
-        """Accept a neighbour's request to store its events. Raises `ProtocolError` for another
-        node's origin."""
+        """Raises `ProtocolError` for another node's origin."""
         if neighbour.node not in self._origins and len(self._origins) >= MAX_ORIGINS:
             return
         if any(
@@ -68,7 +64,7 @@ class ReplicaStore:
         self._send_state(neighbour.node, ReplicaState(request.origin, after, upto))
 
     def record_link(self, neighbour: str, log_origin: str) -> None:
-        """Record the origin of a linked neighbour. Other origins of the same node are replaced."""
+        """Record the origin of a neighbour; it replaces others of the same node."""
         for origin, address in list(self._origin_nodes.items()):
             if address.node == neighbour and origin != log_origin:
                 del self._origin_nodes[origin]
@@ -76,8 +72,7 @@ class ReplicaStore:
         self.replaced_origins &= self._log.replica_spans.keys()
 
     def append_replica(self, neighbour: Address, data: bytes) -> None:
-        """Store events of a neighbour. Raises `ProtocolError` without a request, or for a malformed
-        message."""
+        """Raises `ProtocolError` without a request, or if malformed."""
         origin = self._origins.get(neighbour.node)
         if origin is None:
             raise ProtocolError("REPLICA_EVENTS without a ReplicaRequest")

@@ -1,10 +1,10 @@
-"""Flooding of tables within units: a sans-I/O core (Mspaces G5, G7; see protocols/tables.md).
+"""Flooding of tables within units (Mspaces G5, G7; see protocols/tables.md).
 
-A node publishes tables. Each node in their scope has a copy while the author is alive. Links are
-FIFO and lose nothing while they are up.
+Each node in a table's scope has a copy while the author is alive. Links are FIFO and lose nothing
+while they are up.
 
 The caller applies the effects of a call before the next call. So `cut` returns this node's place
-only after it has applied earlier changes.
+after earlier changes.
 """
 
 from __future__ import annotations
@@ -71,14 +71,9 @@ class Tables:
         self._serial = 0
         self._refresh_at: float | None = None
         self._highest_seen = 0
-        """Highest incarnation of this node's own tables at other nodes."""
         self._raise_at: float | None = None
-        """Time of the next raise, if the last one was too recent."""
         self._next_raise_at = float("-inf")
-        """Earliest time of the next raise."""
         self._raise_backoff = times.make_backoff()
-
-    # ------------------------------------------------------------------------- reading
 
     def get(self, key: TableKey) -> Mapping[str, Value]:
         """Empty if the table does not exist."""
@@ -107,8 +102,6 @@ class Tables:
             bytes=sum(group.bytes for group in groups),
         )
 
-    # ------------------------------------------------------------------------- own tables
-
     def publish(
         self,
         kind: str,
@@ -122,8 +115,8 @@ class Tables:
         """Change entries of an own table, creating it if needed. Return its new version.
 
         With `echo` a wave proves later that all reachable nodes have it. Raises `ValueError` or
-        `TypeError` if the scope does not contain this node or a value can not be encoded. Raises
-        `Overloaded`, without a change, if the table would be too large.
+        `TypeError` for another scope or a value that can not be encoded; `Overloaded` if the table
+        would be too large.
         """
         if not is_within(self.address.unit, scope):
             raise ValueError(f"{self.address} is outside {'.'.join(scope)!r}")
@@ -172,7 +165,7 @@ class Tables:
         return self._replication.flood_update(group, before, changes, now)
 
     def tables_updated(self, key: GroupKey) -> None:
-        """Called by replication: waves may have waited for these tables."""
+        """Check the waves that wait for these tables."""
         self._waves.tables_updated(key)
 
     def check_own_version(
@@ -182,12 +175,11 @@ class Tables:
         now: float,
         tables: tuple[TableChange, ...] = (),
     ) -> list[TablesEffect]:
-        """Called by replication: another node has a version of this node's own tables.
+        """Handle another node's version of this node's own tables.
 
-        If it is newer, this process has lost its state, or another process uses its name. Then the
-        node publishes its tables under a higher incarnation. If two processes alternate, the pause
-        between raises doubles. The highest possible incarnation can not be exceeded; it has to age
-        out.
+        A newer one shows that this process has lost its state, or another process uses its name.
+        Then the node publishes its tables under a higher incarnation. If two processes alternate,
+        the pause between raises doubles.
         """
         group = self._replication.groups.get(key)
         if version <= ((self.incarnation, 0) if group is None else group.version):
@@ -221,10 +213,7 @@ class Tables:
             effects += self._send_wave(key, now)
         return effects
 
-    # ------------------------------------------------------------------------- neighbours
-
     def add_neighbour(self, name: str, unit: UnitPath, now: float) -> list[TablesEffect]:
-        """Start a link: send a digest of the tables in the common scopes."""
         effects = self.remove_neighbour(name, now) if name in self._links.neighbours else []
         self._links.neighbours[name] = LinkState(unit, Reassembly(self._limits))
         self._start_refreshing(now)
@@ -241,10 +230,9 @@ class Tables:
         return self._apply_wave_effects(self._waves.remove_neighbour(name), now)
 
     def receive_message(self, neighbour: str, message: Message, now: float) -> list[TablesEffect]:
-        """Handle a neighbour's message. Raises `ProtocolError`, without a change, for an invalid
-        one.
+        """Handle a message, unless its link is down.
 
-        Messages of a link that is down are ignored.
+        Raises `ProtocolError`, without a change, for an invalid one.
         """
         if neighbour not in self._links.neighbours:
             return []
@@ -289,8 +277,6 @@ class Tables:
                 return self._apply_wave_effects(self._waves.receive_proof(neighbour, message), now)
         raise ProtocolError(f"{type(message).__name__} is not a message of tables")
 
-    # ------------------------------------------------------------------------- waves
-
     def _has_version(self, key: GroupKey, incarnation: int, number: int) -> bool:
         group = self._replication.groups.get(key)
         return group is not None and group.version >= (incarnation, number)
@@ -318,8 +304,6 @@ class Tables:
         self.counts["broken"] += not ended.wave.is_whole
         echoed: list[TableEchoed] = self._echoes[key].finish_wave(ended.wave, now)
         return [*echoed, *self._send_wave(key, now)]
-
-    # ------------------------------------------------------------------------- time
 
     def _start_refreshing(self, now: float) -> None:
         if self._refresh_at is None:

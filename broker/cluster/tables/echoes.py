@@ -9,7 +9,7 @@ from broker.cluster.tables.table import GroupKey, TableKey
 from broker.cluster.tables.waves import MAX_OWN_WAVES, Wave
 from broker.transport.backoff import Backoff
 
-#: Awaited versions of one table. Beyond it, a later version's echo replaces the earliest.
+#: Beyond it, a later version's echo replaces the earliest.
 _MAX_VERSIONS = 64
 
 
@@ -19,9 +19,7 @@ class Echoes:
     _backoff: Backoff
     _awaited: dict[TableKey, list[int]] = attrs.field(factory=dict)
     _probed_version: int = 0
-    """Version in the newest wave's probes."""
     retry_at: float | None = None
-    """Time of the next wave after a broken one."""
 
     def request_echo(self, table: TableKey, version: int) -> None:
         versions = self._awaited.setdefault(table, [])
@@ -43,7 +41,6 @@ class Echoes:
         self._probed_version, self.retry_at = number, None
 
     def finish_wave(self, wave: Wave, now: float) -> list[TableEchoed]:
-        """Return the echoes that a complete wave proves, or schedule another wave."""
         if not wave.is_whole:
             self._probed_version = 0
             if self.retry_at is None:
@@ -58,7 +55,7 @@ class Echoes:
         ]
 
     def reset_request(self) -> None:
-        """Reset after an incarnation was raised: its version contains the earlier ones."""
+        """Reset: a new incarnation's version contains the earlier ones."""
         self._probed_version = 0
         self.retry_at = None
 

@@ -1,5 +1,3 @@
-"""Effects that the core of the tables returns, in order."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -20,10 +18,9 @@ class Send:
 
 @attrs.frozen
 class TableChanged:
-    """Another node's table changed. None removes an entry; `is_removed`: the table is gone.
+    """Another node's table changed; None removes an entry.
 
-    `is_restart`: the change is from a later process of the author, which may publish more entries
-    soon.
+    `is_restart`: the author's process is new, and may publish more entries soon.
     """
 
     key: TableKey
@@ -37,8 +34,8 @@ class TableChanged:
 class TableEchoed:
     """All reachable nodes in the scope have this node's table at this version, or newer.
 
-    `cuts` has the newest place of each node, including this one, when it had the version. There is
-    one effect for each version published with `echo`. With very many, a later one stands for it.
+    `cuts` has the newest place of each node when it had the version. There is one effect for each
+    version published with `echo`. With very many, a later one stands for it.
     """
 
     key: TableKey
@@ -55,8 +52,7 @@ class NeighbourSynchronised:
 
 @attrs.frozen
 class NameConflict:
-    """Another process publishes newer tables under this node's name: a dead earlier one, or one
-    that runs now."""
+    """Another process publishes newer tables under this node's name, or an earlier one did."""
 
     tables: tuple[TableChange, ...]
 

@@ -1,5 +1,3 @@
-"""All tables of one author and scope, as stored at this node."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -13,28 +11,26 @@ from broker.cluster.tables.table import GroupKey, TableLimits, TableName
 from broker.errors import ProtocolError
 from broker.wire.codec import pack
 
-#: Stored changes, for nodes that lack only these. Others get all tables.
+#: Nodes that lack more get all tables.
 _MAX_HISTORY = 64
-#: Changes may exceed the size of all tables by so many bytes and are still sent.
+#: Changes may exceed the size of all tables by so many bytes.
 _SMALL_BYTES = 4096
 
-#: Changed entries (None: removed), and whether the table was removed.
+#: Changed entries (None: removed); True if the table was removed.
 TableDifference = tuple[Mapping[str, Value | None], bool]
 
 
 @attrs.define(eq=False)
 class Group:
-    """Tables under one version number. 0 is empty; each change by the author increments it."""
+    """Tables of one author and scope under one version number, which each change increments."""
 
     key: GroupKey
     unit: UnitPath
-    """The author's cluster."""
     incarnation: int = 0
     number: int = 0
     author_seen_at: float = float("-inf")
-    """Time at which the author was last known to be alive."""
     newest_refresh: tuple[int, int] = (0, 0)
-    """Incarnation and serial of the newest refresh."""
+    """Incarnation and serial."""
     tables: dict[TableName, dict[str, Value]] = attrs.field(factory=dict)
     _sizes: dict[TableName, int] = attrs.field(factory=dict)
     _history: deque[tuple[int, tuple[TableChange, ...]]] = attrs.field(factory=deque)
@@ -42,13 +38,13 @@ class Group:
 
     @property
     def version(self) -> tuple[int, int]:
-        """(incarnation, number). Versions compare by age."""
+        """Versions compare by age."""
         return (self.incarnation, self.number)
 
     def changes_since(self, incarnation: int, number: int) -> tuple[int, tuple[TableChange, ...]]:
-        """Return (base, changes) after this version; base 0: all tables."""
+        """Return (base, changes); base 0: all tables."""
         if incarnation == self.incarnation and self._history and self._history[0][0] <= number:
-            # Applying changes twice in their order does no harm: the last one counts.
+            # Changes may be applied twice: the last one counts.
             start = max(before for before, _ in self._history if before <= number)
             changes = tuple(
                 each for before, group in self._history if before >= start for each in group
@@ -71,8 +67,7 @@ class Group:
         changes: tuple[TableChange, ...],
         limits: TableLimits,
     ) -> dict[TableName, TableDifference]:
-        """Apply changes and return the differences. Raises `ProtocolError`, without a change, over
-        the limits."""
+        """Raises `ProtocolError`, without a change, over limits."""
         tables, sizes = _copy_changed(
             self.tables if base else {}, self._sizes if base else {}, changes
         )
@@ -91,7 +86,6 @@ class Group:
         return differences
 
     def raise_version(self, incarnation: int, number: int) -> None:
-        """Give the own tables a higher version without a change."""
         self.incarnation, self.number = incarnation, number
         self._history.clear()
 
@@ -113,7 +107,7 @@ def _copy_changed(
     sizes: Mapping[TableName, int],
     changes: Iterable[TableChange],
 ) -> tuple[dict[TableName, dict[str, Value]], dict[TableName, int]]:
-    """Return copies with the changes applied. Tables without changes are shared."""
+    """Return changed copies; tables without changes are shared."""
     after, sizes_after = dict(tables), dict(sizes)
     copied: set[TableName] = set()
     for kind, subject, how, entries in changes:
@@ -180,7 +174,6 @@ def _diff_table(
 def effective_change(
     name: TableName, table: Mapping[str, Value] | None, changes: Mapping[str, Value | None]
 ) -> TableChange | None:
-    """Return the changes that differ from the table; None without any."""
     if table is None:
         entries = tuple((key, value) for key, value in changes.items() if value is not None)
         return (*name, REPLACED, entries)

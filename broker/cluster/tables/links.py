@@ -1,5 +1,3 @@
-"""Links to neighbours and their scopes, for flooding."""
-
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -12,7 +10,7 @@ from broker.cluster.tables.effects import Send, TablesEffect
 from broker.cluster.tables.message_parts import Reassembly
 from broker.errors import ProtocolError
 
-#: Highest incarnation: it leaves room for higher ones.
+#: Leaves room for higher ones.
 MAX_INCARNATION = 1 << 62
 
 
@@ -21,10 +19,8 @@ class LinkState:
     unit: UnitPath
     reassembly: Reassembly
     is_synchronised: bool = False
-    """True if its digest has arrived. Before that no change is sent: the answer to the digest has
-    all."""
+    """Before its digest no change is sent: the answer has all."""
     has_answered: bool = False
-    """True if the answer to this node's digest is complete."""
 
 
 class Links:
@@ -50,7 +46,7 @@ class Links:
     def flood(
         self, scope: UnitPath, messages: Iterable[Message], except_for: str = ""
     ) -> list[TablesEffect]:
-        """Send messages in order to all synchronised neighbours in scope."""
+        """Send to all synchronised neighbours in scope, in order."""
         parts = list(messages)
         return [
             Send(name, part)

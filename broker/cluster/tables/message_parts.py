@@ -1,5 +1,3 @@
-"""Split large updates and digests into consecutive messages, and reassemble them."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -11,9 +9,9 @@ from broker.cluster.tables.group import packed_size
 from broker.cluster.tables.table import TableLimits
 from broker.errors import ProtocolError
 
-#: Entry bytes after which a part ends: events share the link.
+#: Bytes: events share the link.
 PART_BYTES = 64 * 1024
-#: Versions in one part of a digest. With the longest names it stays below `MAX_CONTROL`.
+#: So a part stays below `MAX_CONTROL`.
 PART_STANDS = 1000
 
 
@@ -53,7 +51,7 @@ def split_digest(versions: tuple[GroupVersion, ...], *, all: bool) -> list[Diges
 
 
 class Reassembly:
-    """Parts of one neighbour's message until the last one, up to the table limits."""
+    """Parts of one neighbour's message, up to the table limits."""
 
     def __init__(self, limits: TableLimits) -> None:
         self._limits = limits
@@ -97,6 +95,5 @@ class Reassembly:
         return replace(part, versions=tuple(versions))
 
     def check_complete(self, description: str) -> None:
-        """Raise `ProtocolError` if an update is incomplete."""
         if self._update is not None:
             raise ProtocolError(f"{description} before the end of an update")

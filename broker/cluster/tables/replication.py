@@ -1,5 +1,3 @@
-"""Replication of tables: updates, digests, refreshes and ageing."""
-
 from __future__ import annotations
 
 from collections import Counter
@@ -21,7 +19,6 @@ from broker.cluster.tables.table import (
 )
 from broker.errors import ProtocolError
 
-#: Ends the answer to a digest of all tables. It requests nothing.
 DIGEST_END = Digest((), all=False, more=False)
 
 
@@ -54,8 +51,6 @@ class Replication:
         self._address, self._links, self._listener = address, links, listener
         self._times, self._limits, self._counts = times, limits, counts
         self.groups: dict[GroupKey, Group] = {}
-
-    # ------------------------------------------------------------------------- updates
 
     def receive_update(self, neighbour: str, update: Update, now: float) -> list[TablesEffect]:
         key, version = GroupKey(update.author, update.scope), (update.incarnation, update.number)
@@ -120,10 +115,7 @@ class Replication:
             for name, table in sorted(group.tables.items())
         ]
 
-    # ------------------------------------------------------------------------- refreshes
-
     def receive_refresh(self, neighbour: str, refresh: Refresh, now: float) -> list[TablesEffect]:
-        """Record that an author is alive. Request missing changes from the neighbour."""
         key, serial = GroupKey(refresh.author, refresh.scope), (refresh.incarnation, refresh.serial)
         if not is_within(refresh.unit, refresh.scope):
             raise ProtocolError(f"inconsistent refresh of {refresh.author}")
@@ -154,8 +146,6 @@ class Replication:
                 effects += self._drop_group(group)
         return effects
 
-    # ------------------------------------------------------------------------- synchronisation
-
     def _request_group(
         self, neighbour: str, key: GroupKey, group: Group | None
     ) -> list[TablesEffect]:
@@ -164,7 +154,6 @@ class Replication:
         return [Send(neighbour, Digest(((*key, *version),), False, False))]
 
     def receive_digest(self, neighbour: str, digest: Digest, now: float) -> list[TablesEffect]:
-        """Send the changes that the neighbour lacks."""
         peer = self._links.neighbours[neighbour]
         theirs = {GroupKey(*version[:2]): version[2:] for version in digest.versions}
         effects: list[TablesEffect] = []
@@ -208,7 +197,6 @@ class Replication:
         )
 
     def make_refresh(self, group: Group, now: float) -> Refresh:
-        """Return the newest known refresh of the group's author."""
         return Refresh(
             *(group.key.author, group.unit, group.key.scope, group.incarnation, group.number),
             *(group.newest_refresh[1], self._age(group, now)),

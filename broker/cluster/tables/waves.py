@@ -1,14 +1,9 @@
 """Waves: proof for an author that all reachable nodes have its tables (PIF, propagation of
 information with feedback).
 
-The author sends a probe on each link of the scope. At its first probe a node records the sender as
-its parent, and forwards the probe on all other links. It answers its parent once it has the version
-and all those links have answered. Any further probe is answered at once. So the first probes form a
-tree, and the answers carry the cuts up the tree.
-
-If a link breaks before its answer, the nodes behind it are unknown. Then the answer has `whole`
-false, and the author sends another wave after a pause. So `whole` means: all nodes that were
-connected to the author throughout, by any route, have the version.
+`docs/protocols/tables.md` has the states. The first probes form a tree, and the answers carry the
+cuts up the tree. `whole` means: all nodes that were connected to the author throughout, by any
+route, have the version.
 """
 
 from __future__ import annotations
@@ -22,35 +17,31 @@ from broker.cluster.messages import Probe, Proof
 from broker.cluster.tables.effects import Send
 from broker.cluster.tables.table import Cuts, GroupKey, TableTimes
 
-#: Concurrent waves of one author and scope; later ones are combined.
+#: Later ones are combined.
 MAX_OWN_WAVES = 4
-#: Waves that a node takes part in: for one author and scope, and in all. Over it, the oldest is
-#: given up.
+#: Over the first, an author's oldest wave is given up; over the second, a new wave is not whole.
 _MAX_OF_AUTHOR = 2 * MAX_OWN_WAVES
 _MAX_WAVES = 4096
-#: Past waves stored for one author and scope. Older ones are answered as not whole.
+#: Older waves are answered as not whole.
 _MAX_KNOWN = 32
 
 WaveKey = tuple[GroupKey, int, int]
-"""Author and scope, incarnation, wave."""
 CutSource = Callable[[], tuple[str, int, int]]
-"""Returns this node's origin, epoch and offset: its newest place."""
+"""Returns the newest place."""
 
 
 @attrs.define(eq=False)
 class Wave:
     key: WaveKey
     number: int
-    """The version in its probes."""
     started_at: float
     parent: str | None
-    """Sender of the first probe; None at the author."""
+    """None at the author."""
     awaited: set[str]
-    """Neighbours without an answer."""
     cuts: Cuts = attrs.field(factory=dict)
     is_whole: bool = True
     is_installed: bool = False
-    """True if this node has the version, and its cut is in `cuts`."""
+    """This node has the version, and its cut is in `cuts`."""
 
 
 @attrs.frozen
@@ -62,10 +53,10 @@ WaveEffect = Send | WaveEnded
 
 
 class Waves:
-    """All waves that a node takes part in; a core of its own.
+    """All waves that a node takes part in.
 
-    The cut is read in `start_wave`, `receive_probe` and `handle_timeout` only, never while tables
-    change. So the caller has applied the changes of a call before the cut is read.
+    The cut is never read while tables change: only in `start_wave`, `receive_probe` and
+    `handle_timeout`.
     """
 
     def __init__(
@@ -94,7 +85,6 @@ class Waves:
         return sum(1 for wave in self._running.values() if wave.key[0] == key)
 
     def cancel_own(self, key: GroupKey) -> None:
-        """Drop this node's own waves for a scope: its tables start anew."""
         for wave in self._waves_of(key):
             del self._running[wave.key]
 
@@ -120,7 +110,6 @@ class Waves:
         return effects + self._answer_if_done(wave)
 
     def receive_proof(self, neighbour: str, proof: Proof) -> list[WaveEffect]:
-        """Handle an answer. Answers that no wave awaits are ignored."""
         key = (GroupKey(proof.author, proof.scope), proof.incarnation, proof.wave)
         wave = self._running.get(key)
         if wave is None or neighbour not in wave.awaited:
@@ -132,7 +121,7 @@ class Waves:
         return self._answer_if_done(wave)
 
     def remove_neighbour(self, neighbour: str) -> list[WaveEffect]:
-        """End a link: its subtrees are unknown."""
+        """End a link; the subtrees behind it are unknown."""
         effects: list[WaveEffect] = []
         for wave in list(self._running.values()):
             if wave.parent == neighbour:
@@ -144,7 +133,7 @@ class Waves:
         return effects
 
     def tables_updated(self, key: GroupKey) -> None:
-        """Check at the next timeout if waves waited for these tables."""
+        """Check the waves for these tables at the next timeout."""
         self._may_install = self._may_install or any(
             not w.is_installed for w in self._waves_of(key)
         )
@@ -157,7 +146,6 @@ class Waves:
         return None if oldest is None else oldest.started_at + self._times.wave
 
     def handle_timeout(self, now: float) -> list[WaveEffect]:
-        """Answer waves that have their tables, and give up old ones."""
         effects: list[WaveEffect] = []
         self._may_install = False
         for wave in list(self._running.values()):

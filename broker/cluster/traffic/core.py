@@ -1,4 +1,4 @@
-"""Frames and routed messages that start at, arrive at or cross a node: a sans-I/O core.
+"""Frames and routed messages that start at, arrive at or cross a node.
 
 The driver does the slow work: matching events that enter a unit, and reading pages of the log.
 """
@@ -35,8 +35,7 @@ from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark, NamedHistory
 
-#: Seconds without a frame of a requested unknown origin before it is reported lost. Its disk may
-#: return, or a node with a replica may announce it.
+#: Seconds without a frame of an unknown origin: its disk may return, or a replica be announced.
 LOST_REPORT_DELAY = 30.0
 
 
@@ -55,10 +54,9 @@ class Traffic:
         own_history: Callable[[], NamedHistory | None] = lambda: None,
         histories: KnownHistories | None = None,
     ) -> None:
-        """`newest_own_mark` returns the newest own place, durable or not. `log_coverage`,
-        `patience`, `start_of` and `histories` are those of `Receiver`. `compress` applies to frames
-        that start here. `group_members` returns the neighbours that the multicast group reaches
-        with events of a rank. `own_history` returns the history that this node logs in."""
+        """`newest_own_mark` returns the newest own place, durable or not. `group_members`
+        returns the neighbours that multicast reaches with events of a rank. The others are those
+        of `Receiver`."""
         self._state = state
         self._own = state.address
         self._newest_own_mark = newest_own_mark
@@ -90,15 +88,13 @@ class Traffic:
             incomplete_origins=self.receiver.incomplete_origins,
         )
 
-    # ------------------------------------------------------------------ this node's own events
-
     def send_own_events(
         self,
         after: Mark,
         upto: Mark,
         events: Sequence[OutgoingEvent],
     ) -> list[TrafficEffect]:
-        """Send own durable events, all of (after, upto], to their destinations."""
+        """Send own durable events, all of (after, upto]."""
         frame = self._sender.event_frame(after, upto, events, self._is_cleared)
         return [] if frame is None else self._send_frame(frame)
 
@@ -116,7 +112,7 @@ class Traffic:
         return effects
 
     def update_destinations(self, now: float) -> None:
-        """Update all destinations: the map changed, or nodes restarted."""
+        """Call this when the map changed, or nodes restarted."""
         if self._started_at is None:
             self._started_at = now
         restarted = self._restarted_members()
@@ -127,7 +123,7 @@ class Traffic:
         self.receiver.request_now(now)
 
     def pause_receiving(self) -> None:
-        """Hold received ranges until `resume_receiving`: own interest is not active yet."""
+        """Hold received ranges: own interest is not active yet."""
         self.receiver.pause()
 
     def record_cuts(self, cuts: Mapping[str, Mark], now: float) -> list[TrafficEffect]:
@@ -165,15 +161,12 @@ class Traffic:
         """Restart a destination after its first interest arrived."""
         self._sender.restart_destination(destination, self._newest_own_mark())
 
-    # ------------------------------------------------------------------ receiving
-
     def receive_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
         return self._forward(frame, self._ingress.is_holding(frame.origin), now)
 
     def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
         division = self._route(frame)
         effects: list[TrafficEffect] = []
-        # Ignore ranges of the own origin.
         for index in division.local if frame.origin != self._sender.origin else ():
             received = ReceivedRange(frame.ranges[index], frame, index)
             effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
@@ -198,7 +191,7 @@ class Traffic:
         return enter
 
     def receive_group_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
-        """Take this node's range from a multicast frame. Multicast frames are not forwarded."""
+        """Take this node's range from a multicast frame, which is not forwarded."""
         effects: list[TrafficEffect] = []
         for index, span in enumerate(frame.ranges):
             if span.destination == self._own and frame.origin != self._sender.origin:
@@ -209,8 +202,7 @@ class Traffic:
     def send_into_unit(
         self, enter: EnterUnit, events: Sequence[OutgoingEvent], now: float
     ) -> list[TrafficEffect]:
-        """Send matched events to the destinations in the unit, merged with the held onward
-        frames."""
+        """Send matched events, merged with the held onward frames."""
         assert enter.received is not None
         span = enter.received.range
         inside = self._ingress.sender_for(enter.received).event_frame(
@@ -315,8 +307,6 @@ class Traffic:
         self.counts.served += 1
         return [ReadPage(message)]
 
-    # ------------------------------------------------------------------ time
-
     def confirm_durable(self, origin: str, now: float) -> list[TrafficEffect]:
         return self._as_traffic_effects(self.receiver.confirm_durable(origin, now))
 
@@ -325,7 +315,6 @@ class Traffic:
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
-        """Request missing ranges or skip expired ones, and remove expired readers."""
         for address in self._readers.remove_expired(now):
             self._sender.finish_reading(address)
         effects: list[TrafficEffect] = []
@@ -333,15 +322,13 @@ class Traffic:
             effects += self._skip_lost(origin, None, node, now)
         return effects + self._as_traffic_effects(self.receiver.handle_timeout(now))
 
-    # ------------------------------------------------------------------ inside
-
     def _is_cleared(self, destination: Address, rank: int) -> bool:
         if destination == self._own:
             return True
         return self._state.next_hop(destination, rank) is not None
 
     def _restarted_members(self) -> frozenset[Address]:
-        """Nodes of the own cluster with a changed incarnation."""
+        """Nodes with a changed incarnation."""
         unit = self._own.unit
         members = self._state.map.members()
         now = {name: node.incarnation for name, node in members.items()}

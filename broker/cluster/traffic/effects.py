@@ -1,5 +1,3 @@
-"""Effects that the core of a node's traffic returns, in order, and its counters."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -15,7 +13,7 @@ from broker.event.place import Mark
 
 @attrs.frozen
 class SendFrame:
-    """To all members of the multicast group if the neighbour is `GROUP`."""
+    """Send a frame, to the multicast group if the neighbour is `GROUP`."""
 
     neighbour: str
     frame: Frame
@@ -31,20 +29,19 @@ class SendMessage:
 class EnterUnit:
     """Match these events against the interest inside a unit, in order, then call `send_into_unit`.
 
-    The onward frames wait for the match. Call `release_onward` where the match fails or is slow.
+    The onward frames wait for the match. Call `release_onward` where it fails or is slow.
     """
 
     frame: Frame
     received: ReceivedRange | None
-    """None: nothing enters. The onward frames only wait for earlier matches; then call
-    `release_onward`."""
+    """None: the onward frames only wait for earlier matches; then call `release_onward`."""
     onward: Mapping[str, Frame]
-    """By neighbour: the parts of the frame for other destinations."""
+    """By neighbour, for other destinations."""
 
 
 @attrs.frozen
 class ReadPage:
-    """Read a page of this node's log for the request, then call `send_page`."""
+    """Read a page of this node's log, then call `send_page`."""
 
     request: PageRequest
 
@@ -76,8 +73,6 @@ TrafficEffect: TypeAlias = (
 
 @attrs.define
 class TrafficCounts:
-    """Counters since the start."""
-
     begun: int = 0
     """Frames with own events."""
     transit: int = 0
@@ -85,19 +80,16 @@ class TrafficCounts:
     stuck: int = 0
     """Destinations and messages without a route."""
     served: int = 0
-    """Requested log pages."""
     unknown: int = 0
     """Rejected page requests."""
     denied: int = 0
-    """Events that no route to their destination is cleared for."""
+    """Events without a cleared route."""
 
 
 @attrs.frozen
 class TrafficSnapshot:
-    """Sizes of the stored state."""
-
     destinations: int
-    """Counted once for each origin."""
+    """A destination counts once for each origin."""
     unit_entries: int
     """Pairs of an origin and a unit that it enters here."""
     readers: int

@@ -1,5 +1,3 @@
-"""Routes for the parts of a frame: to this node, into its unit, or to neighbours."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
@@ -10,11 +8,9 @@ import attrs
 from broker.cluster.address import Address, is_within
 from broker.cluster.traffic.frame import Frame
 
-#: Return the neighbour towards a destination, by a route that is cleared for a rank.
 NextHop: TypeAlias = Callable[[Address, int], str | None]
 
 
-#: Stands for all members of the multicast group in place of a neighbour's name.
 GROUP = ""
 
 
@@ -24,9 +20,9 @@ class FrameRoutes:
 
     local: tuple[int, ...]
     entering: tuple[int, ...]
-    """Ranges for a unit of this node: its events are matched against the interest inside."""
+    """Events are matched against the interest inside."""
     by_hop: dict[str, dict[int, int]]
-    """By neighbour: each index with the highest rank that its route is cleared for."""
+    """Each index with the highest rank that its route is cleared for."""
     unroutable: int
     """Ranges without a route, or over the hop limit."""
     denied: int
@@ -36,9 +32,8 @@ class FrameRoutes:
 def route_frame(frame: Frame, own: Address, next_hop: NextHop) -> FrameRoutes:
     """Return the routes of a frame's ranges.
 
-    A range prefers the route that is cleared for the whole frame. Without one it takes a route for
-    its own events. Without that it takes the route with the highest clearance, and loses the events
-    above.
+    A range prefers the route that is cleared for the whole frame, then one for its own events. Else
+    it takes the route with the highest clearance, and loses the events above.
     """
     local: list[int] = []
     entering: list[int] = []
@@ -70,7 +65,6 @@ def route_frame(frame: Frame, own: Address, next_hop: NextHop) -> FrameRoutes:
 def _best_cleared_hop(
     destination: Address, needed: int, next_hop: NextHop
 ) -> tuple[int, str | None]:
-    """Return the highest rank up to `needed` that has a route, and its next hop."""
     for level in range(needed, -1, -1):
         hop = next_hop(destination, level)
         if hop is not None:
@@ -83,8 +77,7 @@ def frames_by_hop(
 ) -> dict[str, Frame]:
     """Return the frame for each neighbour, with each event at most once.
 
-    The frame under `GROUP` is for several neighbours in the multicast group. They are its
-    destinations; no node forwards it.
+    That under `GROUP` is for several neighbours, which do not forward it.
     """
     rank = frame.highest_rank
     if group:
@@ -101,7 +94,7 @@ def frames_by_hop(
 def _gather_for_group(
     frame: Frame, by_hop: dict[str, dict[int, int]], group: Collection[str], rank: int
 ) -> dict[str, dict[int, int]]:
-    """Move ranges of group members to `GROUP`, if that saves at least half of the events sent."""
+    """Move ranges to `GROUP`, if that saves at least half of the events sent."""
     shared = {
         index: cap
         for hop in by_hop.keys() & group

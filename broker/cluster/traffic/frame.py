@@ -1,13 +1,9 @@
 """A frame: events of one origin for several destinations (DESIGN 4; M18, G8, D30).
 
 The header holds all that a hop needs. Records and documents are forwarded unchanged. For each
-destination the frame names a range (after, upto] of places. All events of the range that match the
-destination's interest are in the frame. So a receiver can tell filtered events from lost ones.
-
-`0x60 | header length u32 | records length u32 | header | records | body`, integers big-endian. The
-header is a msgpack array of the fields of `Frame` up to `document_lengths`, in order. Records are
-msgpack arrays as in a session's DELIVER. The body holds all documents, or one zstd frame of them.
-See `docs/protocols/traffic.md`.
+destination the frame names a range (after, upto] of places, and has all events of it that match the
+destination's interest. So a receiver can tell filtered events from lost ones.
+`docs/protocols/traffic.md` has the bytes.
 """
 
 from __future__ import annotations
@@ -28,46 +24,44 @@ from broker.event.place import Mark, NamedHistory
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
 KIND = 0x60
-#: Limits of one frame.
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
 MAX_ORIGIN_BYTES = 64
-#: Links that a frame crosses at most. A longer route is a loop.
+#: A longer route is a loop.
 MAX_HOPS = 128
-#: Document bytes of one frame, decompressed.
+#: Decompressed.
 MAX_BODY_BYTES = 64 << 20
 PLAIN, ZSTD = 0, 1
-#: Shorter bodies are not compressed: it would save less than one packet.
+#: Compression would save less than one packet.
 MIN_COMPRESSED_BYTES = 512
 #: The fastest level, since each hop waits for it.
 _compressor = zstandard.ZstdCompressor(level=1)
 
 _HEAD = struct.Struct(">BII")
 
-#: Consecutive events with equal recipients: (count, indices of the ranges).
+#: (count, indices of the ranges with these events)
 RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
-#: Events with consecutive places: (epoch, first offset, count).
+#: Consecutive places: (epoch, first offset, count).
 MarkRun: TypeAlias = tuple[int, int, int]
-#: Consecutive events with an equal rank of the security level: (rank, count).
+#: Equal security levels: (rank, count).
 LevelRun: TypeAlias = tuple[int, int]
 
 
 class Range(NamedTuple):
-    """The places (after, upto] of an origin for one destination. The frame has all matching events
-    of it."""
+    """The places (after, upto] of an origin, with all matching events for one destination."""
 
     destination: Address
-    """A node, or with an empty node name all nodes of a unit."""
+    """With an empty node name all nodes of a unit."""
     after: Mark
     upto: Mark
     unavailable_upto: Mark | None = None
-    """Events up to this place are in no log any more and not in the frame."""
+    """Events up to there are in no log any more and not in the frame."""
     has_more: bool = False
-    """The range answers a page request, and the reader can request the next page."""
+    """In a page: the reader can request the next one."""
     first_after: Mark | None = None
     """A node without events of this origin starts here; None: at `after`."""
     is_unfiltered: bool = False
-    """The frame has all events of the range, also those outside the destination's interest."""
+    """The frame also has events outside the destination's interest."""
 
 
 class FrameEvent(NamedTuple):
@@ -75,15 +69,13 @@ class FrameEvent(NamedTuple):
     record: bytes
     document: bytes
     level: int = 0
-    """Rank of its security level."""
 
 
 @attrs.define(eq=False)
 class Frame:
     origin: str
     origin_node: Address
-    """The node that serves missing events: the origin node or, in its absence, one with a
-    replica."""
+    """In its absence, a node with a replica."""
     level_runs: Sequence[LevelRun]
     hops: int
     """Links that the frame may still cross."""
@@ -96,7 +88,6 @@ class Frame:
     records: bytes
     body: bytes
     history: NamedHistory | None = None
-    """History that the origin node logs in; None if unknown."""
 
     @property
     def event_count(self) -> int:
@@ -143,10 +134,9 @@ class Frame:
         return [FrameEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
     def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
-        """Return the frame for some of its destinations.
+        """Return the frame for some destinations; events without a recipient are dropped.
 
-        `max_ranks` maps the index of each to the highest rank that it may get. Events without a
-        recipient are dropped.
+        `max_ranks` maps the index of each to the highest rank that it may get.
         """
         renumbered = {old: new for new, old in enumerate(max_ranks)}
         lowest_cap = min(max_ranks.values(), default=0)
@@ -210,8 +200,7 @@ class Frame:
         )
 
     def _runs_by_rank(self, lowest_cap: int) -> Iterable[tuple[int, int, tuple[int, ...]]]:
-        """Return (rank, count, indices) of all runs, split by rank where ranks exceed
-        `lowest_cap`."""
+        """Return (rank, count, indices), split where ranks exceed `lowest_cap`."""
         if self.highest_rank <= lowest_cap:
             return [(0, count, indices) for count, indices in self.recipient_runs]
         levels = iter(self.event_ranks())
@@ -274,7 +263,7 @@ class Frame:
 
 _Run: TypeAlias = Annotated[int, Meta(ge=1)]
 _Lengths: TypeAlias = Annotated[tuple[Offset, ...], Meta(max_length=MAX_EVENTS)]
-#: The fields of a `Range`. The name in its destination may be empty.
+#: The name in its destination may be empty.
 _WireRange: TypeAlias = tuple[
     tuple[UnitPath, Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]],
     WireMark,
@@ -287,8 +276,6 @@ _WireRange: TypeAlias = tuple[
 
 
 class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of a `Frame` that are in its header."""
-
     origin: Annotated[str, Meta(min_length=1)]
     origin_node: Address
     level_runs: tuple[tuple[Rank, _Run], ...]

@@ -1,5 +1,3 @@
-"""Merge two parts of a frame for one neighbour, so that each event crosses the link once."""
-
 from __future__ import annotations
 
 from itertools import groupby
@@ -18,10 +16,7 @@ from broker.event.place import Mark
 
 
 def merge_frames(one: Frame, other: Frame) -> Frame | None:
-    """Return one frame with the ranges and events of both, or None if it would be too large.
-
-    Both are of one origin. A body that holds all events is reused.
-    """
+    """Return None if the frame would be too large. Both are of one origin."""
     if len(one.ranges) + len(other.ranges) > MAX_DESTINATIONS:
         return None
     recipients: dict[Mark, tuple[int, ...]] = {}

@@ -13,17 +13,15 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender
 from broker.event.place import Mark
 
-#: Stored pairs of an origin and a unit. A removed one starts anew.
+#: A removed entry starts anew.
 MAX_ENTRIES = 4_096
 
 
 @attrs.define
 class _Entry:
-    """State of one origin in one unit."""
-
     sender: OriginSender
     upto: Mark
-    """Highest end of the received ranges, matched or not."""
+    """The range may not be matched yet."""
 
 
 class Ingress:
@@ -32,7 +30,6 @@ class Ingress:
         self._destinations_inside = destinations_inside
         self._entries: OrderedDict[tuple[str, UnitPath], _Entry] = OrderedDict()
         self._holding: dict[str, set[EnterUnit]] = {}
-        """By origin: matches with waiting onward frames."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -62,17 +59,15 @@ class Ingress:
         self._entries[frame.origin, unit] = entry
         return entry.sender
 
-    # ------------------------------------------------------------------ onward frames
-
     def is_holding(self, origin: str) -> bool:
         return origin in self._holding
 
     def hold_onward(self, enter: EnterUnit) -> None:
-        """Hold the onward frames until the match, so that each event crosses a link once."""
+        """Hold the onward frames, so that each event crosses a link once."""
         self._holding.setdefault(enter.frame.origin, set()).add(enter)
 
     def release_onward(self, enter: EnterUnit) -> bool:
-        """Release the onward frames. Return False if they were released before."""
+        """Return False if the frames were released before."""
         waiting = self._holding.get(enter.frame.origin, set())
         if enter not in waiting:
             return False

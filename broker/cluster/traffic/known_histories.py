@@ -1,8 +1,7 @@
 """Newest histories of each origin, as named by frames (`broker.log.history`).
 
-Two processes on copies of one log can assign places in one epoch. They started within 250 ms, or
-with clocks that are behind. The history id tells them apart. By the branch places the origin node
-finds where a place left its own log.
+Two processes on copies of one log can assign places in one epoch, if they started within 250 ms or
+with clocks that are behind. The history id tells them apart.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Callable
 
 from broker.event.place import Mark, NamedHistory
 
-#: Stored histories of an origin, the newest ones.
+#: For each origin.
 MAX_HISTORIES = 8
 
 
@@ -21,7 +20,7 @@ def _no_histories(_: str) -> tuple[NamedHistory, ...]:
 
 class KnownHistories:
     def __init__(self, stored: Callable[[str], tuple[NamedHistory, ...]] = _no_histories) -> None:
-        """`stored` returns the histories that earlier processes of this node stored."""
+        """`stored` returns the histories from earlier processes of this node."""
         self._stored = stored
         self._known: dict[str, tuple[NamedHistory, ...]] = {}
 
@@ -55,5 +54,5 @@ class KnownHistories:
         return found if found and found[-1][0] == mark[0] else ()
 
     def forget_origin(self, origin: str) -> None:
-        """Forget the histories of an origin: follow the next frame's process."""
+        """Follow the next frame's process."""
         self._known[origin] = ()

@@ -13,10 +13,8 @@ from broker.wire.codec import Count, WireErrorFields, WireHistory, WireMark
 
 
 class RoutedMessage(Message, frozen=True):
-    """Base of messages to one node anywhere in the network."""
-
     least_version: ClassVar[int] = 1
-    """Lowest version of the node protocol; links of a lower version do not carry the message."""
+    """Links of a lower version do not carry the message."""
 
     target: Address
     source: Address
@@ -33,14 +31,14 @@ class RoutedMessage(Message, frozen=True):
 
 
 class NumberedMessage(RoutedMessage, frozen=True):
-    """Base of requests, and of replies with the number of their request."""
+    """Requests, and replies with the number of their request."""
 
     request: Count
 
 
 @CODEC.register
 class PageRequest(RoutedMessage, frozen=True):
-    """Request the events behind `after` from an origin node."""
+    """To an origin node: send the events behind `after`."""
 
     kind = 0x61
     omits_empty_last = True
@@ -48,23 +46,21 @@ class PageRequest(RoutedMessage, frozen=True):
     origin: str
     after: WireMark
     is_unfiltered: bool = False
-    """Send all events: the stored interest of the reader may be too narrow."""
+    """The stored interest of the reader may be too narrow."""
     path: Annotated[tuple[WireHistory, ...], msgspec.Meta(max_length=MAX_HISTORIES)] = ()
-    """Histories up to `after`, ending with its own; empty if unknown or over a link of version
-    1."""
+    """Ends with the history of `after`; empty if unknown or over version 1."""
 
     def __post_init__(self) -> None:
         if sorted(set(self.path)) != list(self.path):
             raise ValueError("histories do not ascend")
 
     def at_version(self, version: int) -> PageRequest:
-        """Drop the path for links of version 1."""
         return self if version >= 2 else msgspec.structs.replace(self, path=())
 
 
 @CODEC.register
 class ReplicaAck(RoutedMessage, frozen=True):
-    """To an origin node: everything up to `upto` is durable in the sender's replica."""
+    """To an origin node: the sender's replica is durable up to `upto`."""
 
     kind = 0x62
 

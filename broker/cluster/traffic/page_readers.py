@@ -9,12 +9,11 @@ import attrs
 from broker.cluster.address import Address
 from broker.event.place import Mark
 
-#: Seconds without a request after which a reader is removed.
+#: Seconds without a request.
 READER_TIMEOUT = 10.0
-#: Times that one page is sent. Then some link on the route may not be cleared, which this node can
-#: not see. Further pages hold only events of the common route.
+#: Some link on the route may not be cleared: further pages hold only events of the common route.
 MAX_REPEATS = 6
-#: Concurrent readers. Others are ignored, and repeat their request.
+#: Other readers are ignored, and repeat their request.
 MAX_READERS = 1_024
 
 
@@ -22,14 +21,14 @@ MAX_READERS = 1_024
 class PageReader:
     expires_at: float
     sent_upto: Mark
-    """Newest place sent at its last request; later frames go to it directly."""
+    """At its last request; later frames go to it directly."""
 
 
 class PageReaders:
     def __init__(self) -> None:
         self._readers: dict[Address, PageReader] = {}
         self._repeated: OrderedDict[Address, tuple[Mark, int]] = OrderedDict()
-        """Start of each reader's last request, and its repeats."""
+        """Start of the last request, and its repeats."""
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -49,7 +48,6 @@ class PageReaders:
         return True
 
     def is_repeating(self, address: Address) -> bool:
-        """Return True if the same page was sent `MAX_REPEATS` times."""
         return self._repeated.get(address, ((0, 0), 0))[1] > MAX_REPEATS
 
     def next_timeout(self) -> float | None:

@@ -1,5 +1,3 @@
-"""A received range, the receiver's effects on it, and its counters."""
-
 from __future__ import annotations
 
 import attrs
@@ -14,9 +12,8 @@ class ReceivedRange:
     range: Range
     frame: Frame
     index: int
-    """Of the range in the frame."""
     is_lost: bool = False
-    """True if no node has the unavailable events."""
+    """No node has the unavailable events."""
 
 
 @attrs.frozen
@@ -29,20 +26,18 @@ class AppendRange:
 
 @attrs.frozen
 class RequestPage:
-    """Request the events behind `after` from `target`."""
-
     target: Address
     origin: str
     after: Mark
     is_unfiltered: bool = False
-    """Request all events, since other nodes may have dropped this node's interest."""
+    """Other nodes may have dropped this node's interest."""
     path: tuple[NamedHistory, ...] = ()
-    """Histories up to `after`, ending with its own; empty if unknown."""
+    """Ends with the history of `after`; empty if unknown."""
 
 
 @attrs.frozen
 class StoreHistories:
-    """Store the newest histories of an origin, together with the events that follow."""
+    """Store the newest histories together with the events that follow."""
 
     origin: str
     histories: tuple[NamedHistory, ...]
@@ -53,15 +48,12 @@ ReceiverEffect = AppendRange | RequestPage | StoreHistories
 
 @attrs.define
 class ReceiverCounts:
-    """Counters since the start."""
-
     taken: int = 0
     duplicate: int = 0
     holes: int = 0
-    """Missing ranges."""
     asked: int = 0
     dropped: int = 0
-    """Ranges behind a missing range, over the limits."""
+    """They were behind a missing range, over the limits."""
     gone: int = 0
     """Ranges with events that are in no log any more."""
     failed: int = 0

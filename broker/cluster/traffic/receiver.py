@@ -1,12 +1,11 @@
-"""Receiving side: the node's position in each origin, and its missing ranges (DCP D30, D42-D45;
-N1).
+"""The node's position in each origin, and its missing ranges (DCP D30, D42-D45; N1).
 
-A range that starts at or before the position is appended. A range that starts later reveals a
-missing range. It is held for `REORDER_SECONDS`, since frames on different routes overtake each
-other. Then the node requests a page from the origin node, with backoff until an answer arrives.
+A range that starts after the position reveals a missing range. It is held for `REORDER_SECONDS`,
+since frames on different routes overtake each other. Then the node requests a page from the origin
+node, with backoff until an answer arrives.
 
-While this node's interest is not active everywhere, all ranges are held. A range claims to hold all
-matching events. That is only true for the interest that the sender had received.
+While this node's interest is not active everywhere, all ranges are held: senders may not have
+received all of it, so ranges may lack events.
 """
 
 from __future__ import annotations
@@ -33,47 +32,41 @@ from broker.transport.backoff import Backoff
 
 #: Seconds that a range waits for earlier ones.
 REORDER_SECONDS = 0.1
-#: First and longest pause between requests; each is twice the last.
+#: First and longest pause between requests.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
-#: Seconds without a frame of an origin node after which missing ranges are requested unfiltered.
-#: This node may have been cut off until others dropped its interest (`tables.table.TableTimes`).
+#: Seconds; then other nodes may have dropped this node's interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
-#: Ranges, and bytes, held for one origin. Dropped ones arrive again with the requested pages.
+#: Dropped ranges arrive again with the requested pages.
 MAX_HELD_RANGES = 64
 MAX_HELD_BYTES = 4 << 20
-#: Known origins, and separately start marks without events. Further new origins are ignored.
+#: Further new origins are ignored.
 MAX_ORIGINS = 16_384
-#: Nodes stored for one origin: its own and those with replicas.
 MAX_ORIGIN_NODES = 4
-#: Origins with missing ranges. Later ranges of further ones reveal their missing ranges again.
+#: Later ranges of further origins reveal their missing ranges again.
 MAX_INCOMPLETE_ORIGINS = 1_024
 
 
 @attrs.define
 class _MissingRange:
-    """Request state of one origin with a missing range."""
-
     target: Address
     request_at: float
     since: float
     """Time at which the range was found missing, or the position last advanced."""
     is_unfiltered: bool = False
-    """True if other nodes may have dropped this node's interest."""
+    """Other nodes may have dropped this node's interest."""
     backoff: Backoff = attrs.field(
         factory=partial(Backoff, RETRY_SECONDS, MAX_RETRY_SECONDS, jitter=False)
     )
     is_page_pending: bool = False
-    """True if a page was received; the next is requested when it is durable."""
+    """The next page is requested when the received one is durable."""
     requests: Counter[Address] = attrs.field(factory=Counter)
-    """Requests to each node since the position last advanced."""
+    """Counted since the position last advanced."""
     held: list[ReceivedRange] = attrs.field(factory=list)
     held_bytes: int = 0
 
 
 class Receiver:
-    """Position and missing ranges of one node in every origin."""
-
     def __init__(
         self,
         log_coverage: Callable[[str], Mark | None],
@@ -81,21 +74,21 @@ class Receiver:
         start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         histories: KnownHistories | None = None,
     ) -> None:
-        """`log_coverage` returns the logged position in an origin, None for a new one. After
-        `patience` seconds without an answer a missing range expires. `start_of` returns the start
-        mark of a new origin. Its argument is the mark behind which all events of the present
-        interest are sent. The result is lower where an older subscription needs earlier events."""
+        """`log_coverage` returns the logged position in an origin. After `patience` seconds
+        without an answer a missing range expires. `start_of` returns the start mark of a new
+        origin. Its argument is the mark behind which all events of the present interest are
+        sent. The result is lower where an older subscription needs earlier events."""
         self._log_coverage = log_coverage
         self._patience = patience
         self._start_of = start_of
         self._histories = histories or KnownHistories()
         self._cursors: dict[str, Mark] = {}
-        """Positions ahead of the log: their events are being committed."""
+        """Ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
-        """Start marks of origins without logged events."""
+        """Origins without logged events."""
         self._missing: dict[str, _MissingRange] = {}
         self._last_received: dict[str, dict[Address, float]] = {}
-        """By origin: when each of its nodes last sent a frame, oldest first."""
+        """Oldest first."""
         self._history_sent_at: dict[str, float] = {}
         self._is_paused = False
         self.counts = ReceiverCounts()
@@ -112,7 +105,7 @@ class Receiver:
 
     @property
     def pending_upto(self) -> dict[str, Mark]:
-        """By origin: upper end of the ranges that are held or being committed."""
+        """Upper end of the ranges that are held or being committed, by origin."""
         held = {
             origin: max(each.range.upto for each in missing.held)
             for origin, missing in self._missing.items()
@@ -125,7 +118,6 @@ class Receiver:
         self._is_paused = True
 
     def resume(self, now: float) -> list[ReceiverEffect]:
-        """Append the held ranges and request missing ones: this node's interest is active."""
         if not self._is_paused:
             return []
         self._is_paused = False
@@ -143,8 +135,7 @@ class Receiver:
     def start_origin(self, origin: str, mark: Mark) -> bool:
         """Set the start mark of an origin without events, for interest in events behind `mark`.
 
-        Return True if that became the start mark. Return False for a known origin, or where other
-        interest needs a lower mark.
+        Return False for a known origin, or where other interest needs a lower mark.
         """
         position = self.position_of(origin)
         if position is None and len(self._start_marks) >= MAX_ORIGINS:
@@ -206,8 +197,7 @@ class Receiver:
     def skip_lost_range(
         self, origin: str, upto: Mark | None, node: Address, empty_frame: Frame, now: float
     ) -> list[ReceiverEffect]:
-        """Advance over events that are in no log any more, up to `upto`, or without it to the next
-        held range.
+        """Advance to `upto` or the next held range, over events that are in no log any more.
 
         `node` reported the loss. `empty_frame` has one range for this node and no events.
         """
@@ -227,11 +217,11 @@ class Receiver:
         return max(self._last_received.get(origin, {}).values(), default=None)
 
     def nodes_of(self, origin: str) -> list[Address]:
-        """The latest sender first."""
+        """Return the nodes of an origin, the latest sender first."""
         return list(reversed(self._last_received.get(origin, {})))
 
     def confirm_durable(self, origin: str, now: float) -> list[ReceiverEffect]:
-        """Request the next page if all appended events of the origin are durable."""
+        """Request the next page if all appended events are durable."""
         cursor = self._cursors.get(origin)
         logged = self._log_coverage(origin)
         if cursor is not None and logged is not None and logged >= cursor:
@@ -251,7 +241,7 @@ class Receiver:
         return [self._request(origin, missing)]
 
     def retry_after_failure(self, origin: str, node: Address, now: float) -> None:
-        """Restart from the log's position after a pause: an append failed."""
+        """Restart from the log's position after a pause."""
         self.counts.failed += 1
         self._cursors.pop(origin, None)
         if origin not in self._missing:
@@ -269,8 +259,7 @@ class Receiver:
         return effects
 
     def expired_requests(self, now: float) -> list[tuple[str, Address]]:
-        """Return (origin, requested node) of missing ranges without an answer for `patience`
-        seconds."""
+        """Return (origin, requested node) of ranges without an answer for `patience` seconds."""
         if self._is_paused:
             return []
         found = [
@@ -294,12 +283,10 @@ class Receiver:
             missing.request_at = min(missing.request_at, now)
             missing.backoff.report_progress()
 
-    # ------------------------------------------------------------------ inside
-
     def _send_history(
         self, origin: str, node: Address, cursor: Mark, now: float
     ) -> list[ReceiverEffect]:
-        """Send this node's position to an origin node that is in an earlier epoch.
+        """Send this node's position to an origin node in an earlier epoch.
 
         It may run on an older copy of its log, started by a clock that is behind.
         """
@@ -356,7 +343,6 @@ class Receiver:
     def _release(
         self, origin: str, now: float, *, has_advanced: bool = False, has_more: bool = False
     ) -> list[ReceiverEffect]:
-        """Append held ranges that fit the position now, and update the request state."""
         missing = self._missing.get(origin)
         if missing is None:
             return []

@@ -1,8 +1,7 @@
 """Sending side: the events of one origin, and the position of each destination.
 
-A node has one sender for its own origin, and one for each origin and unit that enters here. The
-state is not durable. A destination that misses events requests them from the origin node. A sender
-without state starts anew, and its ranges say so by `after`.
+A node has one sender for its own origin, and one for each origin and unit that enters here. A
+sender that has lost its state starts anew, and destinations request missing events.
 """
 
 from __future__ import annotations
@@ -28,16 +27,13 @@ from broker.cluster.traffic.frame import (
 )
 from broker.event.place import Mark, NamedHistory
 
-#: True if the route to a destination is cleared for events of this rank.
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
-#: An idle destination gets its position again after so many calls of `progress_frame`, then each
-#: time after as many as the last number. So it notices lost frames. The last is longer than the
-#: detection of a dead link takes.
+#: Calls of `progress_frame` after which an idle destination gets its position again, to notice lost
+#: frames. The last is repeated. It exceeds the detection of a dead link.
 PROGRESS_REPEATS = (1, 2, 4, 8, 16, 32, 64)
-#: A reader that lags at most so many places also gets new frames: it can hold them.
+#: A reader can hold new frames up to this lag, in places.
 MAX_LIVE_LAG = 256
-#: Number of last frames, of which the origin nodes are stored.
 RECENT_FRAMES = 8
 
 
@@ -45,7 +41,6 @@ RECENT_FRAMES = 8
 class OutgoingEvent:
     event: FrameEvent
     level: int
-    """Rank of its security level."""
     destinations: Collection[Address]
 
 
@@ -53,36 +48,32 @@ class OutgoingEvent:
 class _Destination:
     sent: Mark
     joined: Mark
-    """Events up to here may have been matched without its interest."""
+    """Earlier events may have been matched without its interest."""
     is_reading: bool = False
     """True if it reads pages of the log and gets no new frames."""
 
 
 class OriginSender:
     def __init__(self, origin: str, node: Address, upto: Mark) -> None:
-        """`node` has the origin's log, or serves it in place of that node. `upto` is the newest
-        place."""
+        """`node` serves the origin's log. `upto` is the newest place."""
         self.origin = origin
         self._origin_nodes = deque([node], maxlen=RECENT_FRAMES)
         self._rotation = 0
         self._sent_upto = upto
         self._destinations: dict[Address, _Destination] = {}
         self._repeats: dict[Address, int] = {}
-        """By idle destination: calls of `progress_frame` since its last range."""
-        # Spread the repeats of different origins: together they could overload a link.
+        """Calls of `progress_frame` since the last range."""
+        # Repeats of different origins together could overload a link.
         stagger = zlib.crc32(origin.encode())
         self._repeat_at = [time - stagger % (1 + time // 4) for time in PROGRESS_REPEATS]
         self._calls = stagger % PROGRESS_REPEATS[-1]
         self._progress_upto = upto
-        """Newest place at the last call of `progress_frame`."""
         self.history: NamedHistory | None = None
-        """Of the origin node, if known."""
         self.denied = 0
         """Events without a cleared route to an interested destination."""
 
     def record_origin_node(self, node: Address) -> None:
-        """Record the origin node of a frame. While that node is gone, nodes with replicas
-        alternate."""
+        """Record an origin node. While it is gone, nodes with replicas alternate."""
         self._origin_nodes.append(node)
 
     @property
@@ -100,10 +91,9 @@ class OriginSender:
     def set_destinations(
         self, destinations: Iterable[Address], newest: Mark, restarted: Collection[Address] = ()
     ) -> None:
-        """Replace the destinations.
+        """Replace the destinations; new and `restarted` ones get the events behind `newest`.
 
-        New and `restarted` ones get the events behind `newest`: earlier events may have been
-        matched without their interest.
+        Earlier events may have been matched without their interest.
         """
         current = set(destinations)
         for each in self._destinations.keys() - current:
@@ -115,7 +105,6 @@ class OriginSender:
                 self._repeats[each] = 0
 
     def restart_destination(self, destination: Address, newest: Mark) -> None:
-        """Restart one destination behind `newest`, as in `set_destinations`."""
         if destination in self._destinations:
             self._destinations[destination] = self._new_destination(newest)
             self._repeats[destination] = 0
@@ -123,7 +112,7 @@ class OriginSender:
     def start_reading(self, destination: Address, after: Mark) -> None:
         """Record that a destination reads the log behind `after`.
 
-        It gets no new frames until `finish_reading` if it lags more than `MAX_LIVE_LAG` places.
+        If it lags more than `MAX_LIVE_LAG` places, it gets no new frames until `finish_reading`.
         """
         state = self._destinations.get(destination)
         if state is not None:
@@ -153,8 +142,8 @@ class OriginSender:
     ) -> Frame | None:
         """Return a frame with the events of (after, upto]; None without recipients.
 
-        Where `after` is not the end of the last call, this node missed events. Then all ranges
-        start at `after`, so that destinations find the missing range.
+        If `after` is not the end of the last call, this node missed events. Then all ranges start
+        at `after`, so that destinations find the missing range.
         """
         if upto < after:
             return None
@@ -177,7 +166,7 @@ class OriginSender:
         all_recipients = sorted(frozenset().union(*destinations))
         order = all_recipients[:MAX_DESTINATIONS]
         for each in all_recipients[MAX_DESTINATIONS:]:
-            # These destinations find a missing range and request it.
+            # They find a missing range and request it.
             self._destinations[each].sent = upto
             self._repeats[each] = 0
         index = {destination: i for i, destination in enumerate(order)}

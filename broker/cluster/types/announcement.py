@@ -1,5 +1,3 @@
-"""Announcement of one event type by a node or unit, and its table entry."""
-
 from __future__ import annotations
 
 import re
@@ -14,15 +12,13 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName, ProtocolError
 from broker.wire.codec import Schema
 
-#: Table of a node, for its cluster; table of a unit, by its leader, for the unit above.
+#: Of a node, for its cluster; of a unit, for the unit above.
 TYPES: Final = "types"
 UNIT_TYPES: Final = "unit-types"
-#: Entry of a node's table with its origin.
 ORIGIN_KEY: Final = ""
-#: Entries of one author that count. More are ignored.
+#: Further entries of an author are ignored.
 MAX_OF_NODE: Final = 1000
 MAX_OF_UNIT: Final = 2000
-#: Origins listed for one text of an ambiguous name.
 MAX_ORIGINS: Final = 64
 
 _Origins: TypeAlias = Annotated[
@@ -34,12 +30,12 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 @attrs.frozen
 class Announcement:
-    """A DTD text under a type and version."""
+    """A DTD text under a type and version, by a node or unit."""
 
     reference: DtdReference
     content_hash: str
     origins: tuple[str, ...] = ()
-    """Origins that use it; empty: all of the author's node or unit."""
+    """Empty: all of the author's node or unit."""
 
 
 def node_entry(reference: DtdReference, content_hash: str) -> tuple[str, Value]:
@@ -47,7 +43,7 @@ def node_entry(reference: DtdReference, content_hash: str) -> tuple[str, Value]:
 
 
 def other_entry(variant: DtdReference, origins: Sequence[str]) -> tuple[str, Value]:
-    """Return the entry of a node's table for a text that other origins use under its name."""
+    """Return the entry of a text that other origins use under its name."""
     return f"{variant.type} {variant.version} {variant.variant}", tuple(origins[:MAX_ORIGINS])
 
 
@@ -63,7 +59,7 @@ def origins_of(table: Mapping[str, Value]) -> tuple[str, ...]:
 
 
 def read_node_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
-    """Return the announcements, and the number of ignored entries."""
+    """Also return the number of ignored entries."""
     origins = origins_of(table)
     found: list[Announcement] = []
     bad = 0
@@ -80,7 +76,7 @@ def read_node_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int
 
 def _of_node(key: str, value: Value, origins: tuple[str, ...]) -> Announcement | None:
     if key.count(" ") == 2:
-        # The text is of other origins.
+        # Text of other origins.
         of_others = _of_unit(key, value)
         return of_others if of_others is not None and of_others.origins else None
     reference = _reference(key)
@@ -90,7 +86,7 @@ def _of_node(key: str, value: Value, origins: tuple[str, ...]) -> Announcement |
 
 
 def read_unit_table(table: Mapping[str, Value]) -> tuple[list[Announcement], int]:
-    """Return the announcements, and the number of ignored entries."""
+    """Also return the number of ignored entries."""
     found: list[Announcement] = []
     bad = 0
     for key, value in table.items():

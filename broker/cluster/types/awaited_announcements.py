@@ -1,8 +1,7 @@
 """Delay events until their origin has announced the DTD text of their type.
 
 Tables pass through leaders, so an event may arrive before the announcement. Events of a new type
-wait once for each origin. Nodes of earlier versions announce nothing: after the wait their events
-are validated by the text here.
+wait once for each origin. Nodes of earlier versions announce nothing: then the text here counts.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from broker.errors import BadName
 from broker.transport.clock import IClock
 
 WAIT_SECONDS: Final = 1.0
-#: Cached origins, and types of each; beyond them the cache is cleared.
+#: Beyond them the cache is cleared.
 _MAX_ORIGINS: Final = 10_000
 _MAX_TYPES: Final = 1_000
 _NONE: Final[frozenset[tuple[str, str]]] = frozenset()
@@ -41,10 +40,9 @@ class AwaitedAnnouncements:
         self._clock = clock
         self._may_differ = may_differ
         self._known: dict[str, set[tuple[str, str]]] = {}
-        """By origin: types (name, version) that need no wait."""
+        """Types (name, version) that need no wait."""
         self._waits: list[_Wait] = []
         self.given_up = 0
-        """Types that were not announced in time."""
 
     def wait_for(
         self,
@@ -53,10 +51,8 @@ class AwaitedAnnouncements:
         types: Set[tuple[str, str]],
         call_back: Callable[[], object],
     ) -> bool:
-        """Wait for announcements of an origin's types (name, version).
-
-        Return True if `call_back` will be called: when all are announced, or after `WAIT_SECONDS`.
-        """
+        """Return True if `call_back` will be called: when all are announced, or after
+        `WAIT_SECONDS`."""
         if types <= self._known.get(origin, _NONE):
             return False
         wait = _Wait(origin, origin_node, set(types), call_back)
@@ -67,7 +63,7 @@ class AwaitedAnnouncements:
         return True
 
     def recheck(self) -> None:
-        """Call back complete waits: tables of other nodes have changed."""
+        """Call back complete waits, after tables of other nodes have changed."""
         for wait in [each for each in self._waits if self._is_complete(each)]:
             self._waits.remove(wait)
             wait.call_back()

@@ -1,4 +1,4 @@
-"""Announcements of event types in tables: a sans-I/O core.
+"""Announcements of event types in tables.
 
 A node announces its types to its cluster. The leader of a unit announces the union to the unit
 above. So each node learns all types of the network. Old nodes forward these tables unchanged.
@@ -42,14 +42,11 @@ from broker.cluster.types.announcement import (
 from broker.dtd.reference import DtdReference
 from broker.errors import BadName, Overloaded
 
-#: Delay in which changes of a unit's types are gathered.
 GATHER_SECONDS = 0.1
 
 
 @attrs.frozen
 class TypeAnnounced:
-    """A node or unit has announced a new type."""
-
     announcement: Announcement
     author: str
     unit: UnitPath
@@ -68,12 +65,9 @@ class _AuthorTypes:
     is_of_unit: bool
     announcements: tuple[Announcement, ...]
     origins: tuple[str, ...] = ()
-    """The origin in a node's table."""
 
 
 class TypeTables:
-    """Announcements that a node makes and receives."""
-
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._own = tables.address
@@ -86,9 +80,7 @@ class TypeTables:
         self.bad_entries = 0
         """Malformed or excess entries of others."""
         self.left_out = 0
-        """Own types over the limit, which are not announced."""
-
-    # ------------------------------------------------------------------ reading
+        """Own types over the limit."""
 
     def announced_types(self) -> Iterator[TypeAnnounced]:
         for key, source in self._sources.items():
@@ -97,9 +89,9 @@ class TypeTables:
                 yield TypeAnnounced(each, key.author, source.unit, source.is_of_unit, own)
 
     def hash_of(self, reference: DtdReference, origin: str, origin_node: Address) -> str | None:
-        """Return the hash of the text that an origin uses under a name, if announced.
+        """Return the hash of the text that an origin uses under a name.
 
-        `origin_node` has the origin's log. Its own announcement counts more than those of others.
+        The announcement of `origin_node`, which has the origin's log, counts more than others.
         """
         of_origin: set[str] = set()
         of_unit: set[str] = set()
@@ -120,13 +112,10 @@ class TypeTables:
         hashes = of_origin or of_unit
         return hashes.pop() if len(hashes) == 1 else None
 
-    # ------------------------------------------------------------------ own types
-
     def announce_others(
         self, texts: Mapping[DtdReference, Sequence[str]], now: float
     ) -> list[TypesEffect]:
-        """Announce texts of other origins, by variant: their nodes may be gone, but not their
-        events."""
+        """Announce texts of other origins: their nodes may be gone, but not their events."""
         changes: dict[str, Value | None] = {}
         for variant, origins in texts.items():
             if (
@@ -173,8 +162,6 @@ class TypeTables:
         self._schedule_gathering(now)
         return list(effects)
 
-    # ------------------------------------------------------------------ others' types
-
     def apply_change(self, effect: TableChanged, now: float) -> list[TypesEffect]:
         key = effect.key
         source = None if effect.is_removed else self._read_table(key, effect.scope)
@@ -211,8 +198,6 @@ class TypeTables:
         self.bad_entries += bad
         return _AuthorTypes(unit, key.kind == UNIT_TYPES, tuple(announcements), origins)
 
-    # ------------------------------------------------------------------ leading units
-
     def set_led_units(self, units: frozenset[UnitPath], now: float) -> list[TypesEffect]:
         effects: list[TypesEffect] = []
         for unit in self._led_units - units:
@@ -246,7 +231,7 @@ class TypeTables:
             self._gather_at = now + GATHER_SECONDS
 
     def _union(self, unit: UnitPath) -> list[Announcement]:
-        """Return the unit's types, with an equal share of the limit for each author."""
+        """Return a unit's types, with an equal share of the limit for each author."""
         parts = list(self._texts_by_author(unit))
         everywhere = self._texts_everywhere()
         share = MAX_OF_UNIT // max(1, len(parts))
@@ -270,7 +255,7 @@ class TypeTables:
         ]
 
     def _texts_everywhere(self) -> Mapping[DtdReference, set[str]]:
-        """Announced texts by name, including other units."""
+        """Also of other units."""
         found: dict[DtdReference, set[str]] = defaultdict(set)
         for reference, text in self._own_texts.items():
             found[reference].add(text)

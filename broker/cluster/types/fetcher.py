@@ -1,5 +1,3 @@
-"""Fetch announced DTDs before their events arrive (M13, M14, T25)."""
-
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
@@ -21,10 +19,10 @@ from broker.errors import TooManyTypes
 from broker.transport.backoff import backoff_bound
 from broker.transport.clock import IClock, IDelayed
 
-#: Concurrent fetches, and pending texts. Further ones are dropped and counted.
+#: Further texts are dropped and counted.
 MAX_FETCHES: Final = 4
 MAX_PENDING: Final = 8192
-#: Pause after a failure in seconds, doubled up to the longest; then the attempts before giving up.
+#: Seconds after a failure, doubled up to the longest.
 BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 60.0
 MAX_ATTEMPTS: Final = 30
@@ -40,7 +38,7 @@ class _PendingText:
 
 
 class TypeFetcher:
-    """Fetches announced texts, a few at a time."""
+    """Fetches announced DTDs before their events arrive, a few at a time (M13, M14, T25)."""
 
     def __init__(
         self, dtds: DtdCache, clock: IClock, report_conflict: Callable[[DtdReference], object]
@@ -53,9 +51,9 @@ class TypeFetcher:
         self._in_flight: set[tuple[DtdReference, str]] = set()
         self._timer: IDelayed | None = None
         self._missing: set[tuple[DtdReference, str]] = set()
-        """Texts that are only fetched for an event."""
+        """They are only fetched for an event."""
         self.counts: Counter[str] = Counter()
-        """Texts that were `fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
+        """`fetched`, `failed` (attempts), `given-up`, `dropped`, `refused`."""
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -68,7 +66,6 @@ class TypeFetcher:
         self._timer = None
 
     def fetch_announced(self, announced: TypeAnnounced) -> None:
-        """Schedule the fetch of a text that is not here."""
         reference = announced.announcement.reference
         content_hash = announced.announcement.content_hash
         key = (reference, content_hash)
@@ -88,7 +85,7 @@ class TypeFetcher:
         self._schedule(0.0)
 
     def fetch_now(self, reference: DtdReference) -> Deferred[IDtd] | None:
-        """Return the DTD of a pending text, fetched now; None if it is not pending."""
+        """None if the DTD is not pending."""
         flight = self._dtds.join_fetch(reference)
         if flight is not None:
             return flight
@@ -109,8 +106,6 @@ class TypeFetcher:
             return False
         self._missing = {key for key in self._missing if not self._is_known(*key)}
         return not self._missing
-
-    # ------------------------------------------------------------------ inside
 
     def _is_known(self, reference: DtdReference, content_hash: str) -> bool:
         known = self._dtds.known_hash(reference)

@@ -1,5 +1,3 @@
-"""Event types of the network at one node: announced, fetched in advance, told apart by origin."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,12 +15,14 @@ from broker.dtd.reference import DtdReference
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.transport.clock import IClock
 
-#: Cached origins with their nodes.
 _MAX_CACHED = 10_000
 
 
 class NetworkTypes:
-    """Event types across changes of cluster. The network state is that of the present one."""
+    """Event types of the network: announced, fetched in advance, told apart by origin.
+
+    They last across changes of cluster. The network state is that of the present one.
+    """
 
     def __init__(
         self,
@@ -47,10 +47,8 @@ class NetworkTypes:
         self.announcements = AwaitedAnnouncements(clock, self._may_differ)
         self._origin_nodes: dict[str, Address] = {}
 
-    # ------------------------------------------------------------------ the cluster
-
     def start(self, state: NetworkState, run_effects: Callable[[Sequence[Any]], object]) -> None:
-        """Announce all earlier types in a new cluster. `run_effects` applies effects."""
+        """Announce all earlier types."""
         self._state, self._run_effects = state, run_effects
         self._checked.clear()
         self._announce(self._own_texts)
@@ -66,8 +64,6 @@ class NetworkTypes:
         self.fetcher.fetch_announced(announced)
         self.announcements.recheck()
 
-    # ------------------------------------------------------------------ own types
-
     def announce(self, reference: DtdReference, content_hash: str) -> None:
         if self._own_texts.get(reference) != content_hash:
             self._own_texts[reference] = content_hash
@@ -82,8 +78,6 @@ class NetworkTypes:
         if self._state is not None and texts:
             now = float(self._clock.seconds())
             self._run_effects(self._state.announce_variants(texts, now))
-
-    # ------------------------------------------------------------------ texts of origins
 
     def variants_of(self, origin: str, origin_node: Address | None = None) -> Variants:
         """Return the texts of an origin that differ from those that count here.
@@ -123,7 +117,7 @@ class NetworkTypes:
             self._announce_others({each: users[each] for each in noted if each in users})
 
     def _may_differ(self, reference: DtdReference, origin: str, origin_node: Address) -> bool:
-        """Return True if a text is here, and the origin's text is not announced.
+        """True if a text is here, and the origin's text is not announced.
 
         Shipped types count as equal everywhere until another text is announced.
         """
@@ -139,7 +133,7 @@ class NetworkTypes:
         self._checked.clear()
 
     def conflicts(self) -> list[dict[str, Any]]:
-        """Return the names with several announced texts and their users, for the status."""
+        """Return names with several announced texts and their users, for the status."""
         if self._state is None:
             return []
         everything = list(self._state.types.announced_types()) if self._conflicts else []
@@ -158,11 +152,8 @@ class NetworkTypes:
             for reference in sorted(self._conflicts)
         ]
 
-    # ------------------------------------------------------------------ for neighbours
-
     def held_dtds(self, reference: DtdReference) -> list[IDtd]:
-        """Return the DTDs under a type and version: first the one that counts here, then
-        variants."""
+        """Return the DTDs under a type and version: first the one that counts here."""
         found = self._dtds.variants_of(reference)
         if not found and reference in self._own_texts:
             own = self._in_folders(reference)
@@ -170,7 +161,7 @@ class NetworkTypes:
         return found
 
     def has_all_types(self) -> bool:
-        """Return True if all announced types are here. Then no unknown type can match a query."""
+        """Return True if all announced types are here: then no unknown type can match a query."""
         return self._state is not None and self.fetcher.is_complete()
 
 

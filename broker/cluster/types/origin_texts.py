@@ -1,9 +1,3 @@
-"""DTD texts that single origins use, where a name has several texts (T26).
-
-They are stored on disk. After a restart the origin's events are validated by its text, also if no
-node announces it any more.
-"""
-
 from __future__ import annotations
 
 import contextlib
@@ -21,14 +15,14 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadName
 from broker.matching.contract import NO_VARIANTS, Variants
 
-#: Stored origins, and texts of each. The least recently changed origin is dropped first.
+#: The least recently changed origin is dropped first.
 MAX_ORIGINS: Final = 1024
 MAX_TEXTS: Final = 256
 
 
 @attrs.define
 class _Texts:
-    """Texts of one origin, by name: those that this node uses, and variants."""
+    """Texts that this node uses, and variants."""
 
     counting: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
     variants: dict[DtdReference, DtdReference] = attrs.field(factory=dict)
@@ -43,7 +37,11 @@ class _Texts:
 
 
 class OriginTexts:
-    """One file with content hashes by origin and type."""
+    """DTD texts that single origins use, where a name has several texts (T26).
+
+    After a restart the origin's events are validated by its text, also if no node announces it any
+    more.
+    """
 
     _log = Logger()
 
@@ -77,10 +75,7 @@ class OriginTexts:
         return found
 
     def record_text(self, origin: str, text: DtdReference, *, counts: bool) -> bool:
-        """Record the text for this origin's events: the one that `counts` here, or a variant.
-
-        Return True if that is new.
-        """
+        """Record a text: it `counts` here, or is a variant. Return True if that is new."""
         reference = DtdReference(text.type, text.version)
         texts = self._origins.setdefault(origin, _Texts())
         known = texts.counting if counts else texts.variants
@@ -114,7 +109,7 @@ class OriginTexts:
             self._log.error("{path} can not be read: {error}", path=str(self._path), error=error)
 
     def _rows(self) -> Iterator[tuple[str, str, str, str, bool]]:
-        """Yield origin, type, version, hash, and whether the text counts here.
+        """Yield origin, type, version, hash, and True if the text counts here.
 
         The previous version wrote only variants, and no checksum.
         """

@@ -32,14 +32,14 @@ from broker.transport.arq.wire import (
 from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two requests for the same missing ranges, at first and at most, without progress.
+#: Seconds.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
 
 
 @attrs.frozen
 class Ended:
-    """The connection ended in good order: everything sent before the end was received."""
+    """Everything sent before the orderly end was received."""
 
 
 Effect: TypeAlias = SendDown | DeliverUp | WritableChanged | Failed | Ended
@@ -47,19 +47,16 @@ Effect: TypeAlias = SendDown | DeliverUp | WritableChanged | Failed | Ended
 
 @attrs.define
 class DatagramCounts:
-    """Counts of the datagrams of a connection."""
-
     received: int = 0
-    #: Datagrams with a wrong tag: damaged, or written without the key.
+    #: Damaged, or written without the key.
     forged: int = 0
 
 
 class ConnectionCore:
     """The sans-I/O core of one connection.
 
-    `own_id` and `peer_id` are the two ids of the connection. `room` is the peer's credit, in
-    datagrams, before its first FEEDBACK. The last effect of a connection is `Failed` or `Ended`;
-    then `final_bye` answers every late datagram.
+    `room` is the peer's credit, in datagrams, before its first FEEDBACK. The last effect is
+    `Failed` or `Ended`; then `final_bye` answers every late datagram.
     """
 
     def __init__(
@@ -75,7 +72,7 @@ class ConnectionCore:
         self.own_id = own_id
         self.peer_id = peer_id
         self.is_over = False
-        #: The peer has proven that it has the key.
+        #: The peer has the key.
         self.is_confirmed = False
         self.final_bye: bytes | None = None
         self.datagram_counts = DatagramCounts()
@@ -93,19 +90,18 @@ class ConnectionCore:
         self._polled_at = now
         self._highest = 0  # highest number received
         self._highest_at = now
-        self._highest_count = 0  # count of datagrams then
-        self._unacked = 0  # datagrams since the last FEEDBACK
+        self._highest_count = 0  # of datagrams, when the highest number came
+        self._unacked = 0  # since the last FEEDBACK
         self._feedback_at: float | None = None
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._sent_limit = self.receive_window.limit
         self._sent_received = 0
-        self._is_proving_key = False  # this end must prove that it has the key
-        self._is_peer_gone = False  # the peer has ended in good order
+        self._is_proving_key = False  # until the peer answers
+        self._is_peer_gone = False  # in good order
         self._peer_reason: Reason | None = None
 
     @property
     def counters(self) -> ArqCounters:
-        """Counters of losses and repairs until now."""
         window = self.receive_window
         return ArqCounters(
             lost=self.sender.lost,
@@ -116,10 +112,8 @@ class ConnectionCore:
             forged=self.datagram_counts.forged,
         )
 
-    # ----------------------------------------------------------------- from above
-
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Queue packets; `flush` sends them. Raises ValueError for an empty one."""
+        """Raises ValueError for an empty packet."""
         self.sender.submit(packets)
         if self._is_writable and self._buffer_fill() > 1 / 2:
             self._is_writable = False
@@ -127,16 +121,15 @@ class ConnectionCore:
         return []
 
     def prove_key(self, now: float) -> list[Effect]:
-        """Prove to the peer that this end has the key; repeated until the peer answers."""
+        """Prove the key to the peer; repeated until it answers."""
         self._is_proving_key = True
         return self._send_effects([self.sender.create_poll(now)])
 
     def flush(self, now: float) -> list[Effect]:
-        """Send the datagrams that may be sent."""
         return [] if self.is_over else self._send_effects(self.sender.take_datagrams(now))
 
     def set_reading(self, reading: bool, now: float) -> list[Effect]:
-        """Deliver received packets, or hold them back: the peer stops when the window is full."""
+        """Deliver received packets, or hold them back until the peer stops at a full window."""
         self._is_reading = reading
         if self.is_over or not reading:
             return []
@@ -156,14 +149,10 @@ class ConnectionCore:
         return [*self._deliver(), *self.flush(now)]
 
     def abort(self) -> list[Effect]:
-        """End at once."""
         return [] if self.is_over else self._end(Reason.RESET)
 
-    # ----------------------------------------------------------------- from below
-
     def receive(self, datagrams: Sequence[bytes], now: float) -> list[Effect]:
-        """Process the datagrams of one read. Unauthenticated ones are counted and change
-        nothing."""
+        """Unauthenticated datagrams are only counted."""
         try:
             is_verified = answer = False
             for datagram in datagrams:
@@ -202,7 +191,6 @@ class ConnectionCore:
         return self._send_effects(datagrams)
 
     def next_timeout(self) -> float | None:
-        """Return the time of the next `handle_timeout`."""
         if self.is_over or self._is_peer_gone:
             return None
         due = min(
@@ -213,13 +201,11 @@ class ConnectionCore:
                 due = other
         return due
 
-    # ----------------------------------------------------------------- inside
-
     def _poll_at(self) -> float | None:
         return self.sender.next_poll_at(self._is_proving_key and not self.is_confirmed)
 
     def _receive_datagram(self, datagram: bytes, now: float) -> bool:
-        """Process a verified datagram; True if it needs an answer at once."""
+        """Return True if the peer needs an answer at once."""
         kind, _ = decode_head(datagram)
         if kind == DATA:
             data = decode_data(datagram)
@@ -228,7 +214,7 @@ class ConnectionCore:
                 self._highest, self._highest_at = data.number, now
                 self._highest_count = self.datagram_counts.received
             self._unacked += 1
-            # A repetition shows that a FEEDBACK was lost or is late.
+            # The peer repeats if a FEEDBACK was lost or is late.
             return not self.receive_window.insert(data.number, data.piece, now)
         if kind == FEEDBACK:
             self.sender.receive_feedback(decode_feedback(datagram), now)
@@ -241,13 +227,12 @@ class ConnectionCore:
             reason = decode_reason(datagram)
             if reason is not Reason.DONE or self._is_closing or not self._is_complete():
                 self._peer_reason = reason
-            # Otherwise the user has still to read the rest; the peer answers no requests any more.
+            # Otherwise the user has still to read the rest.
             self._is_peer_gone = True
             return False
         raise ProtocolError(f"a datagram of kind {kind} within a connection")
 
     def _is_complete(self) -> bool:
-        """Return True if everything up to the peer's end has arrived."""
         return not self.receive_window.missing and self.receive_window.last_ready() == b""
 
     def _deliver(self) -> list[Effect]:
@@ -264,7 +249,7 @@ class ConnectionCore:
             return self._end(Reason.DONE) if ended else []
         effects: list[Effect] = []
         if pieces:
-            # Without packets this reports that a part of one has arrived.
+            # Without packets this reports a part of one.
             effects.append(DeliverUp(self.decoder.feed(b"".join(pieces))))
         if ended:
             if self.decoder.close():
@@ -273,7 +258,6 @@ class ConnectionCore:
         return effects
 
     def _respond(self, answer: bool, now: float) -> list[Effect]:
-        """Return the answers to a read: due feedback, and datagrams for which there is room now."""
         datagrams: list[bytes] = []
         window = self.receive_window
         if window.received > self._sent_received:

@@ -1,5 +1,3 @@
-"""Fragmentation of packets into the contents of datagrams."""
-
 from __future__ import annotations
 
 import struct
@@ -11,39 +9,37 @@ from broker.transport.arq.wire import NO_START
 _LENGTH = struct.Struct(">I")
 _pack_length = _LENGTH.pack
 
-#: A packet begins in the rest of a datagram only if this many of its bytes fit.
+#: Bytes of a packet that must fit into the rest of a datagram.
 _MIN_BEGINNING = 64
 
 
 class Fragmenter:
     """A queue of packets, cut on demand into fragments of at most `room` bytes.
 
-    Each packet is preceded by its length, as in a stream. Small packets share a fragment and are
-    not split; large packets continue in the next fragment. The caller bounds the queue by
-    `queued_bytes`.
+    Each packet is preceded by its length. Only packets larger than a fragment are split. The caller
+    bounds the queue by `queued_bytes`.
     """
 
     def __init__(self, room: int) -> None:
-        #: Bytes in the queue, with the lengths.
         self.queued_bytes = 0
         self._room = room
         self._packets: deque[bytes] = deque()
-        self._remainder = memoryview(b"")  # of a packet that has begun
+        self._remainder = memoryview(b"")
         self._packets_started = 0
 
     def __bool__(self) -> bool:
         return bool(self._packets or self._remainder)
 
     def add_packets(self, packets: Sequence[bytes]) -> None:
-        """Append packets. Raises ValueError for an empty packet, and then appends none."""
+        """Raises ValueError, and appends none, if a packet is empty."""
         if not all(packets):
             raise ValueError("an empty packet can not be sent: give at least one byte")
         self._packets += packets
         self.queued_bytes += sum(map(len, packets)) + _LENGTH.size * len(packets)
 
     def next_fragment(self) -> tuple[int, int, list[bytes]]:
-        """Return the next fragment in parts: offset of the first packet that begins in it, number
-        of that packet (from 0), and the bytes. Only while the queue is not empty."""
+        """Return offset and number (from 0) of the first packet that begins in the next
+        fragment, and its bytes. The queue must not be empty."""
         parts: list[bytes] = []
         left = self._room
         if self._remainder:

@@ -1,9 +1,3 @@
-"""One member of a multicast group: sends once to all, and receives each sender in order (M9).
-
-Delivery is reliable within a sender's history while the receiver keeps up. Other losses are
-reported. No receiver can slow a sender down.
-"""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -44,14 +38,13 @@ from broker.transport.arq.wire import (
 )
 from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
 
-#: Seconds after the last datagram until its number is announced, doubled each time: so a loss at
-#: the end is noticed.
+#: Seconds until the last number is announced, doubled each time.
 _FIRST_ANNOUNCE_INTERVAL = 0.02
-#: Seconds between two polls for a sender's name.
+#: Seconds between polls for a sender's name.
 _NAME_POLL_INTERVAL = 0.1
-#: Then the interval of polls, which also confirm reception, as a share of `liveness`.
+#: Share of `liveness` between later polls.
 _CONFIRM_SHARE = 0.4
-#: Most ended sessions kept, so that late datagrams of them open none; the oldest are dropped.
+#: Late datagrams of ended sessions are ignored; the oldest are dropped.
 _MAX_ENDED = 1024
 MAX_NAME_BYTES = 128
 
@@ -60,11 +53,10 @@ _START = Struct(">Q")
 
 @attrs.define
 class GroupCounts:
-    """Counts of datagrams that were dropped."""
+    """Counts of dropped datagrams."""
 
-    #: With a wrong tag: damaged, or of a host without the key.
+    #: Damaged, or of a host without the key.
     forged: int = 0
-    #: With a right tag, but malformed.
     malformed: int = 0
     #: Of a session with another address.
     wrong_address: int = 0
@@ -72,7 +64,12 @@ class GroupCounts:
 
 
 class GroupCore:
-    """The sans-I/O core of one member. `session` is new for each start; `draw` returns 0 to 1."""
+    """One member of a multicast group: sends once to all, and receives each sender in order (M9).
+
+    Delivery is reliable within a sender's history while the receiver keeps up. Other losses are
+    reported. No receiver can slow a sender down. `session` is new for each start; `draw` returns 0
+    to 1.
+    """
 
     def __init__(
         self,
@@ -99,17 +96,14 @@ class GroupCore:
         self._session_by_name: dict[str, int] = {}
         self._ended_sessions: dict[int, None] = {}
         self._polled_at: dict[int, float] = {}
-        """By session of a sender: time of the last POLL (name request and confirmation)."""
+        """By sender's session: a POLL for name and confirmation."""
         self._confirmed_at: dict[int, float] = {}
-        """By session of a member: time of its last confirmation that it receives this sender."""
         self._stream_starts: dict[int, int] = {}
         self._pending_effects: list[Effect] = []
         """Effects of removing a silent sender that made room."""
 
-    # ----------------------------------------------------------------- from above
-
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
-        """Queue packets, or none. Raises `Overloaded`, or ValueError for an empty packet."""
+        """Raises `Overloaded`, or ValueError for an empty packet."""
         waiting = self.sender.queued_bytes
         if waiting and waiting + sum(map(len, packets)) > self._settings.send_buffer_bytes:
             raise Overloaded("packets exceed the group's rate: wait and send again")
@@ -120,7 +114,6 @@ class GroupCore:
         return []
 
     def flush(self, now: float) -> list[Effect]:
-        """Send the datagrams that may be sent."""
         datagrams = self.sender.take_datagrams(now)
         effects: list[Effect] = []
         if datagrams:
@@ -133,13 +126,9 @@ class GroupCore:
         return effects
 
     def leave(self) -> list[Effect]:
-        """Announce that this member leaves."""
         return [SendToGroup([self._mac.add_tag(encode_bye(self._session, Reason.DONE))])]
 
-    # ----------------------------------------------------------------- from below
-
     def receive(self, batch: Sequence[tuple[bytes, Peer]], now: float) -> list[Effect]:
-        """Process the datagrams of one read of either socket, with their source addresses."""
         effects: list[Effect] = []
         touched: dict[int, None] = {}
         for datagram, address in batch:
@@ -184,7 +173,6 @@ class GroupCore:
         return effects
 
     def next_timeout(self) -> float:
-        """Return the time of the next `handle_timeout`."""
         due = self._announce_at
         others = [self.sender.next_timeout()]
         liveness = self._settings.liveness
@@ -196,8 +184,6 @@ class GroupCore:
             if receiver.is_reachable:
                 others.append(self._confirmed_at[session] + liveness)
         return min([due, *(each for each in others if each is not None)])
-
-    # ----------------------------------------------------------------- what others say
 
     def _receive_own_session(
         self, kind: int, datagram: bytes, address: Peer, now: float
@@ -264,8 +250,7 @@ class GroupCore:
         return receiver
 
     def _stream_start(self, session: int) -> int:
-        """Return the number at which this member's stream begins for a session: the first one after
-        contact."""
+        """Return the first number of this member's stream after contact with a session."""
         if session not in self._stream_starts:
             self._stream_starts[session] = self.sender.highest + 1
             if len(self._stream_starts) > _MAX_ENDED:
@@ -280,7 +265,6 @@ class GroupCore:
         return effects + self._update_reachability(session, now)
 
     def _poll(self, session: int, receiver: GroupReceiver, now: float) -> list[Effect]:
-        """Ask for the sender's name, and confirm reception from time to time."""
         last = self._polled_at.get(session)
         if last is not None and now < last + self._poll_interval(receiver):
             return []
@@ -299,7 +283,6 @@ class GroupCore:
         )
 
     def _update_reachability(self, session: int, now: float) -> list[Effect]:
-        """Report a change of whether a member receives this sender."""
         receiver = self.receivers.get(session)
         if receiver is None or receiver.name is None or not receiver.is_present:
             return []
@@ -314,18 +297,16 @@ class GroupCore:
         self, session: int, receiver: GroupReceiver, start: int, name: str, now: float
     ) -> list[Effect]:
         if receiver.name is not None or not start:
-            return []  # known, or without the start of the stream for this member
+            return []  # known, or without a start for this member
         effects: list[Effect] = []
         if name in self._session_by_name:
-            # An earlier start of it, or another member of the same name: the last one counts.
+            # The last one of a name counts.
             effects += self._remove_receiver(self._session_by_name[name])
         receiver.name = name
         receiver.restart_at(start, now)
         self._session_by_name[name] = session
         effects.append(SenderAppeared(name))
         return effects + self._update_reachability(session, now)
-
-    # ----------------------------------------------------------------- what follows from it
 
     def _deliver(self, session: int) -> list[Effect]:
         receiver = self.receivers.get(session)
@@ -353,7 +334,7 @@ class GroupCore:
 
     def _remove_receiver(self, session: int) -> list[Effect]:
         receiver = self.receivers[session]
-        # Missing datagrams can not be requested any more: deliver the rest.
+        # Missing datagrams can not be requested any more.
         receiver.discard_before(receiver.receive_window.newest + 1)
         effects = self._deliver(session)
         del self.receivers[session]
@@ -368,8 +349,7 @@ class GroupCore:
         return [*effects, SenderDisappeared(receiver.name)] if receiver.is_present else effects
 
     def _mark_silent(self, session: int, receiver: GroupReceiver) -> list[Effect]:
-        """Mark a sender as silent. Its missing datagrams are requested, or reported lost, when it
-        returns."""
+        """Missing datagrams of a silent sender are requested when it returns."""
         if receiver.name is None:
             del self.receivers[session]
             self._polled_at.pop(session, None)

@@ -1,5 +1,3 @@
-"""Effects of a group's core."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,14 +10,12 @@ from broker.transport.effects import DeliverUp, SendDown, WritableChanged
 
 @attrs.frozen
 class SendToGroup:
-    """Send datagrams to the whole group."""
-
     datagrams: Sequence[bytes]
 
 
 @attrs.frozen
 class PacketsLost:
-    """`count` packets of a sender can not be recovered; later packets follow."""
+    """Packets can not be recovered; later ones follow."""
 
     sender: str
     count: int
@@ -27,16 +23,14 @@ class PacketsLost:
 
 @attrs.frozen
 class SenderAppeared:
-    """A sender is present, or has started anew."""
-
     sender: str
 
 
 @attrs.frozen
 class ReachabilityChanged:
-    """A sender confirms that it receives datagrams sent to the group, or confirms it no longer.
+    """A sender confirms that it receives the group's datagrams, or confirms it no longer.
 
-    A sender that disappeared is unreachable until it confirms again.
+    After its disappearance a sender is unreachable until it confirms again.
     """
 
     sender: str
@@ -45,8 +39,6 @@ class ReachabilityChanged:
 
 @attrs.frozen
 class SenderDisappeared:
-    """A sender has left, or is silent."""
-
     sender: str
 
 

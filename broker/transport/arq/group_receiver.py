@@ -1,6 +1,3 @@
-"""The receiving half of a group member for one sender: in order, with reported losses (D43,
-D44)."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,20 +9,18 @@ from broker.transport.arq.wire import MAX_RANGES, NO_START, Data, Range
 from broker.transport.effects import Peer
 from broker.transport.socket.framing import FrameDecoder
 
-#: Seconds between two requests for the same missing ranges, at first and at most.
+#: Seconds.
 _FIRST_REQUEST_INTERVAL = 0.02
 _MAX_REQUEST_INTERVAL = 0.5
-#: Requests are delayed at random by up to this many seconds, so that one repair may serve all
-#: (D46).
+#: Seconds, so that one repair may serve all (D46).
 _MAX_RANDOM_DELAY = 0.005
-#: Most request datagrams at once: at 20% loss one is too small for the missing ranges of 20 ms.
+#: At 20% loss one datagram can not name the missing ranges of 20 ms.
 _MAX_REQUEST_DATAGRAMS = 8
 _PACKET_MODULUS = 2**32
 
 
 class GroupReceiver:
-    """The stream of one sender. It begins with the first datagram received, or after an
-    announcement."""
+    """The stream of one sender: in order, with reported losses (D43, D44)."""
 
     def __init__(
         self,
@@ -37,16 +32,15 @@ class GroupReceiver:
         now: float,
     ) -> None:
         self.address = address
-        #: Name of the sender; None until it is known.
         self.name: str | None = None
         self.received_at = now
-        #: Packets larger than this end accepts.
+        #: Larger than this end accepts.
         self.oversized = 0
         #: A datagram arrived within `liveness`.
         self.is_present = True
-        #: A datagram to the whole group arrived since the last confirmation was sent.
+        #: A datagram to the group arrived since the last confirmation.
         self.has_group_traffic = True
-        #: The sender confirmed that it receives this member's datagrams.
+        #: The sender receives this member.
         self.is_reachable = False
         self._settings = settings
         self._max_frame = max_frame
@@ -60,16 +54,14 @@ class GroupReceiver:
         )
         self._decoder = FrameDecoder(self._max_frame)
         self._first = first
-        self._number = first - 1  # number of the last decoded datagram
+        self._number = first - 1
         self._is_resynchronising = first > 1  # the first datagram may begin within a packet
-        self._packet: int | None = (
-            None if self._is_resynchronising else 0
-        )  # number of the next packet, if known
+        self._packet: int | None = None if self._is_resynchronising else 0  # the next one, if known
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._request_at: float | None = None
 
     def restart_at(self, first: int, now: float) -> None:
-        """Restart the stream at a number announced by the sender, before anything was read."""
+        """Restart before anything was read, at a number announced by the sender."""
         held = self.receive_window.buffered()
         self._start(first)
         for data in held:
@@ -93,18 +85,16 @@ class GroupReceiver:
         self._window_moved(received_before, now)
 
     def receive_announcement(self, highest: int, now: float) -> None:
-        """Record that the sender has sent numbers up to `highest`."""
         self.received_at = now
         self.receive_window.mark_sent_until(highest, now)
         self._window_moved(self.receive_window.received, now)
 
     def discard_before(self, oldest: int) -> None:
-        """Give up missing numbers below `oldest`: the sender does not have them any more."""
+        """Give up missing numbers that the sender has dropped."""
         self.receive_window.skip_to(min(oldest, self.receive_window.newest + 1))
 
     def take_requests(self, now: float) -> list[Range]:
-        """Return the ranges to request now; give up numbers that are missing for longer than
-        `patience`."""
+        """Return the ranges to request; give up numbers missing for longer than `patience`."""
         if self._request_at is None or now < self._request_at:
             return []
         receive_window = self.receive_window
@@ -126,11 +116,10 @@ class GroupReceiver:
         return ranges
 
     def next_timeout(self) -> float | None:
-        """Return the time of the next request."""
         return self._request_at
 
     def take_packets(self) -> list[tuple[int, list[bytes]]]:
-        """Return runs of packets to deliver, each with the count of packets lost before it."""
+        """Return runs of packets, each with the count of packets lost before it."""
         runs: list[tuple[int, list[bytes]]] = []
         pieces: list[bytes] = []
         for data in self.receive_window.take_ready():
@@ -149,7 +138,6 @@ class GroupReceiver:
         return [run for run in runs if run[0] or run[1]]
 
     def _make_room(self, number: int) -> None:
-        """Give up the oldest missing numbers: the window behind them is full."""
         receive_window, window = self.receive_window, self._settings.window
         if not receive_window.missing or number > receive_window.limit + window:
             receive_window.skip_to(number - window // 2)
@@ -165,7 +153,7 @@ class GroupReceiver:
         self._is_resynchronising = False
         self._decoder = FrameDecoder(self._max_frame)
         if self._packet is None:
-            # The count of packets lost before the first one is unknown: at least one.
+            # The count is unknown.
             missed = int(self._number > self._first)
         else:
             missed = (packet - self._packet) % _PACKET_MODULUS
@@ -178,8 +166,7 @@ class GroupReceiver:
         try:
             packets = self._decoder.feed(b"".join(pieces))
         except BrokerError:
-            # Too large, or malformed by a member with the key: continue where another packet
-            # begins.
+            # Continue where another packet begins.
             self.oversized += 1
             self._is_resynchronising = True
             packets = []

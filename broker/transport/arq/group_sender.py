@@ -1,5 +1,3 @@
-"""The sending half of a group member, and its repairs (D43, D45, D50)."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,13 +11,12 @@ from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.effects import Peer
 
-#: Seconds during which requests for one number are collected.
+#: Seconds.
 _REQUEST_DELAY = 0.004
-#: With this many requests the repair goes to the group.
 _GROUP_REPAIR_AT = 3
-#: A repeated request within this many seconds was sent before the repair arrived.
+#: Seconds; an earlier request was sent before the repair arrived.
 _REPAIR_INTERVAL = 0.015
-#: Most numbers of one ASK that are processed: a receiver asks again for the rest.
+#: A receiver asks again for the rest.
 _MAX_REQUESTED = 1024
 
 
@@ -31,12 +28,11 @@ class _HistoryEntry:
 
 
 class GroupSender:
-    """Numbered datagrams at a set rate, and a bounded history of them."""
+    """Numbered datagrams at a set rate, with a bounded history for repairs (D43, D45, D50)."""
 
     def __init__(self, settings: GroupSettings, mac: Mac, session: int, now: float) -> None:
-        #: Number of the last datagram sent.
         self.highest = 0
-        #: Repairs sent to one member, and to all.
+        #: To one member, and to all.
         self.repaired = 0
         self.repaired_to_all = 0
         self._settings = settings
@@ -53,20 +49,18 @@ class GroupSender:
 
     @property
     def oldest(self) -> int:
-        """Oldest number in the history; the next number if it is empty."""
+        """Oldest number in the history; the next one if it is empty."""
         return next(iter(self._history), self.highest + 1)
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes submitted and not yet sent."""
         return self._fragmenter.queued_bytes
 
     def submit(self, packets: Sequence[bytes]) -> None:
-        """Queue packets. Raises ValueError for an empty one."""
+        """Raises ValueError for an empty packet."""
         self._fragmenter.add_packets(packets)
 
     def take_datagrams(self, now: float) -> list[bytes]:
-        """Return the datagrams that may be sent to the group now."""
         datagrams: list[bytes] = []
         self._token_at = None
         while self._fragmenter:
@@ -84,7 +78,7 @@ class GroupSender:
         return datagrams
 
     def receive_request(self, asker: Peer, ranges: Sequence[Range], now: float) -> bytes | None:
-        """Record a request for repairs; return a GONE if some are not in the history any more."""
+        """Return a GONE if the history lacks some."""
         remaining = _MAX_REQUESTED
         oldest = self.oldest
         for first, count in ranges:
@@ -101,7 +95,7 @@ class GroupSender:
         return None
 
     def take_repairs(self, now: float) -> tuple[list[bytes], dict[Peer, list[bytes]]]:
-        """Return the repairs to send now: to the group, and by member."""
+        """Return the repairs to the group, and by member."""
         to_all: list[bytes] = []
         to_each: dict[Peer, list[bytes]] = {}
         if self._repair_at is None or now < self._repair_at:
@@ -115,7 +109,7 @@ class GroupSender:
             askers = self._requests.pop(number)
             entry = self._history.get(number)
             if entry is None:
-                continue  # it was dropped meanwhile; the members will ask again
+                continue  # dropped meanwhile; the members will ask again
             if entry.repeated_at + _REPAIR_INTERVAL <= now:
                 entry.repeated_to = frozenset()
             entry.repeated_at = now
@@ -132,7 +126,6 @@ class GroupSender:
         return to_all, to_each
 
     def next_timeout(self) -> float | None:
-        """Return the time of the next datagram or repair."""
         due = [each for each in (self._token_at, self._repair_at) if each is not None]
         return min(due, default=None)
 

@@ -1,5 +1,3 @@
-"""Settings of a group over multicast."""
-
 from __future__ import annotations
 
 import attrs
@@ -15,31 +13,28 @@ from broker.transport.arq.settings import (
 
 @attrs.frozen(kw_only=True)
 class GroupSettings:
-    """Sizes in bytes, times in seconds. Raises `ConfigurationError` for values out of range."""
+    """Settings of a group: sizes in bytes, times in seconds. Raises `ConfigurationError`."""
 
-    #: Longest contents of a datagram.
     datagram_bytes: int = 1350
     #: Bytes per second to the group. Receivers can not slow it down.
     rate: float = 12.5e6
-    #: Bytes per second of all repairs: they must not starve the other traffic.
+    #: Bytes per second: repairs must not starve other traffic.
     repair_rate: float = 6e6
-    #: Bytes submitted and not yet sent: beyond it `Overloaded`; above a half
-    #: `writable_changed(False)`, below a quarter `writable_changed(True)`.
+    #: Unsent bytes: beyond it `Overloaded`; above a half `writable_changed(False)`, below a quarter
+    #: `writable_changed(True)`.
     send_buffer_bytes: int = 4 * 1024 * 1024
-    #: Bytes of sent datagrams kept for repairs; the oldest are dropped.
+    #: For repairs; the oldest datagrams are dropped.
     history_bytes: int = 16 * 1024 * 1024
-    #: Datagrams of one sender held behind a missing one; when it is full, the missing one is given
-    #: up.
+    #: Datagrams of one sender behind a missing one, which is given up when this is full.
     window: int = 4096
-    #: Wait before a missing number is requested; it grows when requests were too early.
+    #: Before a missing number is requested; early requests raise it.
     reorder_delay: float = 0.002
-    #: A missing number is given up, and reported, after this time.
+    #: Then a missing number is given up, and reported.
     patience: float = 3.0
-    #: A sender without traffic announces itself at this interval (M6); one that is silent for
-    #: `liveness` is removed.
+    #: Interval without traffic (M6); after `liveness` a silent sender is removed.
     announce: float = 1.0
     liveness: float = 5.0
-    #: Most senders of one group; more are ignored and counted.
+    #: More are ignored and counted.
     senders: int = 256
 
     def __attrs_post_init__(self) -> None:
@@ -59,7 +54,6 @@ class GroupSettings:
             raise ConfigurationError("group liveness: must be more than announce")
 
     def pacer_settings(self, rate: float) -> ArqSettings:
-        """Return settings of a pacer with a constant rate."""
         return ArqSettings(
             datagram_bytes=self.datagram_bytes, start_rate=rate, least_rate=rate, most_rate=rate
         )

@@ -1,9 +1,8 @@
 """The handshake of a connection over datagrams (T41).
 
-A dialler proves that it receives at its address before the listener stores anything for it: it
-sends HELLO; the listener answers with a COOKIE, which only it can compute from that address and
-HELLO; OPEN returns the cookie; ACCEPT carries the listener's id and nonce. Then both derive the
-key.
+The listener stores nothing for a dialler until it has proven that it receives at its address. HELLO
+is answered by a COOKIE, which OPEN returns. ACCEPT carries the listener's id and nonce. Then both
+derive the key.
 """
 
 from __future__ import annotations
@@ -35,25 +34,23 @@ from broker.transport.arq.wire import (
 )
 from broker.transport.backoff import Backoff
 
-#: `Entropy(n)` returns n unpredictable bytes: `secrets.token_bytes`, or a seeded fake.
+#: `secrets.token_bytes`, or a seeded fake.
 Entropy = Callable[[int], bytes]
 
-#: Seconds of a cookie period: a cookie is valid in its own period and the next one.
+#: A cookie is valid in its own period and the next one.
 _COOKIE_PERIOD = 30.0
-#: Seconds until an unanswered HELLO or OPEN is sent again: at first, and at most.
+#: Seconds.
 _FIRST_RETRY = 0.1
 _MAX_RETRY = 0.4
 
 _REQUEST = struct.Struct(f">BQ{NONCE_BYTES}sI")
 _ACCEPT = struct.Struct(f">Q{NONCE_BYTES}sI")
 
-#: The tag of handshake datagrams: there is no key yet.
+#: There is no key yet.
 UNKEYED_MAC = Mac()
 
 
 class DialStep(enum.Enum):
-    """Result of a datagram for a dialler."""
-
     IGNORED = "nothing"
     SEND_NOW = "send again at once"
     ACCEPTED = "accepted"
@@ -62,18 +59,16 @@ class DialStep(enum.Enum):
 
 @attrs.frozen
 class HandshakeRequest:
-    """The contents of a HELLO or an OPEN."""
-
     version: int
     client: int
     nonce: bytes
-    #: Credit of the dialler, in datagrams, before its first FEEDBACK.
+    #: Datagrams before the first FEEDBACK.
     room: int
     cookie: bytes
 
 
 def decode_request(datagram: bytes) -> HandshakeRequest:
-    """Decode a verified HELLO or OPEN. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     contents = contents_of(datagram)
     if len(contents) != _REQUEST.size + COOKIE_BYTES:
         raise ProtocolError(f"a HELLO or OPEN of {len(datagram)} bytes")
@@ -82,24 +77,20 @@ def decode_request(datagram: bytes) -> HandshakeRequest:
 
 
 def encode_accept(client: int, server: int, nonce: bytes, room: int, mac: Mac) -> bytes:
-    """Encode an ACCEPT with its tag."""
     return mac.add_tag(encode_plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
 
 
 class Cookies:
-    """Stateless cookies of a listener."""
-
     def __init__(self, entropy: Entropy) -> None:
         self._secret = entropy(32)
 
     def create_cookie(self, request: HandshakeRequest, address: Hashable, now: float) -> bytes:
-        """Return the COOKIE that answers a HELLO. It is shorter than a HELLO, against
-        amplification."""
+        """Return a COOKIE, shorter than its HELLO against amplification."""
         cookie = self._compute_cookie(request, address, int(now / _COOKIE_PERIOD))
         return UNKEYED_MAC.add_tag(encode_plain(COOKIE, request.client, cookie))
 
     def verify_cookie(self, request: HandshakeRequest, address: Hashable, now: float) -> bool:
-        """Return True if an OPEN returns the cookie that was recently sent to its address."""
+        """Return True if an OPEN returns a recent cookie of its address."""
         period = int(now / _COOKIE_PERIOD)
         return any(
             compare_digest(self._compute_cookie(request, address, each), request.cookie)
@@ -112,17 +103,15 @@ class Cookies:
 
 
 class Dialler:
-    """The dialling end until the connection is accepted. Sans-I/O."""
+    """The dialling end until the connection is accepted."""
 
     def __init__(self, client: int, nonce: bytes, room: int, now: float) -> None:
         self.client = client
-        #: After ACCEPTED: id, credit and key of the other end.
+        #: Of the other end, after ACCEPTED.
         self.server = 0
         self.room = 0
         self.mac: Mac | None = None
-        #: After REFUSED.
         self.reason = Reason.RESET
-        #: Time of the next transmission.
         self.retry_at = now
         self._backoff = Backoff(_FIRST_RETRY, _MAX_RETRY, jitter=False)
         self._nonce = nonce
@@ -130,14 +119,12 @@ class Dialler:
         self._cookie = b""
 
     def next_datagram(self, now: float) -> bytes:
-        """Return the HELLO or OPEN to send now."""
         self.retry_at = now + self._backoff.next_wait(now)
         kind = OPEN if self._cookie else HELLO
         cookie = self._cookie or bytes(COOKIE_BYTES)
         return UNKEYED_MAC.add_tag(encode_plain(kind, 0, self._request + cookie))
 
     def receive(self, datagram: bytes) -> DialStep:
-        """Process a datagram with this dialler's id from the dialled address."""
         kind, _ = decode_head(datagram)
         if kind == ACCEPT:
             return self._receive_accept(datagram)

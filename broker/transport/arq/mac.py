@@ -1,5 +1,3 @@
-"""The tag at the end of each datagram: a checksum, and with a key an authentication tag (T41)."""
-
 from __future__ import annotations
 
 from hashlib import blake2b
@@ -7,31 +5,27 @@ from hmac import compare_digest
 
 TAG_BYTES = 8
 
-#: The key before the handshake: its tag detects damage, and authenticates nothing.
+#: The tag detects damage, and authenticates nothing.
 _NO_KEY = b""
 
 
 class Mac:
-    """Keyed BLAKE2b, truncated to 64 bits: damage, or a guess, passes once in 2**64.
+    """The tag at the end of each datagram: keyed BLAKE2b, truncated to 64 bits (T41).
 
-    Truncation is safe here: a forger has one try for each datagram, and gains one datagram. The tag
-    does not encrypt. It does not protect against an attacker that reads the path during the
-    handshake.
+    Truncation is safe: a forger has one try for each datagram, and gains one datagram. The tag does
+    not encrypt. It does not protect against an attacker that reads the path during the handshake.
     """
 
     def __init__(self, key: bytes = _NO_KEY) -> None:
-        # Computed once: absorbing the key costs as much as 128 bytes of a datagram.
+        # Absorbing the key costs as much as 128 bytes of a datagram.
         self._keyed_state = blake2b(key=key, digest_size=TAG_BYTES, person=b"xmlbroker-tag")
 
     def add_tag(self, contents: bytes) -> bytes:
-        """Return the contents with their tag."""
         state = self._keyed_state.copy()
         state.update(contents)
         return contents + state.digest()
 
     def verify(self, datagram: bytes) -> bool:
-        """Return True if the tag is right: the datagram was written with this key and is
-        undamaged."""
         state = self._keyed_state.copy()
         state.update(memoryview(datagram)[:-TAG_BYTES])
         return compare_digest(state.digest(), datagram[-TAG_BYTES:])
@@ -40,7 +34,6 @@ class Mac:
 def derive_connection_key(
     client: int, server: int, client_nonce: bytes, server_nonce: bytes
 ) -> bytes:
-    """Return the key of a connection from the ids and nonces of both ends."""
     ids = client.to_bytes(8, "big") + server.to_bytes(8, "big")
     return blake2b(
         ids + client_nonce + server_nonce, digest_size=32, person=b"xmlbroker-conn"
@@ -48,7 +41,7 @@ def derive_connection_key(
 
 
 def derive_group_key(secret: bytes) -> bytes:
-    """Return the key of a group from a secret of any length; an empty secret gives no key."""
+    """Return a group's key; an empty secret gives none."""
     if not secret:
         return _NO_KEY
     return blake2b(secret, digest_size=32, person=b"xmlbroker-group").digest()

@@ -1,36 +1,31 @@
-"""Pacing of datagrams: a token bucket whose rate follows the measured throughput (T30)."""
-
 from __future__ import annotations
 
 from broker.transport.arq.settings import ArqSettings
 
-#: Seconds of traffic that the bucket holds: timers are not much finer.
+#: Timers are not much finer.
 _CAPACITY_SECONDS = 0.01
-#: The bucket holds at least this many datagrams.
 _MIN_CAPACITY = 16
-#: A round lasts a round trip, at least this many seconds, and at least this many datagrams.
+#: A round also lasts at least a round trip.
 _MIN_ROUND = 0.02
 _ROUND_DATAGRAMS = 64
-#: Factor of the rate when the path is full.
 _DECREASE = 0.75
-#: Increase in each round after the path has been full, as a share of the starting rate.
+#: Share of the starting rate, after the path has been full.
 _INCREASE = 0.1
-#: The path is full when a round trip takes this many times the shortest one, and this many seconds
-#: more: the peer may be busy with other work for a moment.
+#: Factor over the shortest round trip, and seconds beyond that. The peer may be busy for a moment.
 _QUEUE_FACTOR = 3.0
 _QUEUE_DELAY = 0.05
-#: On a full path two decreases raise the share of arriving datagrams 1.8 times. With less than this
-#: factor the loss has another cause.
+#: On a full path two decreases raise the share of arriving datagrams 1.8 times.
 _IMPROVEMENT = 1.33
-#: Loss above the usual loss by more than this is due to the rate again.
+#: Loss this far above the usual loss is due to the rate.
 _UNUSUAL = 0.1
 
 
 class Pacer:
-    """Additive increase, multiplicative decrease; doubling until the first decrease.
+    """A token bucket whose rate follows the measured throughput (T30).
 
-    Loss counts as congestion only while a lower rate reduces it. Loss that stays is a property of
-    the path, as on a radio link.
+    Additive increase, multiplicative decrease; doubling until the first decrease. Loss counts as
+    congestion only while a lower rate reduces it. Other loss is a property of the path, as on a
+    radio link.
     """
 
     def __init__(self, settings: ArqSettings, now: float) -> None:
@@ -41,11 +36,11 @@ class Pacer:
         self._doubling = True
         self._rate_since = now
         self._round_start: tuple[float, int, int] | None = None
-        """Time when the round began, and the counts of datagrams sent and received until then."""
-        self._was_limited = False  # more datagrams were ready in this round
-        self._usual_loss = settings.tolerated_loss  # loss that is independent of the rate
+        """Time, and the counts of datagrams sent and received."""
+        self._was_limited = False  # more datagrams were ready
+        self._usual_loss = settings.tolerated_loss  # independent of the rate
         self._first_decrease: tuple[float, float] | None = None
-        """Loss and rate at the first decrease."""
+        """Loss and rate."""
 
     def may_send(self, now: float) -> bool:
         """Return True if there is a token. The bucket may go below zero by one datagram."""
@@ -61,8 +56,7 @@ class Pacer:
         self._tokens -= size
 
     def next_send_at(self) -> float:
-        """Return the time to send again after `may_send` returned False: with tokens for several
-        datagrams."""
+        """With tokens for several datagrams."""
         return self._filled_at + (self._capacity() / 2 - self._tokens) / self.rate
 
     def record_delivery(
@@ -74,8 +68,9 @@ class Pacer:
         shortest: float,
         now: float,
     ) -> None:
-        """Record that a datagram arrived. It was sent at `sent_at` as number `sent` and arrived as
-        number `received`. `round_trip` is its round trip, `shortest` the recent minimum (seconds).
+        """Record that the datagram sent at `sent_at` as number `sent` arrived as number `received`.
+
+        `shortest` is the recent minimum of `round_trip`.
         """
         if sent_at < self._rate_since:
             return
@@ -97,12 +92,11 @@ class Pacer:
             self.rate = min(settings.most_rate, rate + more)
         self._round_start = (now, sent, received)
         if self.rate != rate:
-            # Datagrams sent before say nothing about the new rate.
+            # Earlier datagrams do not measure the new rate.
             self._rate_since, self._round_start = now, None
         self._was_limited = False
 
     def _is_overloaded(self, loss: float) -> bool:
-        """Return True if `loss` shows that the path is full."""
         tolerated, before = self._settings.tolerated_loss, self._first_decrease
         if before is not None and self.rate <= _DECREASE**2 * before[1]:
             self._first_decrease = None

@@ -1,54 +1,49 @@
-"""The receive window: puts numbered pieces in order, once each, and tracks missing numbers
-(D43, D44)."""
-
 from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
 from broker.transport.arq.wire import MAX_RANGES, Range
 
-#: A duplicate was requested too early: the wait before a request grows by this factor, up to this
-#: many seconds, ...
+#: Factors of the wait before a request: after a duplicate, which was requested too early, ...
 _DELAY_GROWTH: Final = 1.25
 _MAX_REORDER_DELAY: Final = 0.05
-#: ... and shrinks by this factor with each piece that arrives once.
+#: ... and after a piece that arrived once.
 _DELAY_DECAY: Final = 0.98
 
 Piece = TypeVar("Piece")
 
 
 class ReceiveWindow(Generic[Piece]):
-    """The receiving end of one numbered sequence.
+    """The receiving end of one numbered sequence: pieces in order, once each (D43, D44).
 
-    It holds at most `window` unread pieces. Pieces further ahead are dropped and counted.
+    It holds at most `window` unread pieces. Pieces further ahead are dropped and counted. Without
+    `credit`, only pieces behind a missing one count.
     """
 
     def __init__(
         self, window: int, reorder_delay: float, first: int = 1, *, credit: bool = True
     ) -> None:
-        """Without `credit`, only pieces behind a missing one count against the window."""
         #: Highest number up to which all have arrived.
         self.received = first - 1
         #: Highest number that has arrived or is known to have been sent.
         self.newest = first - 1
-        #: Time at which each number was first known to be missing, in rising order of numbers.
+        #: Time since which each number is missing, in rising order.
         self.missing: dict[int, float] = {}
         self.duplicates = 0
         self.beyond = 0
         self._window = window
         self._credit = credit
         self._min_reorder_delay = reorder_delay
-        self._reorder_delay = reorder_delay  # seconds until a late number is requested
+        self._reorder_delay = reorder_delay  # until a late number is requested
         self._ready: list[Piece] = []
         self._out_of_order: dict[int, Piece] = {}
 
     @property
     def limit(self) -> int:
-        """Highest number for which there is room."""
         return self.received - (len(self._ready) if self._credit else 0) + self._window
 
     def insert(self, number: int, piece: Piece, now: float) -> bool:
-        """Insert a piece; False if it is a duplicate or beyond the window."""
+        """Return False for a duplicate, or beyond the window."""
         if number == self.received + 1 == self.newest + 1 and number <= self.limit:
             self.received = self.newest = number
             self._ready.append(piece)
@@ -68,33 +63,28 @@ class ReceiveWindow(Generic[Piece]):
         return True
 
     def mark_sent_until(self, highest: int, now: float) -> None:
-        """Record that numbers up to `highest` have been sent, as far as there is room for them."""
+        """Record sent numbers, as far as there is room."""
         for number in range(self.newest + 1, min(highest, self.limit) + 1):
             self.missing[number] = now
             self.newest = number
 
     def take_ready(self) -> list[Piece]:
-        """Remove and return the pieces that follow in order."""
         ready, self._ready = self._ready, []
         return ready
 
     @property
     def ready_count(self) -> int:
-        """Number of pieces that are in order and unread."""
         return len(self._ready)
 
     def buffered(self) -> list[Piece]:
-        """Return all unread pieces, in no order."""
         return [*self._ready, *self._out_of_order.values()]
 
     def last_ready(self) -> Piece | None:
-        """Return the last piece that is in order."""
         return self._ready[-1] if self._ready else None
 
     def skip_to(self, number: int) -> int:
-        """Give up missing numbers below `number` and return their count. Pieces below it
-        become ready."""
-        # Unknown numbers are not counted one by one: a false number must not cost time.
+        """Give up missing numbers, and return their count."""
+        # A false number must not cost time.
         skipped = max(0, number - 1 - self.newest)
         while self.received < min(number - 1, self.newest):
             following = self.received + 1
@@ -110,7 +100,7 @@ class ReceiveWindow(Generic[Piece]):
         return skipped
 
     def missing_ranges(self, now: float, max_ranges: int = MAX_RANGES) -> list[Range]:
-        """Return up to `max_ranges` ranges of numbers that are missing, not only late."""
+        """Return ranges of numbers that are missing, not only late."""
         ranges: list[Range] = []
         first = count = 0
         for number, since in self.missing.items():
@@ -129,7 +119,7 @@ class ReceiveWindow(Generic[Piece]):
         return ranges
 
     def next_missing_at(self, now: float) -> float | None:
-        """Return the time at which all late numbers count as missing; None if none is late."""
+        """Return the time at which all late numbers count as missing."""
         for since in reversed(self.missing.values()):
             missing_at = since + self._reorder_delay
             return missing_at if missing_at > now else None

@@ -1,5 +1,3 @@
-"""The sending end of a connection: datagrams in flight, losses, and polls (D43-D50)."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,33 +19,28 @@ from broker.transport.arq.wire import (
     encode_numbered,
 )
 
-#: The time between two polls doubles at most this many times.
 _MAX_DOUBLINGS = 4
 
 
 @attrs.define
 class _Sent:
-    """A datagram without acknowledgement."""
-
     datagram: bytes
     at: float
-    count: int  # datagrams sent until then, with this one
-    is_retransmitted: bool = False  # then it gives no round-trip sample (Karn)
+    count: int  # until then, with this one
+    is_retransmitted: bool = False  # no round-trip sample then (Karn)
 
 
 class Sender:
-    """All submitted packets until their acknowledgement.
+    """All submitted packets of a connection until their acknowledgement (D43-D50).
 
-    The receiver's limit bounds the datagrams in flight, so none that may be requested is dropped.
-    The caller bounds the queue of unsent packets.
+    The receiver's limit bounds the datagrams in flight, so all may be requested. The caller bounds
+    the queue of unsent packets.
     """
 
     def __init__(self, settings: ArqSettings, mac: Mac, peer: int, limit: int, now: float) -> None:
-        #: Bytes in flight.
         self.in_flight_bytes = 0
-        #: Datagrams that the receiver reported missing.
+        #: Reported by the receiver.
         self.lost = 0
-        #: Retransmissions.
         self.retransmitted = 0
         self.pacer = Pacer(settings, now)
         self.round_trip = RoundTrip()
@@ -58,19 +51,18 @@ class Sender:
         self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
         self._highest = 0
         self._acked = 0
-        self._sent_count = 0  # transmissions, with repetitions
+        self._sent_count = 0  # with repetitions
         self._measured = 0  # highest number with a round-trip sample
         self._in_flight: dict[int, _Sent] = {}
         self._to_retransmit: dict[int, None] = {}
         self._is_ending = False
-        self._end_number = 0  # number of the datagram that ends the stream
+        self._end_number = 0
         self._token_at: float | None = None
         self._polled_at = now
         self._doublings = 0
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes submitted and not acknowledged."""
         return self._fragmenter.queued_bytes + self.in_flight_bytes
 
     @property
@@ -78,15 +70,14 @@ class Sender:
         return 0 < self._end_number <= self._acked
 
     def submit(self, packets: Sequence[bytes]) -> None:
-        """Queue packets. Raises ValueError for an empty one."""
+        """Raises ValueError for an empty packet."""
         self._fragmenter.add_packets(packets)
 
     def end_stream(self) -> None:
-        """End the stream after the submitted packets."""
         self._is_ending = True
 
     def take_datagrams(self, now: float) -> list[bytes]:
-        """Return the datagrams that may be sent now: retransmissions first, then new ones."""
+        """Retransmissions come first."""
         datagrams: list[bytes] = []
         pace = self.pacer
         self._token_at = None
@@ -112,13 +103,13 @@ class Sender:
         return datagrams
 
     def receive_feedback(self, report: Feedback, now: float) -> None:
-        """Process a FEEDBACK. Raises `ProtocolError` if it contradicts the datagrams sent."""
+        """Raises `ProtocolError` if a FEEDBACK contradicts the datagrams sent."""
         if report.highest > self._highest or report.received > self._highest:
             raise ProtocolError(f"{report.highest} was received, and {self._highest} sent")
         if report.received < self._acked:
             return
         self._measure(report, now)
-        # Without progress the receiver has no room, or the requested datagrams are sent at once.
+        # Otherwise the receiver has no room.
         progress = report.received > self._acked or report.limit > self._limit or report.missing
         for number in range(self._acked + 1, report.received + 1):
             self.in_flight_bytes -= len(self._in_flight.pop(number).datagram)
@@ -131,7 +122,7 @@ class Sender:
             self._polled_at = now
 
     def create_poll(self, now: float) -> bytes:
-        """Return a POLL, which the peer answers with FEEDBACK."""
+        """The peer answers with FEEDBACK."""
         due = self.next_poll_at(False)
         if due is not None and now >= due:
             self._doublings = min(self._doublings + 1, _MAX_DOUBLINGS)
@@ -139,15 +130,13 @@ class Sender:
         return self._mac.add_tag(encode_numbered(POLL, self._peer, self._highest))
 
     def next_poll_at(self, anyway: bool) -> float | None:
-        """Return the time of the next poll: while datagrams are in flight or wait for room, or if
-        `anyway`."""
+        """Return None if nothing is in flight, except `anyway`."""
         if anyway or (self._token_at is None and (self._in_flight or self._fragmenter)):
             wait = self.round_trip.timeout(self._ack_delay)
             return self._polled_at + wait * (1 << self._doublings)
         return None
 
     def next_send_at(self) -> float | None:
-        """Return the time at which the pacer has tokens again."""
         return self._token_at
 
     def _has_new(self) -> bool:

@@ -1,7 +1,7 @@
-"""The datagrams of connections and groups, byte by byte.
+"""The datagrams of connections and groups.
 
-Every datagram starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes (`mac`).
-Numbers are unsigned and big-endian. `docs/protocols/arq.md` has the table.
+Each starts with its kind (u8) and an id (u64), and ends with a tag of 8 bytes. Numbers are unsigned
+and big-endian. `docs/protocols/arq.md` has the table.
 """
 
 from __future__ import annotations
@@ -41,13 +41,11 @@ _NUMBERED = struct.Struct(">BQQ")
 _CODED = struct.Struct(">BQB")
 _RANGE = struct.Struct(">HH")
 
-#: Bytes of a DATA datagram beside the packets.
 DATA_OVERHEAD = _DATA.size + TAG_BYTES
-#: The value of `start` when no packet begins in the datagram.
+#: No packet begins in the datagram.
 NO_START = 0xFFFF
-#: Most ranges in one FEEDBACK or ASK: it fits into the smallest datagram.
+#: They fit into the smallest datagram.
 MAX_RANGES = 48
-#: Length of the shortest datagram.
 MIN_DATAGRAM_BYTES = _HEAD.size + TAG_BYTES
 
 #: First number and count.
@@ -55,33 +53,25 @@ Range: TypeAlias = tuple[int, int]
 
 
 class Reason(enum.IntEnum):
-    """Reason for the end or refusal of a connection."""
-
     #: Everything was received after the other end had closed.
     DONE = 0
     RESET = 1
-    #: The port has its maximum of connections.
     FULL = 2
-    #: The versions differ.
     VERSION = 3
 
 
 @attrs.frozen
 class Data:
-    """A piece of the stream of packets."""
-
     number: int
-    #: Offset of the first packet that begins in `piece`; `NO_START` if none does.
+    #: Of the first packet in `piece`.
     start: int
-    #: Number of that packet, modulo 2**32.
+    #: Number modulo 2**32.
     packet: int
     piece: bytes
 
 
 @attrs.frozen
 class Feedback:
-    """Acknowledgement, credit and missing ranges of a receiver."""
-
     #: Highest number up to which all have arrived.
     received: int
     #: Highest number for which there is room.
@@ -89,13 +79,13 @@ class Feedback:
     #: Highest number received, and the seconds since then.
     highest: int
     delay: float
-    #: Count of DATA datagrams received when that one came, with repetitions.
+    #: Counted when that one came, with repetitions.
     datagrams_received: int
     missing: tuple[Range, ...] = ()
 
 
 def decode_head(datagram: bytes) -> tuple[int, int]:
-    """Return kind and id of a datagram of at least `MIN_DATAGRAM_BYTES`."""
+    """Return kind and id; the datagram has at least `MIN_DATAGRAM_BYTES`."""
     kind, identity = _HEAD.unpack_from(datagram)
     return kind, identity
 
@@ -106,19 +96,17 @@ def contents_of(datagram: bytes) -> bytes:
 
 
 def encode_plain(kind: int, identity: int, contents: bytes) -> bytes:
-    """Encode a datagram with opaque contents, without its tag."""
     return _HEAD.pack(kind, identity) + contents
 
 
 def encode_data(
     identity: int, number: int, start: int, packet: int, pieces: Sequence[bytes]
 ) -> bytes:
-    """Encode DATA, without its tag."""
     return _DATA.pack(DATA, identity, number, start, packet & 0xFFFFFFFF) + b"".join(pieces)
 
 
 def decode_data(datagram: bytes) -> Data:
-    """Decode a verified DATA. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if len(datagram) <= DATA_OVERHEAD - 1:
         raise ProtocolError(f"DATA of {len(datagram)} bytes")
     _, _, number, start, packet = _DATA.unpack_from(datagram)
@@ -129,7 +117,7 @@ def decode_data(datagram: bytes) -> Data:
 
 
 def encode_feedback(identity: int, content: Feedback) -> bytes:
-    """Encode FEEDBACK, without its tag, with the first `MAX_RANGES` ranges."""
+    """With the first `MAX_RANGES` ranges."""
     return _FEEDBACK.pack(
         *(
             FEEDBACK,
@@ -145,7 +133,7 @@ def encode_feedback(identity: int, content: Feedback) -> bytes:
 
 
 def decode_feedback(datagram: bytes) -> Feedback:
-    """Decode a verified FEEDBACK. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if len(datagram) < _FEEDBACK.size + TAG_BYTES:
         raise ProtocolError(f"FEEDBACK of {len(datagram)} bytes")
     _, _, received, limit, newest, arrived, held, count = _FEEDBACK.unpack_from(datagram)
@@ -156,42 +144,38 @@ def decode_feedback(datagram: bytes) -> Feedback:
 
 
 def encode_numbered(kind: int, identity: int, number: int, contents: bytes = b"") -> bytes:
-    """Encode POLL, ANNOUNCE or GONE, without its tag."""
     return _NUMBERED.pack(kind, identity, number) + contents
 
 
 def decode_numbered(datagram: bytes) -> tuple[int, bytes]:
-    """Return number and further contents of a verified POLL, ANNOUNCE or GONE. Raises
-    `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if len(datagram) < _NUMBERED.size + TAG_BYTES:
         raise ProtocolError(f"a datagram of {len(datagram)} bytes without its number")
     return _NUMBERED.unpack_from(datagram)[2], datagram[_NUMBERED.size : -TAG_BYTES]
 
 
 def encode_bye(identity: int, reason: Reason) -> bytes:
-    """Encode BYE, without its tag."""
     return _CODED.pack(BYE, identity, reason)
 
 
 def encode_refuse(identity: int, reason: Reason) -> bytes:
-    """Encode REFUSE, without its tag."""
     return _CODED.pack(REFUSE, identity, reason)
 
 
 def decode_reason(datagram: bytes) -> Reason:
-    """Return the reason in a verified BYE or REFUSE. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if len(datagram) != _CODED.size + TAG_BYTES or datagram[_HEAD.size] > max(Reason):
         raise ProtocolError("a BYE or REFUSE without a known reason")
     return Reason(datagram[_HEAD.size])
 
 
 def encode_ask(identity: int, received: int, missing: Sequence[Range]) -> bytes:
-    """Encode ASK, without its tag, with the first `MAX_RANGES` ranges."""
+    """With the first `MAX_RANGES` ranges."""
     return _NUMBERED.pack(ASK, identity, received) + _encode_ranges(received, missing)
 
 
 def decode_ask(datagram: bytes) -> tuple[Range, ...]:
-    """Return the ranges that a verified ASK requests. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     received, ranges = decode_numbered(datagram)
     return _decode_ranges(ranges, len(ranges) // _RANGE.size, received)
 

@@ -1,7 +1,6 @@
-"""Layers that imitate bad networks, from a seed: for tests and by configuration.
+"""Layers that imitate bad networks, from a seed.
 
-Each acts on packets down, up, or both ways. It declares the properties that it breaks, so a stack
-that requires them is refused.
+Each declares the properties that it breaks, so a stack that requires them is refused.
 """
 
 from broker.transport.faults.configuration import create_layers, describe_faults

@@ -1,10 +1,3 @@
-"""Configured faults: the kinds, and the layers that they create.
-
-A configured fault is any object with the attributes of `IFault`; each kind reads only its own. The
-seed of each layer is derived from the fault's seed, its index and the link's name: links do not
-fail in step, and a run can be repeated.
-"""
-
 from __future__ import annotations
 
 import re
@@ -25,14 +18,14 @@ from broker.transport.faults.shuffle import ShuffleLayer
 from broker.transport.faults.throttle import ThrottleLayer
 from broker.transport.layer import ILayer
 
-#: Directions by their words in the configuration, as seen from this end.
+#: As seen from this end.
 DIRECTIONS: Final[Mapping[str, Direction]] = MappingProxyType(
     {"both": Direction.BOTH, "out": Direction.DOWN, "in": Direction.UP}
 )
 
 
 class IFault(Protocol):
-    """One configured fault. Times are in seconds."""
+    """One configured fault, times in seconds; each kind reads only its own attributes."""
 
     @property
     def kind(self) -> str:
@@ -81,8 +74,6 @@ class IFault(Protocol):
 
 @attrs.frozen
 class _LayerContext:
-    """Seed and direction of a layer, and the time from which `after` counts."""
-
     seed: int
     direction: Direction
     start: float
@@ -90,9 +81,6 @@ class _LayerContext:
 
 @attrs.frozen
 class FaultKind:
-    """One kind of fault: the attributes of an `IFault` that it uses, and the function for its
-    layer."""
-
     uses: frozenset[str]
     create: Callable[[IFault, _LayerContext], ILayer]
 
@@ -132,7 +120,6 @@ def _create_partition(fault: IFault, context: _LayerContext) -> ILayer:
     )
 
 
-#: The kinds of fault by name.
 KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
     {
         "discard": FaultKind(frozenset({"rate", "seed"}), _create_discard),
@@ -151,8 +138,8 @@ def create_layers(
 ) -> list[ILayer]:
     """Return the layers of all faults on the link to the peer `link`, bottom up in their order.
 
-    `start` is the driver's time from which `after` counts. `earlier` is the number of earlier links
-    to this peer: with equal faults on each, the same packets would be lost on all of them.
+    `after` counts from `start`. The seed of each layer depends on the fault, the link, and the
+    number of `earlier` links to this peer. So links do not fail in step, and a run can be repeated.
     """
     return [
         create_layer(fault, crc32(f"{index} {link} {earlier}".encode(), fault.seed), start)
@@ -162,13 +149,13 @@ def create_layers(
 
 
 def create_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILayer:
-    """Return the layer of one fault. Raises `ConfigurationError` for values out of range."""
+    """Raises `ConfigurationError` for values out of range."""
     context = _LayerContext(seed, DIRECTIONS[fault.direction], start)
     return KINDS[fault.kind].create(fault, context)
 
 
 def describe_faults(faults: Iterable[IFault]) -> str:
-    """Return the warning of a node with faults at its start; "" if there are none."""
+    """Return the warning at a node's start; "" without faults."""
     descriptions = "; ".join(map(_describe_fault, faults))
     if not descriptions:
         return ""
@@ -180,7 +167,6 @@ def describe_faults(faults: Iterable[IFault]) -> str:
 
 
 def _describe_fault(fault: IFault) -> str:
-    # Without the seed, which only repeated runs need.
     used = sorted(KINDS[fault.kind].uses - {"seed"})
     values = ", ".join(f"{name} {getattr(fault, name):g}" for name in used)
     where = "all links" if fault.links == "*" else f"links to {fault.links}"

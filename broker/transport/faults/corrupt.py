@@ -1,5 +1,3 @@
-"""Corruption: some packets arrive with other bytes, or fewer."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,7 +16,7 @@ from broker.transport.layer import ILayer, Property
 class CorruptLayer:
     """Flip one bit of a packet with probability `rate`, or, one time in four, cut off its end.
 
-    Raises `ConfigurationError` for a rate outside 0 to 1.
+    A packet with bytes never becomes empty. Raises `ConfigurationError` for a rate outside 0 to 1.
     """
 
     seed: int
@@ -40,8 +38,6 @@ class CorruptLayer:
 
 
 class CorruptCore(BatchFilter):
-    """Draws once for each packet, and once or twice more for each damaged one."""
-
     def __init__(self, layer: CorruptLayer) -> None:
         super().__init__(layer.direction)
         self.corrupted = 0
@@ -49,7 +45,6 @@ class CorruptCore(BatchFilter):
         self._random = Random(layer.seed)
 
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """Damage some packets; a packet with bytes never becomes empty."""
         return [
             self._corrupt(packet) if packet and self._random.random() < self._rate else packet
             for packet in packets

@@ -1,5 +1,3 @@
-"""Delay: packets arrive later, in order."""
-
 from __future__ import annotations
 
 from random import Random
@@ -20,8 +18,8 @@ from broker.transport.layer import ILayer, Property
 class DelayLayer:
     """Delay each packet by `minimum` to `maximum` seconds; none overtakes another.
 
-    At most `capacity` packets are held each way; beyond that the oldest leaves early, so nothing is
-    lost. Raises `ConfigurationError` for values out of range.
+    At most `capacity` packets are held each way; beyond that the oldest leaves early. Raises
+    `ConfigurationError` for values out of range.
     """
 
     seed: int
@@ -46,8 +44,6 @@ class DelayLayer:
 
 
 class DelayCore(HoldingCore):
-    """Draws once for each packet."""
-
     def __init__(self, layer: DelayLayer) -> None:
         super().__init__(layer.direction)
         self._layer = layer
@@ -55,7 +51,7 @@ class DelayCore(HoldingCore):
 
     def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
         if len(line.packets) >= self._layer.capacity:
-            # The oldest are due now and leave with this call.
+            # The oldest leave with this call.
             for place in range(len(line.packets) - self._layer.capacity + 1):
                 _, early, its_peer = line.packets[place]
                 line.packets[place] = (now, early, its_peer)

@@ -1,5 +1,3 @@
-"""The base of faults that hold packets for a while."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -12,13 +10,12 @@ from broker.transport.view import LinkState, View
 
 
 class DelayLine:
-    """Packets in one direction, each with its time of departure, in the order of these times."""
+    """Packets in one direction, in the order of their times of departure."""
 
     def __init__(self) -> None:
         self.packets: deque[tuple[float, bytes, Peer | None]] = deque()
 
     def take_due(self, now: float) -> list[tuple[bytes, Peer | None]]:
-        """Remove and return the packets that are due."""
         gone = []
         while self.packets and self.packets[0][0] <= now:
             _, packet, peer = self.packets.popleft()
@@ -27,10 +24,7 @@ class DelayLine:
 
 
 class HoldingCore(PassThrough):
-    """A core with a delay line each way; subclasses choose the delays.
-
-    Held packets are lost when the connection ends.
-    """
+    """A core with a delay line each way. Held packets are lost when the connection ends."""
 
     def __init__(self, direction: Direction) -> None:
         self._direction = direction
@@ -38,7 +32,6 @@ class HoldingCore(PassThrough):
         self._up = DelayLine()
 
     def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
-        """Put a packet into a line, or drop it."""
         raise NotImplementedError
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
@@ -56,18 +49,15 @@ class HoldingCore(PassThrough):
         return self.handle_timeout(now)
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        """Drop held packets when the connection changes."""
         if view.state is not LinkState.SUSPECTED:
             self.clear()
         return [ViewChanged(view)]
 
     def clear(self) -> None:
-        """Drop all held packets."""
         self._down.packets.clear()
         self._up.packets.clear()
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Release due packets."""
         effects: list[Effect] = []
         down = [packet for packet, _ in self._down.take_due(now)]
         if down:
@@ -85,7 +75,6 @@ class HoldingCore(PassThrough):
 def _group_by_peer(
     packets: Iterable[tuple[bytes, Peer | None]],
 ) -> list[tuple[Peer | None, list[bytes]]]:
-    """Return neighbouring packets of one peer as one batch."""
     runs: list[tuple[Peer | None, list[bytes]]] = []
     for packet, peer in packets:
         if runs and runs[-1][0] == peer:

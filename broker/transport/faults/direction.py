@@ -1,5 +1,3 @@
-"""Directions of faults, and the base of faults that act at once."""
-
 from __future__ import annotations
 
 import enum
@@ -12,7 +10,7 @@ from broker.transport.layer import PassThrough
 
 
 class Direction(enum.Flag):
-    """Down is from this end to the peer, up from the peer to this end."""
+    """Down is from this end to the peer."""
 
     DOWN = enum.auto()
     UP = enum.auto()
@@ -20,19 +18,17 @@ class Direction(enum.Flag):
 
 
 def check_rate(layer: str, rate: float) -> None:
-    """Raise `ConfigurationError` unless `rate` is a probability."""
     if not 0.0 <= rate <= 1.0:
         raise ConfigurationError(f"{layer} rate: {rate} is not in 0 to 1")
 
 
 def check_positive(layer: str, name: str, value: float) -> None:
-    """Raise `ConfigurationError` unless `value` is more than 0."""
     if value <= 0:
         raise ConfigurationError(f"{layer} {name}: {value} is not more than 0")
 
 
 class BatchFilter(PassThrough):
-    """A core that replaces each batch at once; subclasses implement `filter_batch`."""
+    """A core that replaces each batch at once."""
 
     def __init__(self, direction: Direction) -> None:
         self._direction = direction

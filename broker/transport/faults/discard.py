@@ -1,5 +1,3 @@
-"""Loss: some packets disappear."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,8 +14,8 @@ from broker.transport.layer import ILayer, Property
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class DiscardLayer:
-    """Drop each packet with probability `rate`. Raises `ConfigurationError` for a rate outside
-    0 to 1."""
+    """Drop packets with probability `rate`. Raises `ConfigurationError` for a rate outside 0 to
+    1."""
 
     seed: int
     rate: float
@@ -37,8 +35,6 @@ class DiscardLayer:
 
 
 class DiscardCore(BatchFilter):
-    """Draws once for each packet."""
-
     def __init__(self, layer: DiscardLayer) -> None:
         super().__init__(layer.direction)
         self.discarded = 0

@@ -1,5 +1,3 @@
-"""Duplication: some packets arrive twice."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -40,8 +38,6 @@ class DuplicateLayer:
 
 
 class DuplicateCore(BatchFilter):
-    """Draws once for each packet."""
-
     def __init__(self, layer: DuplicateLayer) -> None:
         super().__init__(layer.direction)
         self.duplicated = 0

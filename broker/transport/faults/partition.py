@@ -1,5 +1,3 @@
-"""Partition: at certain times all packets are dropped, without notice."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,11 +18,11 @@ def _as_schedule(given: Sequence[tuple[float, float]]) -> tuple[tuple[float, flo
 @implementer(ILayer)
 @attrs.frozen(kw_only=True)
 class PartitionLayer:
-    """Drop every packet while `start <= now < end` for a pair of `schedule`.
+    """Drop every packet, without notice, while `start <= now < end` for a pair of `schedule`.
 
-    Times are those of the driver's clock, in seconds. With `every` (0 for never) the schedule
-    repeats that many seconds after the start of its first pair. Raises `ConfigurationError` for a
-    pair that ends before it starts, or after the repetition starts.
+    Times are seconds of the driver's clock. With `every` (0 for never) the schedule repeats that
+    many seconds after its first start. Raises `ConfigurationError` for a pair that ends before it
+    starts, or after the repetition starts.
     """
 
     schedule: tuple[tuple[float, float], ...] = attrs.field(converter=_as_schedule)
@@ -49,8 +47,6 @@ class PartitionLayer:
 
 
 class PartitionCore(BatchFilter):
-    """Checks the time of each batch."""
-
     def __init__(self, layer: PartitionLayer) -> None:
         super().__init__(layer.direction)
         self.discarded = 0
@@ -58,7 +54,6 @@ class PartitionCore(BatchFilter):
         self._every = layer.every
 
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:
-        """Return all packets, or none."""
         if self._every and self._schedule:
             first = self._schedule[0][0]
             now = first + (now - first) % self._every if now >= first else now

@@ -1,5 +1,3 @@
-"""Reordering: packets overtake each other."""
-
 from __future__ import annotations
 
 from random import Random
@@ -19,8 +17,8 @@ from broker.transport.layer import ILayer, Property
 class ShuffleLayer:
     """Hold a packet back for `hold` seconds with probability `rate`; later ones overtake it.
 
-    At most `span` packets are held back each way. Nothing is lost. Raises `ConfigurationError` for
-    values out of range.
+    At most `span` packets are held back each way. Raises `ConfigurationError` for values out of
+    range.
     """
 
     seed: int
@@ -45,8 +43,6 @@ class ShuffleLayer:
 
 
 class ShuffleCore(HoldingCore):
-    """Draws once for each packet while there is room to hold one back."""
-
     def __init__(self, layer: ShuffleLayer) -> None:
         super().__init__(layer.direction)
         self.shuffled = 0
@@ -54,7 +50,6 @@ class ShuffleCore(HoldingCore):
         self._random = Random(layer.seed)
 
     def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
-        """Hold the packet back, or release it before all that are held back."""
         back = sum(1 for due, _, _ in line.packets if due > now)
         if back < self._layer.span and self._random.random() < self._layer.rate:
             line.packets.append((now + self._layer.hold, packet, peer))

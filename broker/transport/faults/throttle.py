@@ -1,5 +1,3 @@
-"""Throttle: a bounded throughput with a short queue."""
-
 from __future__ import annotations
 
 from typing import ClassVar
@@ -18,8 +16,8 @@ from broker.transport.layer import ILayer, Property
 class ThrottleLayer:
     """Pass `bytes_per_second` each way.
 
-    At most `queue_bytes` wait; a packet without room is dropped and counted. An empty queue always
-    has room for one. Raises `ConfigurationError` for values that are not positive.
+    At most `queue_bytes` wait; a packet without room is dropped and counted. An empty queue has
+    room for any packet. Raises `ConfigurationError` for values that are not positive.
     """
 
     bytes_per_second: float
@@ -50,7 +48,6 @@ class ThrottleCore(HoldingCore):
         self._free_at: dict[DelayLine, float] = {self._down: 0.0, self._up: 0.0}
 
     def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
-        """Queue the packet, or drop it."""
         free_at = max(now, self._free_at[line])
         queued = (free_at - now) * self._layer.bytes_per_second
         if line.packets and queued + len(packet) > self._layer.queue_bytes:
@@ -60,6 +57,5 @@ class ThrottleCore(HoldingCore):
         line.packets.append((self._free_at[line], packet, peer))
 
     def clear(self) -> None:
-        """Empty the queues for a new connection."""
         super().clear()
         self._free_at = {self._down: 0.0, self._up: 0.0}

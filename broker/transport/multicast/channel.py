@@ -1,9 +1,3 @@
-"""Several stacks as one channel: a message goes to a set of peers, one copy each.
-
-The channel adds no bytes to a message, so this layer has no wire format. Events of one peer do not
-affect the messages for another.
-"""
-
 from __future__ import annotations
 
 from collections import deque
@@ -41,39 +35,33 @@ class IMulticastReceiver(Interface):
 
 
 class MulticastChannel:
-    """The top of the stacks of several named peers.
+    """The top of the stacks of several named peers: a message goes to a set of them, one copy each.
 
-    The owner of a peer's stack attaches connections to it. The channel adds no buffer: waiting
-    messages are in the peer's stack, and bounded there.
+    The owner of a stack attaches connections to it. The channel has no buffer: messages wait in the
+    peer's stack, and are bounded there.
     """
 
     def __init__(
         self, clock: IClock, receiver: IMulticastReceiver, suspect_timeout: float = 0.0
     ) -> None:
         self.receiver = receiver
-        #: Count of each outcome, for the metrics.
         self.outcomes = dict.fromkeys(Outcome, 0)
         self._clock = clock
         self._core = MulticastCore(suspect_timeout)
         self._members: dict[str, _Member] = {}
         self._timer = DeadlineTimer(clock, self._handle_timeout)
         self._is_sending = False
-        #: Callbacks that became due while a message was being sent to its destinations.
         self._pending_calls: deque[tuple[_Member, Callable[..., None], object]] = deque()
 
     def join(self, peer: str, driver: StackDriver) -> None:
-        """Add the stack of `peer` before it has a connection.
-
-        Raises ValueError if the peer exists, or the stack is in use.
-        """
+        """Raises ValueError if the peer exists, or the stack is in use."""
         if driver.is_attached:
             raise ValueError(f"the stack of {peer!r} is already in use")
         self._core.add_peer(peer)
         self._members[peer] = driver.receiver = _Member(peer, driver, self)
 
     def leave(self, peer: str) -> StackDriver:
-        """Remove `peer` and return its stack, to be closed by the caller. Nothing more is reported
-        of it.
+        """Remove `peer` without further reports; the caller closes the returned stack.
 
         Raises KeyError if there is no such peer.
         """
@@ -83,20 +71,18 @@ class MulticastChannel:
         return member.driver
 
     def states(self) -> dict[str, LinkState]:
-        """Return the state of each peer."""
         return self._core.states()
 
     def send(self, message: bytes, peers: Iterable[str]) -> dict[str, Outcome]:
-        """Send `message` to each of `peers`; return the outcome for each. Errors of peers are
-        outcomes.
+        """Send `message` to each of `peers`; errors of peers are outcomes.
 
-        FULL begins when a stack is not writable: with p2p at half of its buffer. The other half is
-        for messages that must not be refused, which use the peer's own stack.
+        FULL begins at half of p2p's buffer. The other half is for messages that must not be
+        refused, which use the peer's own stack.
         """
         destinations = dict.fromkeys(peers)
         if len(destinations) > 1 and not isinstance(message, SharedMessage):
             message = SharedMessage(message)
-        # No callbacks now: a message sent from one would overtake this message.
+        # A message sent from a callback would overtake this one.
         self._is_sending = True
         try:
             return {peer: self._send(message, peer) for peer in destinations}
@@ -105,16 +91,13 @@ class MulticastChannel:
             self._run_pending_calls()
 
     def consumed(self, peer: str, count: int) -> None:
-        """Return the credit of `count` messages of `peer`; nothing if the peer has left."""
         member = self._members.get(peer)
         if member is not None:
             member.driver.consumed(count)
 
-    # ----------------------------------------------------------------- inside
-
     def _send(self, message: bytes, peer: str) -> Outcome:
         member = self._members.get(peer)
-        # The driver's own state is current; its notifications may still wait in its queue.
+        # The driver's notifications may still wait in its queue.
         writable = member is not None and member.driver.is_writable
         outcome = self._core.send_outcome(peer, writable)
         if member is not None and outcome is Outcome.SENT:
@@ -148,7 +131,6 @@ class MulticastChannel:
         if self._is_sending:
             self._pending_calls.append((member, callback, argument))
         else:
-            # An exception reaches the calling driver.
             callback(member.peer, argument)
 
     def _run_pending_calls(self) -> None:
@@ -167,7 +149,7 @@ class MulticastChannel:
 
 @implementer(IStackReceiver)
 class _Member:
-    """The receiver of one peer's stack; it ignores all input after the peer has left."""
+    """Receiver of one peer's stack; it ignores all input after the peer has left."""
 
     def __init__(self, peer: str, driver: StackDriver, channel: MulticastChannel) -> None:
         self.peer = peer

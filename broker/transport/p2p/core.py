@@ -1,7 +1,6 @@
-"""The core of one end of p2p: peer, connection, and deadlines.
+"""The core of one end of p2p.
 
-A connection goes DOWN -> HANDSHAKE (this end's RESUME is sent) -> OPEN (the peer's RESUME has come)
--> DOWN. `docs/protocols/p2p.md` has the table of RESUMEs, and the reasons.
+`docs/protocols/p2p.md` has the table of RESUMEs, and the reasons.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from broker.transport.view import LinkState, View
 
 
 class Connection(enum.Enum):
-    """State of the present connection."""
+    """In HANDSHAKE only this end has sent its RESUME."""
 
     DOWN = "down"
     HANDSHAKE = "handshake"
@@ -38,7 +37,7 @@ class Connection(enum.Enum):
 
 @implementer(ILayerCore)
 class P2PCore:
-    """One end. When DOWN it keeps its buffer and its knowledge of the peer's incarnation."""
+    """One end. It keeps its buffer and the peer's incarnation while DOWN."""
 
     def __init__(
         self,
@@ -58,16 +57,14 @@ class P2PCore:
         self._incarnation = incarnation
         self._keepalive = keepalive
         self._liveness = liveness
-        self._is_known_to_peer = False  # the peer has received this end's RESUME
-        self._peer_resume = b""  # on this connection
+        self._is_known_to_peer = False
+        self._peer_resume = b""
         self._received_at = 0.0
         self._ping_at = 0.0
         self._reported_writable = True
 
-    # ----------------------------------------------------------------- ILayerCore
-
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Buffer messages and send as many as the credit allows. Raises `Overloaded`."""
+        """Send messages, and buffer those beyond the credit. Raises `Overloaded`."""
         sender = self.sender
         sent = sender.submit(messages, is_open=self.connection is Connection.OPEN)
         if not sent:
@@ -82,7 +79,7 @@ class P2PCore:
         return effects
 
     def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        """Process a batch of packets; their messages are delivered as one batch."""
+        """Process packets; their messages are delivered as one batch."""
         if self.connection is Connection.DOWN:
             return []
         self._received_at = now
@@ -98,7 +95,7 @@ class P2PCore:
                     continue
                 if self.connection is not Connection.OPEN:
                     raise ProtocolError(f"{wire.NAMES[kind]} came before RESUME")
-                # An end sends other packets only after it received the other end's RESUME.
+                # An end sends other packets only after the other's RESUME.
                 self._is_known_to_peer = True
                 if kind == wire.PING:
                     self._receive_ping(fields[0], now)
@@ -113,7 +110,7 @@ class P2PCore:
         except (ProtocolError, VersionMismatch) as error:
             error_found = error
         if messages:
-            # They count as received, so they are delivered whatever followed them.
+            # Received messages are delivered even before an error.
             effects.append(DeliverUp(messages))
         if error_found is not None:
             self.connection = Connection.DOWN
@@ -124,7 +121,6 @@ class P2PCore:
         return effects
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        """Start the handshake on a new connection; report a lost one."""
         if view.state is LinkState.CONNECTED:
             self.connection = Connection.HANDSHAKE
             self._peer_resume = b""
@@ -143,14 +139,12 @@ class P2PCore:
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
-        """Return the credit of `count` messages to the peer."""
         receiver = self.receiver
         receiver.release_credit(count, now)
         is_due = receiver.ack_at is not None and receiver.ack_at <= now
         return self._flush(now) if is_due else []
 
     def handle_timeout(self, now: float) -> list[Effect]:
-        """Fail a silent peer; send a due PING or acknowledgement."""
         if self.connection is Connection.DOWN:
             return []
         if now >= self._received_at + self._liveness:
@@ -163,7 +157,6 @@ class P2PCore:
         return effects
 
     def next_timeout(self) -> float | None:
-        """Return the earliest of the three deadlines of a connection."""
         if self.connection is Connection.DOWN:
             return None
         due = self._received_at + self._liveness
@@ -173,8 +166,6 @@ class P2PCore:
             if ack_at is not None:
                 due = min(due, ack_at)
         return due
-
-    # ----------------------------------------------------------------- packets
 
     def _receive_ping(self, highest: int, now: float) -> None:
         if highest > self.receiver.received:
@@ -211,12 +202,12 @@ class P2PCore:
             self.sender.rewind(resume.received)
             resumed = True
         elif self._is_known_to_peer:
-            # The peer has lost its state: it starts anew, and so does this end.
+            # The peer has lost its state: both ends start anew.
             undelivered = self.sender.reset()
             self.receiver.reset(now)
             self._is_known_to_peer = False
         else:
-            # No RESUME of this end reached the peer before: it has received nothing.
+            # The peer has received nothing.
             self.sender.rewind(0)
             resumed = True
         self._is_known_to_peer = self._is_known_to_peer or knows_us
@@ -228,8 +219,6 @@ class P2PCore:
         self._ping_at = now + self._keepalive
         view = View(LinkState.CONNECTED, resumed=resumed, undelivered=undelivered)
         return [ViewChanged(view)]
-
-    # ----------------------------------------------------------------- sending
 
     def _flush(self, now: float) -> list[Effect]:
         effects: list[Effect] = []

@@ -1,5 +1,3 @@
-"""Description and settings of the p2p layer."""
-
 from __future__ import annotations
 
 from typing import ClassVar
@@ -18,14 +16,14 @@ from broker.transport.p2p.wire import MESSAGE_COST, VERSION
 class P2PLayer:
     """Reliable FIFO, once only, over changing connections (RCM R29-R32; K21, K22).
 
-    `incarnation` (u64, not 0) identifies this start of the end and differs after each start. Sizes
-    are in bytes, times in seconds. Raises `ConfigurationError` for values out of range.
+    `incarnation` (u64, not 0) differs after each start. Sizes are bytes, times seconds. Raises
+    `ConfigurationError` for values out of range.
     """
 
     incarnation: int
-    #: Most bytes delivered and not yet consumed.
+    #: Bound of the bytes delivered and not yet consumed.
     window_bytes: int = 4 * 1024 * 1024
-    #: Most bytes submitted and not yet acknowledged.
+    #: Bound of the bytes submitted and not yet acknowledged.
     send_buffer_bytes: int = 8 * 1024 * 1024
     #: A PING is sent after this time without a message.
     keepalive: float = 10.0
@@ -37,7 +35,7 @@ class P2PLayer:
 
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
-    #: Order and reliability below are not required: a missing message costs a reconnection.
+    #: A missing message costs a reconnection.
     requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
     provides: ClassVar[frozenset[Property]] = frozenset(Property)
     breaks: ClassVar[frozenset[Property]] = frozenset()
@@ -55,7 +53,6 @@ class P2PLayer:
             raise ConfigurationError("p2p liveness: must be more than keepalive")
 
     def create_core(self) -> P2PCore:
-        """Return a core that has met no peer yet."""
         return P2PCore(
             incarnation=self.incarnation,
             window_bytes=self.window_bytes,

@@ -1,5 +1,3 @@
-"""The sending half of p2p: messages not yet acknowledged, and the credit for them."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -10,15 +8,14 @@ from broker.transport.p2p.wire import MESSAGE_COST
 
 
 class Sender:
-    """Messages from their submission to their acknowledgement.
+    """The sending half of p2p: messages from submission to acknowledgement.
 
-    There are two queues: `unacked` messages have been sent on this connection, `waiting` ones have
-    not. A sequence number follows from the place in a queue. Sizes are costs in bytes: the length
-    of a message and `MESSAGE_COST`.
+    Messages in `unacked` have been sent on this connection, those in `waiting` have not. Sizes are
+    costs: the length of a message and `MESSAGE_COST`.
     """
 
     def __init__(self, buffer_bytes: int) -> None:
-        self.acked = 0  # highest sequence number acknowledged
+        self.acked = 0
         self.sent = 0  # to the peer's incarnation
         self.resent = 0
         self.buffered = 0
@@ -29,7 +26,7 @@ class Sender:
         self.waiting: deque[bytes] = deque()
         self._waiting_cost = 0
         self._sent_cost = 0  # of messages 1 to `sent`: compared with `credit_limit`
-        self._ever_sent = 0  # before a rewind
+        self._ever_sent = 0
         self.is_writable = True
         """False from half of the buffer, until it falls below a quarter."""
 
@@ -37,8 +34,7 @@ class Sender:
         return len(self._unacked) + len(self.waiting)
 
     def submit(self, messages: Sequence[bytes], *, is_open: bool) -> bool:
-        """Accept messages. If the connection `is_open` and the credit suffices, they count as sent,
-        the last one with the sequence number `sent`, and the result is True. Otherwise they wait.
+        """Accept messages. Return True if the connection and the credit allow to send them all now.
 
         Raises `Overloaded`, and accepts none, if there is no room for all.
         """
@@ -51,7 +47,7 @@ class Sender:
         self.buffered += cost
         if self.buffered > self._buffer_bytes // 2:
             self.is_writable = False
-        # Repeated messages after a rewind are counted in `take_affordable`.
+        # `take_affordable` counts messages repeated after a rewind.
         must_wait = not is_open or self.waiting or self._ever_sent > self.sent
         if must_wait or self._sent_cost + cost > self.credit_limit:
             self.waiting.extend(messages)
@@ -63,10 +59,7 @@ class Sender:
         return True
 
     def acknowledge(self, received: int) -> None:
-        """Remove messages up to `received`; older acknowledgements have no effect.
-
-        Raises `ProtocolError` if that number was never sent.
-        """
+        """Raises `ProtocolError` if `received` was never sent."""
         if received <= self.acked:
             return
         if received > self.sent:
@@ -82,8 +75,7 @@ class Sender:
             self.is_writable = True
 
     def take_affordable(self) -> tuple[int, list[bytes]]:
-        """Move the messages that the credit allows; return the first sequence number, and the
-        messages."""
+        """Also return the first sequence number."""
         first = self.sent + 1
         if not self.waiting:
             return first, []
@@ -105,7 +97,7 @@ class Sender:
         batch: list[bytes] = []
         credit = self.credit_limit - self._sent_cost
         spent = 0
-        # A message larger than the window is sent when the peer has consumed everything before it.
+        # A larger message than the window is sent into an empty one.
         if self._sent_cost <= self.credit_limit - self.peer_window:
             batch.append(self.waiting.popleft())
             spent = len(batch[0]) + MESSAGE_COST
@@ -118,10 +110,9 @@ class Sender:
         return batch, spent
 
     def rewind(self, received: int) -> None:
-        """Continue on a new connection to the same peer, which has all messages up to `received`.
+        """Continue on a new connection, and send messages after `received` again.
 
-        The rest is sent again. Raises `ProtocolError` if that is more than was sent, or less than
-        was acknowledged.
+        Raises `ProtocolError` if that is more than was sent, or less than was acknowledged.
         """
         if received < self.acked:
             raise ProtocolError(
@@ -137,7 +128,7 @@ class Sender:
         self.sent = received
 
     def reset(self) -> int:
-        """Drop all messages, since the peer starts anew, and return their count."""
+        """Return the count of dropped messages."""
         dropped = len(self)
         self.is_writable = True
         self._unacked.clear()

@@ -1,42 +1,7 @@
-"""The packets of p2p, byte by byte. All numbers are unsigned and big-endian.
+"""The packets of p2p; `docs/protocols/p2p.md` has their bytes.
 
-Every packet starts with::
-
-    0   kind      u8    1 RESUME, 2 DATA, 3 ACK, 4 PING
-    1   check     u32   CRC-32 (that of zlib) of all bytes from 5 on, started with `kind`;
-                        of DATA the message first, then bytes 5 to 28
-
-RESUME, the first packet of either end on every connection, 46 bytes::
-
-    5   version     u8    of this protocol: 2
-    6   incarnation u64   of the sender; not 0
-    14  known       u64   the peer's incarnation as the sender knows it; 0 for none
-    22  received    u64   highest sequence number received from that incarnation
-    30  limit       u64   credit limit for that incarnation
-    38  window      u64   how far the limit runs ahead when everything has been consumed
-
-DATA, 29 bytes and the message::
-
-    5   sequence    u64   1 for the first message of an incarnation to another
-    13  received    u64   highest sequence number received: an acknowledgement
-    21  limit       u64   credit limit
-    29  message     the rest, may be empty
-
-ACK, 21 bytes::
-
-    5   received    u64
-    13  limit       u64
-
-PING, 13 bytes, answered by an ACK::
-
-    5   highest     u64   highest sequence number sent so far
-
-The message is checked first, so that one that goes to many peers is looked at once. A message of
+The check covers the message first, so that a message to many peers is checked once. A message of
 version 1 was checked where it stands.
-
-A message costs its length and `MESSAGE_COST` of credit, so that many small ones are bounded too.
-A credit limit is cumulative: the total cost of all messages, from sequence number 1 on, that the
-receiver has room for.
 """
 
 from __future__ import annotations
@@ -57,7 +22,7 @@ DATA = 2
 ACK = 3
 PING = 4
 
-#: Credit of each message beyond its length: about its overhead in memory.
+#: About the overhead of a message in memory.
 MESSAGE_COST = 64
 
 _START = struct.Struct(">BI")
@@ -75,8 +40,6 @@ DATA_HEADER = _START.size + _DATA.size
 
 @attrs.frozen
 class Resume:
-    """The state of an end at the beginning of a connection."""
-
     incarnation: int
     known: int
     received: int
@@ -86,7 +49,6 @@ class Resume:
 
 
 def encode_resume(resume: Resume) -> bytes:
-    """Encode a RESUME packet."""
     body = _RESUME.pack(
         resume.version,
         resume.incarnation,
@@ -99,7 +61,7 @@ def encode_resume(resume: Resume) -> bytes:
 
 
 def encode_data(first: int, received: int, limit: int, messages: Sequence[bytes]) -> list[bytes]:
-    """Encode DATA packets for `messages`, numbered from `first`."""
+    """Encode messages, numbered from `first`."""
     packets = []
     for sequence, message in enumerate(messages, first):
         body = _DATA.pack(sequence, received, limit)
@@ -124,8 +86,7 @@ def encode_ping(highest: int) -> bytes:
 def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
     """Return the kind, the numbers after the check, and (of DATA) the message of a packet.
 
-    Of a RESUME of another version only the version is decoded, for the error message. Raises
-    `ProtocolError` for a wrong length or kind, or a failed check.
+    Of another version's RESUME only the version is decoded. Raises `ProtocolError`.
     """
     size = len(packet)
     if size >= DATA_HEADER and packet[0] == DATA:
@@ -150,7 +111,7 @@ def decode_packet(packet: bytes) -> tuple[int, tuple[int, ...], bytes]:
 
 
 def decode_resume(fields: tuple[int, ...]) -> Resume:
-    """Return the RESUME with these numbers. Raises `ProtocolError`."""
+    """Raises `ProtocolError`."""
     if len(fields) == 1:
         return Resume(0, 0, 0, 0, 0, version=fields[0])
     version, incarnation, known, received, limit, window = fields

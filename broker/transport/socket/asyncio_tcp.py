@@ -1,4 +1,4 @@
-"""The socket channel over asyncio, for asyncio programs, and asyncio's clock.
+"""The socket channel over asyncio, and asyncio's clock.
 
 `await loop.create_connection(lambda: AsyncioSocketChannel(on_connect), host, port)`
 """
@@ -15,8 +15,6 @@ from broker.transport.socket.stream import StreamChannel
 
 
 class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
-    """A socket channel that is an asyncio protocol."""
-
     def __init__(
         self, on_connect: Callable[[ISocketChannel], None], max_frame: int = DEFAULT_MAX_FRAME
     ) -> None:
@@ -24,8 +22,8 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Configure the socket and announce the channel. asyncio itself sets TCP_NODELAY."""
-        # A TLS transport has this interface, though asyncio derives it from private classes.
+        """asyncio itself sets TCP_NODELAY."""
+        # asyncio derives the TLS transport from private classes.
         stream = self._transport = cast(asyncio.Transport, transport)
         self.secure = transport.get_extra_info("ssl_object") is not None
         self.peer_description = _format_address(transport.get_extra_info("peername"))
@@ -41,11 +39,9 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
         self._disconnected(None if exc is None else str(exc))
 
     def pause_writing(self) -> None:
-        """Report a full transport buffer."""
         self._writable_changed(False)
 
     def resume_writing(self) -> None:
-        """Report a drained transport buffer."""
         self._writable_changed(True)
 
     def _close_transport(self) -> None:
@@ -66,8 +62,6 @@ class AsyncioSocketChannel(StreamChannel, asyncio.Protocol):
 
 
 class AsyncioCall:
-    """A scheduled call."""
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, delay: float, call: Callable[[], object]
     ) -> None:
@@ -75,11 +69,9 @@ class AsyncioCall:
         self._handle = loop.call_later(max(0.0, delay), self._fire)
 
     def active(self) -> bool:
-        """Return True while the call is still to come."""
         return self._call is not None
 
     def cancel(self) -> None:
-        """Cancel the call; no effect after it was made."""
         self._call = None
         self._handle.cancel()
 
@@ -90,19 +82,17 @@ class AsyncioCall:
 
 
 class AsyncioClock:
-    """Monotonic time and calls of an event loop, as `StackDriver` needs them."""
+    """Monotonic time and calls of an event loop, for `StackDriver`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
     def seconds(self) -> float:
-        """Return the loop's time."""
         return self._loop.time()
 
     def callLater(  # the name is Twisted's
         self, delay: float, f: Callable[..., object], /, *args: object
     ) -> AsyncioCall:
-        """Call `f(*args)` in `delay` seconds."""
         return AsyncioCall(self._loop, delay, lambda: f(*args))
 
 

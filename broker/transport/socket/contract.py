@@ -1,5 +1,3 @@
-"""The interface of a socket channel: one connection that carries packets both ways."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,12 +7,12 @@ from zope.interface import Attribute, Interface
 from broker.errors import BrokerError
 from broker.transport.layer import Property
 
-#: Properties of a socket channel over TCP, and of its fake in memory.
+#: Also of the fake in memory.
 TCP_PROPERTIES = frozenset(
     {Property.FRAMED, Property.FIFO, Property.RELIABLE, Property.OUTAGE_NOTICE}
 )
 
-#: Default limit of one packet's bytes.
+#: Bytes.
 DEFAULT_MAX_FRAME = 16 * 1024 * 1024
 
 

@@ -1,5 +1,3 @@
-"""The socket channel over datagrams, the counterpart of `tcp` (M9)."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,9 +15,10 @@ from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChan
 
 @implementer(ISocketChannel)
 class DatagramChannel:
-    """One connection. Packets sent in one turn of the reactor leave together.
+    """The socket channel over datagrams (M9). Packets sent in one turn of the reactor leave
+    together.
 
-    `transmit` sends datagrams to the peer; `on_over` is called once, at the end of the connection.
+    `on_over` is called once, at the end of the connection.
     """
 
     log = Logger()
@@ -41,7 +40,7 @@ class DatagramChannel:
         self._on_end = on_over
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
-        self._is_open = True  # not closed by this end
+        self._is_open = True
         self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
@@ -49,11 +48,8 @@ class DatagramChannel:
         self._timer = DeadlineTimer(clock, self._handle_timeout)
         self._timer.arm(core.next_timeout())
 
-    # ----------------------------------------------------------------- ISocketChannel
-
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Receiver of the packets; nothing is read while it is None."""
         return self._receiver
 
     @receiver.setter
@@ -66,7 +62,6 @@ class DatagramChannel:
 
     @property
     def max_frame(self) -> int:
-        """Largest packet accepted, in bytes; may be set at any time."""
         return self.core.decoder.max_frame
 
     @max_frame.setter
@@ -74,7 +69,6 @@ class DatagramChannel:
         self.core.decoder.max_frame = max_frame
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Queue packets; they are sent at the end of this turn, together with later ones."""
         if packets and self._is_open:
             self._apply_effects(self.core.submit(packets))
             self._flush_soon()
@@ -100,17 +94,11 @@ class DatagramChannel:
         self._is_reading = True
         self._apply_reading()
 
-    # ----------------------------------------------------------------- called by the endpoint
-
     def datagrams_received(self, datagrams: Sequence[bytes]) -> None:
-        """Process the datagrams of one read for this connection."""
         self._call_core(self.core.receive, datagrams)
 
     def prove_key(self) -> None:
-        """Prove to the other end that this end has the key."""
         self._call_core(self.core.prove_key)
-
-    # ----------------------------------------------------------------- inside
 
     def _apply_reading(self) -> None:
         if self._is_open:
@@ -130,7 +118,7 @@ class DatagramChannel:
         self._call_core(self.core.handle_timeout)
 
     def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """Call the core. An exception ends this connection, not the others on the socket."""
+        """An exception ends this connection, not the others on the socket."""
         try:
             self._apply_effects(call(*arguments, self._clock.seconds()))
         except Exception:

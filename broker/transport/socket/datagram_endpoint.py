@@ -1,5 +1,3 @@
-"""Connections over one datagram socket: dialled, accepted, and told apart (M8, T41)."""
-
 from __future__ import annotations
 
 from collections import OrderedDict, deque
@@ -42,17 +40,16 @@ from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 
-#: A datagram socket's address in the form of the socket; equal addresses are one peer.
+#: Equal addresses are one peer.
 Address: TypeAlias = Hashable
 
-#: Most closed connections that still answer; the oldest are dropped.
+#: Bound of closed connections that still answer; the oldest are dropped.
 _MAX_CLOSED = 1024
-#: Most answers of one of them.
 _MAX_FINAL_BYES = 8
 
 
 class DatagramTransport(Protocol):
-    """A transport of datagrams, which may lose some."""
+    """A transport that may lose datagrams."""
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
         """Send datagrams to one address, or lose them."""
@@ -60,17 +57,13 @@ class DatagramTransport(Protocol):
 
 @attrs.define
 class EndpointCounts:
-    """Counts of datagrams that reached no connection."""
-
     #: Too short, of unknown kind, with a wrong tag, or inconsistent.
     malformed: int = 0
-    #: For an unknown connection.
     unknown_connection: int = 0
-    #: OPEN without the right cookie.
     bad_cookies: int = 0
-    #: Unproven connections dropped for newer ones.
+    #: Unproven connections, for newer ones.
     dropped_half_open: int = 0
-    #: Refused for the limit of connections, or for another version.
+    #: For the limit of connections, or for another version.
     refused: int = 0
 
 
@@ -91,7 +84,7 @@ class _HalfOpen:
 
 @attrs.define
 class _ClosedConnection:
-    """A closed connection. The peer may not know of the end: the last BYE may have been lost."""
+    """The peer may not know of the end if the BYE was lost."""
 
     final_bye: bytes
     address: Address
@@ -99,9 +92,10 @@ class _ClosedConnection:
 
 
 class DatagramEndpoint:
-    """Accepts and dials connections. It stores nothing for a peer without a proven address.
+    """Dials and accepts connections over one datagram socket (M8, T41).
 
-    `on_connect` is called with each accepted channel.
+    It stores nothing for a peer without a proven address. `on_connect` is called with each accepted
+    channel.
     """
 
     log = Logger()
@@ -117,7 +111,7 @@ class DatagramEndpoint:
         describe: Callable[[Address], str] = str,
     ) -> None:
         self.counts = EndpointCounts()
-        #: Window in datagrams; less than the setting on a small socket.
+        #: In datagrams; less than the setting on a small socket.
         self.window = settings.window
         self._clock = clock
         self._transport = wire
@@ -138,8 +132,8 @@ class DatagramEndpoint:
         self._timer = DeadlineTimer(clock, self._handle_timeout)
 
     def connect(self, address: Address) -> Deferred[ISocketChannel]:
-        """Return a Deferred of a connection. It fails with Twisted's `TimeoutError` or
-        `ConnectionRefusedError`, or with `VersionMismatch`. It can be cancelled."""
+        """Fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, or with
+        `VersionMismatch`."""
         now = self._clock.seconds()
         dialler = Dialler(self._new_id(), self._entropy(NONCE_BYTES), self.window, now)
         result: Deferred[ISocketChannel] = Deferred(lambda _: self._remove_dial(dialler.client))
@@ -150,7 +144,6 @@ class DatagramEndpoint:
         return result
 
     def datagrams_received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
-        """Process the datagrams of one read of the socket."""
         groups: dict[int, list[bytes]] = {}
         channels = self._channels
         for datagram, address in batch:
@@ -172,14 +165,11 @@ class DatagramEndpoint:
                 channel.datagrams_received(datagrams)
 
     def stop(self) -> None:
-        """Abort all connections and dials; accept no more."""
         for channel in list(self._channels.values()):
             channel.abort(Closed("the port was closed"))
         for dial in list(self._dials.values()):
             dial.result.cancel()
         self._timer.arm(None)
-
-    # ----------------------------------------------------------------- who has no connection
 
     def _receive_unconnected(
         self, kind: int, identity: int, datagram: bytes, address: Address
@@ -239,19 +229,17 @@ class DatagramEndpoint:
             closed.byes_left -= 1
             self._transport.send([closed.final_bye], closed.address)
 
-    # ----------------------------------------------------------------- becoming a connection
-
     def _receive_first(
         self, identity: int, channel: DatagramChannel, datagrams: list[bytes]
     ) -> None:
-        # There is no receiver yet: packets are held back until the channel has one.
+        # There is no receiver yet: packets are held back.
         channel.datagrams_received(datagrams)
         if channel.core.is_confirmed and identity in self._channels:
             del self._half_open[self._half_open_keys.pop(identity)]
             try:
                 self._on_connect(channel)
             except Exception:
-                # An error of the user with one connection does not affect the others.
+                # An error with one connection does not affect the others.
                 self.log.failure("{peer} could not be accepted", peer=channel.peer_description)
                 channel.abort(Closed("the connection could not be accepted"))
 
@@ -316,8 +304,6 @@ class DatagramEndpoint:
             identity = int.from_bytes(self._entropy(8), "big")
             if identity and identity not in self._channels and identity not in self._dials:
                 return identity
-
-    # ----------------------------------------------------------------- time
 
     def _handle_timeout(self) -> None:
         now = self._clock.seconds()

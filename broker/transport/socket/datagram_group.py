@@ -1,5 +1,3 @@
-"""One member of a group over datagrams: its core, its timer, and its receiver."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -56,8 +54,7 @@ class IGroupReceiver(Interface):
 
 
 class DatagramGroup:
-    """One member. `to_group` and `to_one` send datagrams; both sockets of the member deliver
-    here."""
+    """One member of a group; both of its sockets deliver here."""
 
     log = Logger()
 
@@ -80,7 +77,7 @@ class DatagramGroup:
         self._handle_timeout()
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Send packets once to all. They leave at the end of this turn, together with later ones.
+        """Send packets once to all, at the end of this turn, together with later ones.
 
         Raises `Overloaded`, and accepts none, when too many bytes wait; ValueError for an empty
         packet. No effect after `stop`.
@@ -92,11 +89,10 @@ class DatagramGroup:
                 self._clock.callLater(0, self._flush)
 
     def datagrams_received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
-        """Process the datagrams of one read."""
         self._call_core(self.core.receive, batch)
 
     def stop(self) -> None:
-        """Leave the group; drop waiting packets."""
+        """Waiting packets are dropped."""
         if not self._is_stopped:
             self._apply_effects(self.core.leave())
             self._is_stopped = True
@@ -110,7 +106,7 @@ class DatagramGroup:
         self._call_core(self.core.handle_timeout)
 
     def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """Call the core. An error with one member's datagrams does not affect the others."""
+        """An error with one member's datagrams does not affect the others."""
         if self._is_stopped:
             return
         try:
@@ -131,7 +127,6 @@ class DatagramGroup:
         self._timer.arm(self.core.next_timeout())
 
     def _notify_receiver(self, effect: _ReceiverEffect) -> None:
-        """Call the receiver. An error with one sender's packets does not affect the others."""
         try:
             self._dispatch(effect)
         except Exception:

@@ -1,5 +1,4 @@
-"""A UDP socket on the reactor: many datagrams in a read, and a bounded queue for a full kernel
-buffer.
+"""A UDP socket on the reactor.
 
 Twisted's `listenUDP` calls a protocol for each datagram and drops datagrams that can not be written
 at once. One batch for each turn costs a third less and keeps datagrams together.
@@ -20,20 +19,18 @@ from zope.interface import implementer
 from broker.transport.arq.settings import MAX_DATAGRAM
 from broker.transport.socket.datagram_endpoint import Address
 
-#: Most datagrams in one read; then the reactor serves others.
+#: Datagrams in one read; then the reactor serves others.
 _BATCH: Final = 256
-#: Most datagrams that wait for the kernel; more are dropped, and ARQ repairs that.
+#: Datagrams that wait for the kernel; more are dropped, and ARQ repairs that.
 _MAX_QUEUED: Final = 4096
-#: Bytes of kernel buffer to request, each way.
+#: Each way.
 BUFFER_BYTES: Final = 4 * 1024 * 1024
-#: Bytes that the kernel counts for a received datagram beyond its length.
+#: Bytes beyond the length of a datagram.
 _KERNEL_OVERHEAD: Final = 1024
 
 
 @implementer(IReadDescriptor, IWriteDescriptor)
 class DatagramSocket:
-    """Call `on_datagrams` with all datagrams of one read and their source addresses."""
-
     log = Logger()
 
     def __init__(
@@ -42,12 +39,10 @@ class DatagramSocket:
         sock: socket.socket,
         on_datagrams: Callable[[Sequence[tuple[bytes, Any]]], None],
     ) -> None:
-        #: Datagrams not sent: the queue was full, or the kernel refused (an unreachable network, a
-        #: filter).
+        #: Datagrams not sent: the queue was full, or the kernel refused.
         self.dropped = 0
         self.last_error: OSError | None = None
-        """Error of the last refused datagram."""
-        #: Receive buffer, in bytes as the kernel counts them.
+        #: In bytes as the kernel counts them.
         self.receive_buffer = _enlarge_buffers(sock)
         self._reactor = reactor
         self._socket = sock
@@ -58,15 +53,13 @@ class DatagramSocket:
 
     @property
     def address(self) -> Any:
-        """Address to which the socket is bound."""
         return self._socket.getsockname()
 
     def capacity(self, datagram_bytes: int) -> int:
-        """Return the number of datagrams of that size that fit into the receive buffer."""
+        """Return the number of datagrams that fit into the receive buffer."""
         return self.receive_buffer // (datagram_bytes + _KERNEL_OVERHEAD)
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
-        """Send datagrams to an address; those that the kernel does not accept now are queued."""
         if self._queued:
             self._queue(datagrams, address)
             return
@@ -78,28 +71,24 @@ class DatagramSocket:
                 self._queue(datagrams[index:], address)
                 return
             except OSError as error:
-                # Mostly an ICMP error about an earlier datagram: ARQ handles all loss alike.
+                # Mostly an ICMP error about an earlier datagram.
                 self.dropped += 1
                 self.last_error = error
 
     def close(self) -> None:
-        """Drop queued datagrams, and close."""
         self._queued.clear()
         self._reactor.removeReader(self)
         self._reactor.removeWriter(self)
         self._socket.close()
 
-    # ----------------------------------------------------------------- called by the reactor
-
     def fileno(self) -> int:
-        """Return the file descriptor; -1 after `close`."""
+        """Return -1 after `close`."""
         return self._socket.fileno()
 
     def logPrefix(self) -> str:
         return "datagrams"
 
     def doRead(self) -> None:
-        """Read up to one batch."""
         receive = self._socket.recvfrom
         batch: list[tuple[bytes, Any]] = []
         for _ in range(_BATCH):
@@ -113,7 +102,6 @@ class DatagramSocket:
             self._on_datagrams(batch)
 
     def doWrite(self) -> None:
-        """Send queued datagrams: the kernel has room again."""
         waiting, self._queued = self._queued, deque()
         while waiting:
             datagram, address = waiting.popleft()
@@ -124,7 +112,6 @@ class DatagramSocket:
         self._reactor.removeWriter(self)
 
     def connectionLost(self, reason: Failure) -> None:
-        """Handle an unusable socket, or the reactor's stop."""
         self._queued.clear()
         self._socket.close()
 
@@ -138,5 +125,5 @@ class DatagramSocket:
 def _enlarge_buffers(sock: socket.socket) -> int:
     for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
-    # Linux returns twice the requested size, since it counts its overhead.
+    # Linux returns twice the requested size, with its overhead.
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)

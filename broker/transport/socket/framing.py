@@ -1,8 +1,7 @@
 """Framing: packets in a byte stream, each preceded by its length.
 
-The bytes on the wire are repeated `length:u32 packet[length]`, big-endian, with 1 <= length <=
-`max_frame`. Another protocol (an HTTP request, a TLS record) begins with an impossible length and
-is rejected after its first four bytes.
+The stream is repeated `length:u32 packet[length]`, big-endian, with 1 <= length <= `max_frame`.
+Another protocol (HTTP, TLS) begins with an impossible length, and is rejected after four bytes.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ _LENGTH = struct.Struct(">I")
 _unpack_length = _LENGTH.unpack_from
 _pack_length = _LENGTH.pack
 
-#: Shorter pieces are joined before they are stored, so that a frame sent byte by byte does not cost
-#: an object for each byte.
+#: Shorter pieces are joined: a frame sent byte by byte must not cost an object for each.
 _SMALL_PIECE = 1024
 _FLUSH_BYTES = 64 * 1024
 
 
 def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
-    """Return the bytes of `packets` in pieces, to be joined in one write. Raises ValueError for an
-    empty packet."""
+    """Raises ValueError for an empty packet."""
     pieces: list[bytes] = []
     for packet in packets:
         if not packet:
@@ -36,11 +33,10 @@ def encode_frames(packets: Sequence[bytes]) -> list[bytes]:
 
 
 def _guess_protocol(length: int) -> str:
-    """Return a hint at the protocol whose first four bytes were read as this length."""
     head = _pack_length(length)
     if head in (b"HTTP", b"GET ", b"POST", b"HEAD", b"PUT "):
         return ": this is HTTP"
-    # Records of an alert and of a handshake, of versions 1.0 and later.
+    # Records of an alert and of a handshake.
     return ": this is TLS" if head[:2] in (b"\x15\x03", b"\x16\x03") else ""
 
 
@@ -48,13 +44,13 @@ class FrameDecoder:
     """Extract packets from a stream that arrives in pieces of any size.
 
     Stores at most `max_frame` bytes of an unfinished frame, and a few per cent more. A frame is
-    copied once for any number of reads (twice for the part that came in very small pieces).
+    copied once for any number of reads.
     """
 
     def __init__(self, max_frame: int) -> None:
-        #: Largest frame accepted, in bytes. May be set at any time; it applies to the next length.
+        #: Bytes, for the next length.
         self.max_frame = max_frame
-        self._length = b""  # bytes of an unfinished length
+        self._length = b""  # unfinished
         self._bytes_missing = 0  # of the unfinished frame; 0 if there is none
         self._pieces: list[bytes] = []
         self._small_pieces = bytearray()
@@ -64,7 +60,7 @@ class FrameDecoder:
         """Return the frames that `data` completes, in order.
 
         Raises `FrameTooLarge` for a length beyond `max_frame`, and `ProtocolError` for a length of
-        0. Frames of the same `data` are then lost with the connection. Later calls raise again.
+        0. Frames of the same `data` are then lost. Later calls raise again.
         """
         if self._error is not None:
             raise self._error
@@ -108,7 +104,7 @@ class FrameDecoder:
         return frames
 
     def close(self) -> bool:
-        """Drop an unfinished frame; True if there was one."""
+        """Return True if there was an unfinished frame."""
         is_incomplete = bool(self._length or self._bytes_missing)
         self._length = b""
         self._bytes_missing = 0

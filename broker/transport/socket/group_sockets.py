@@ -1,5 +1,3 @@
-"""The two sockets of a member of an IP multicast group, IPv4 or IPv6 (M8, T31)."""
-
 from __future__ import annotations
 
 import socket
@@ -22,11 +20,10 @@ _MREQ6: Final = struct.Struct("@16sI")
 def open_group_sockets(
     group: str, port: int, interface: str, *, loop: bool
 ) -> tuple[Any, tuple[socket.socket, socket.socket]]:
-    """Return the group's address; and a socket that receives from the group, and one of the
-    member's own that sends, and receives answers.
+    """Return a group's address (M8, T31), a socket that receives from it, and a member's own.
 
-    `interface` is an interface's name, or for IPv4 also its address. With `loop`, members on this
-    host receive from each other. Raises Twisted's `CannotListenError`.
+    `interface` is a name (`eth0`), or for IPv4 also an address. With `loop`, members on this host
+    receive from each other. Raises Twisted's `CannotListenError`.
     """
     opened: list[socket.socket] = []
     try:
@@ -41,7 +38,7 @@ def open_group_sockets(
 
 
 class GroupTransmitter:
-    """Sends to a group from a member's own socket; logs one warning for each outage."""
+    """Sends to a group; logs one warning for each outage."""
 
     log = Logger()
 
@@ -52,7 +49,6 @@ class GroupTransmitter:
         self._has_warned = False
 
     def send(self, datagrams: Sequence[bytes]) -> None:
-        """Send datagrams; the kernel may refuse and drop them."""
         own = self._own
         dropped = own.dropped
         own.send(datagrams, self._target)
@@ -71,7 +67,7 @@ class GroupTransmitter:
 class _GroupAddress:
     """A group on an interface, in the form of the socket options of its family.
 
-    Twisted's multicast transport does not support IPv6 addresses (twisted#6597).
+    Twisted's multicast transport does not support IPv6 (twisted#6597).
     """
 
     def __init__(self, group: str, port: int, interface: str) -> None:
@@ -99,7 +95,7 @@ class _GroupAddress:
             return False
 
     def group_socket(self) -> socket.socket:
-        """Return a socket that receives from the group; a host may have several."""
+        """Return a receiving socket; a host may have several."""
         sock = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -115,7 +111,6 @@ class _GroupAddress:
         return sock
 
     def member_socket(self, loop: bool) -> socket.socket:
-        """Return a socket that sends to the group and receives requests."""
         sock = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             if self._family == socket.AF_INET6:

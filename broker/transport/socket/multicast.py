@@ -1,5 +1,3 @@
-"""One member of a cluster's group over IP multicast (M8, M9, T30, T31)."""
-
 from __future__ import annotations
 
 import secrets
@@ -17,11 +15,10 @@ from broker.transport.socket.group_sockets import GroupTransmitter, open_group_s
 
 
 class MulticastPort:
-    """One member of one group. `receiver` gets the packets of the others (`IGroupReceiver`).
+    """One member of a group over IP multicast, IPv4 or IPv6 (M8, M9, T30, T31).
 
-    `group` is a multicast address, IPv4 or IPv6. `interface` is an interface's name (`eth0`), or
-    for IPv4 also its address. All members share `secret`; without it any host on the segment can
-    send in the name of any member. With `loop`, members on this host receive from each other.
+    The parameters are those of `open_group_sockets`. All members share `secret`; without it any
+    host on the segment can send in the name of any member.
     """
 
     def __init__(
@@ -53,7 +50,7 @@ class MulticastPort:
 
     @property
     def member(self) -> DatagramGroup:
-        """The member, which sends and counts. Raises `Closed` if the port is not started."""
+        """Raises `Closed` if the port is not started."""
         if self._member is None:
             raise Closed("the multicast port is not started")
         return self._member
@@ -79,7 +76,6 @@ class MulticastPort:
         )
 
     def send(self, packets: list[bytes]) -> None:
-        """Send packets once to all: see `DatagramGroup.send`."""
         self.member.send(packets)
 
     def _received(self, batch: Any) -> None:

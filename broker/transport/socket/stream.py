@@ -1,5 +1,3 @@
-"""The base of socket channels over byte streams, for any event loop."""
-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
@@ -14,9 +12,10 @@ from broker.transport.socket.framing import FrameDecoder, encode_frames
 
 @implementer(ISocketChannel)
 class StreamChannel(ABC):
-    """One connection. The adapter reports events of the transport; this class calls the receiver.
+    """The base of socket channels over byte streams, for any event loop.
 
-    `on_connect` is called with the channel when the connection is made.
+    The adapter reports events of the transport; this class calls the receiver. `on_connect` is
+    called when the connection is made.
     """
 
     def __init__(self, on_connect: Callable[[ISocketChannel], None], max_frame: int) -> None:
@@ -26,22 +25,18 @@ class StreamChannel(ABC):
         self._decoder = FrameDecoder(max_frame)
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
-        self._is_open = False  # connected, and not closed by this end
+        self._is_open = False
         self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
         self._write: Callable[[list[bytes]], object] = _not_connected
 
-    # ----------------------------------------------------------------- ISocketChannel
-
     @property
     def certified_name(self) -> str:
-        """Empty: the transport requests no certificate."""
         return ""
 
     @property
     def receiver(self) -> ISocketReceiver | None:
-        """Receiver of the packets; nothing is read while it is None."""
         return self._receiver
 
     @receiver.setter
@@ -54,7 +49,6 @@ class StreamChannel(ABC):
 
     @property
     def max_frame(self) -> int:
-        """Largest packet accepted, in bytes; may be set at any time."""
         return self._decoder.max_frame
 
     @max_frame.setter
@@ -62,7 +56,6 @@ class StreamChannel(ABC):
         self._decoder.max_frame = max_frame
 
     def send(self, packets: Sequence[bytes]) -> None:
-        """Send packets in one write of the transport."""
         if packets and self._is_open:
             self._write(encode_frames(packets))
 
@@ -86,10 +79,8 @@ class StreamChannel(ABC):
         self._is_reading = True
         self._apply_reading()
 
-    # ----------------------------------------------------------------- called by the adapter
-
     def _connected(self, write: Callable[[list[bytes]], object]) -> None:
-        """Start the channel; `write` sends a list of bytes on the transport."""
+        """`write` sends a list of bytes on the transport."""
         self._write = write
         self._is_open = True
         self._apply_reading()
@@ -113,8 +104,7 @@ class StreamChannel(ABC):
             self._receiver.writable_changed(writable)
 
     def _disconnected(self, reason: str | None) -> None:
-        """Handle the end of the transport; `reason` is None after an orderly close by either
-        end."""
+        """`reason` is None after an orderly close."""
         is_incomplete = self._decoder.close()
         if self._error is None:
             if reason is not None:
@@ -134,8 +124,6 @@ class StreamChannel(ABC):
             self._is_reported = True
             self._receiver.channel_lost(self._error)
 
-    # ----------------------------------------------------------------- done by the adapter
-
     @abstractmethod
     def _close_transport(self) -> None: ...
 
@@ -147,5 +135,5 @@ class StreamChannel(ABC):
 
 
 def _not_connected(_: list[bytes]) -> None:
-    """Refuse a write before the connection. A channel is open only from `_connected` to its end."""
+    """A channel is open only from `_connected` to its end."""
     raise NotConnected("the connection is not established yet")

@@ -1,7 +1,6 @@
 """The socket channel over Twisted's stream transports: TCP, TLS, UNIX sockets.
 
-It uses a plain `Protocol` and `Factory`, so any endpoint string works: `serverFromString(reactor,
-"tls:...").listen(TcpChannelFactory(on_connect))`.
+Any endpoint works: `serverFromString(reactor, "tls:...").listen(TcpChannelFactory(on_connect))`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from broker.transport.socket.stream import StreamChannel
 
 
 class _Transport(Structure):
-    """The common methods of Twisted's stream transports; none of its interfaces has all of them."""
+    """None of Twisted's interfaces has all of these methods."""
 
     def getPeer(self) -> IAddress: ...
     def setTcpNoDelay(self, enabled: bool) -> None: ...
@@ -47,8 +46,7 @@ class _SecureTransport(Structure):
 class TcpSocketChannel(StreamChannel, Protocol):
     """A socket channel that is a Twisted protocol.
 
-    It is its transport's streaming producer, so it learns when unsent bytes accumulate:
-    `pauseProducing` concerns writing, `pause` reading.
+    It is its transport's streaming producer: `pauseProducing` concerns writing, `pause` reading.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class TcpSocketChannel(StreamChannel, Protocol):
         return "" if certificate is None else common_name(certificate)
 
     def connectionMade(self) -> None:
-        """Configure the socket, register for back-pressure, announce the channel."""
         peer = self._stream.getPeer()
         self.peer_description = _format_address(peer)
         self.secure = self._certified or ISSLTransport.providedBy(self.transport)
@@ -88,11 +85,9 @@ class TcpSocketChannel(StreamChannel, Protocol):
         self._disconnected(None if orderly else _error_text(reason))
 
     def pauseProducing(self) -> None:
-        """Report a full transport buffer."""
         self._writable_changed(False)
 
     def resumeProducing(self) -> None:
-        """Report an empty transport buffer."""
         self._writable_changed(True)
 
     def stopProducing(self) -> None:
@@ -117,8 +112,8 @@ class TcpSocketChannel(StreamChannel, Protocol):
 class TcpChannelFactory(Factory):
     """Create a channel for each connection, at either end.
 
-    `on_connect` is called with each new channel and sets its receiver, at once or soon. The channel
-    reads nothing before that.
+    `on_connect` sets the receiver of each, at once or soon; nothing is read before. If `certified`,
+    the transports are TLS, and both ends verify a certificate.
     """
 
     noisy = False
@@ -130,7 +125,6 @@ class TcpChannelFactory(Factory):
         *,
         certified: bool = False,
     ) -> None:
-        """`certified`: the transports are TLS, and both ends verify a certificate of the other."""
         self._on_connect = on_connect
         self._max_frame = max_frame
         self._certified = certified
@@ -142,14 +136,14 @@ class TcpChannelFactory(Factory):
 
 
 def _error_text(reason: Failure) -> str:
-    """Return the text of an error; OpenSSL's is a list of (library, function, reason)."""
+    """Return the error's text; OpenSSL's is a list of (library, function, reason)."""
     if isinstance(reason.value, SSL.Error) and reason.value.args:
         return "TLS: " + ", ".join(each[-1] for each in reason.value.args[0])
     return str(reason.getErrorMessage())
 
 
 def common_name(certificate: X509) -> str:
-    """Return the common name in a certificate; empty if it has none."""
+    """Empty if there is none."""
     names = certificate.to_cryptography().subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if names else ""
 

@@ -1,5 +1,3 @@
-"""The socket channel over UDP: one port that accepts and dials (M8, M9, T30, T41)."""
-
 from __future__ import annotations
 
 import secrets
@@ -19,11 +17,10 @@ from broker.transport.socket.datagram_socket import DatagramSocket
 
 
 class UdpPort:
-    """One UDP socket and its connections. Each is an `ISocketChannel` with the properties of TCP.
+    """One UDP socket and its connections, each with the properties of TCP (M8, M9, T30, T41).
 
-    `interface` is a numeric address of this host, IPv4 or IPv6. With port 0 the system chooses a
-    free one. `on_connect` is called with each accepted channel and sets its receiver, at once or
-    soon.
+    `interface` is a numeric address, IPv4 or IPv6. With port 0 the system chooses a free one.
+    `on_connect` sets the receiver of each accepted channel, at once or soon.
     """
 
     log = Logger()
@@ -49,18 +46,17 @@ class UdpPort:
 
     @property
     def bound_address(self) -> tuple[str, int]:
-        """Address and port of the socket. Raises `Closed` if the port is not started."""
+        """Raises `Closed` if the port is not started."""
         address = self._require_started()[0].address
         return address[0], address[1]
 
     @property
     def family(self) -> socket.AddressFamily:
-        """Address family of the socket."""
         return self._family
 
     @property
     def endpoint(self) -> DatagramEndpoint:
-        """The endpoint, with its counts. Raises `Closed` if the port is not started."""
+        """Raises `Closed` if the port is not started."""
         return self._require_started()[1]
 
     @property
@@ -69,7 +65,7 @@ class UdpPort:
         return self._require_started()[0].dropped
 
     def start(self) -> None:
-        """Bind. Raises Twisted's `CannotListenError`."""
+        """Raises Twisted's `CannotListenError`."""
         interface, port = self._interface_and_port
         try:
             self._family, address = _resolve_address(interface, port)
@@ -91,10 +87,10 @@ class UdpPort:
         self._limit_window(self._socket, self._endpoint)
 
     def connect(self, host: str, port: int) -> Deferred[ISocketChannel]:
-        """Return a Deferred of a connection to `host`, a numeric address of this port's family.
+        """Return a connection to a numeric address of this port's family.
 
-        It fails with Twisted's `TimeoutError` (no answer) or `ConnectionRefusedError`, with
-        `VersionMismatch`, or with OSError for an invalid address. It can be cancelled.
+        It fails with Twisted's `TimeoutError` or `ConnectionRefusedError`, with `VersionMismatch`,
+        or with OSError for an invalid address. It can be cancelled.
         """
         _, endpoint = self._require_started()
         result: Deferred[ISocketChannel]
@@ -109,7 +105,6 @@ class UdpPort:
         return result
 
     def stop(self) -> None:
-        """Abort all connections, and close."""
         if self._socket is not None and self._endpoint is not None:
             self._endpoint.stop()
             self._socket.close()
@@ -141,7 +136,6 @@ class UdpPort:
 
 
 def format_address(address: Address) -> str:
-    """Return an address as text for people."""
     host, port = cast(tuple[Any, ...], address)[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -1,5 +1,3 @@
-"""Building a checked stack from a plug-in and settings."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,10 +14,9 @@ def build_stack(
     bottom: frozenset[Property],
     faults: Sequence[ILayer] = (),
 ) -> Stack:
-    """Return the stack of one link on a socket channel with the properties `bottom`.
+    """Return the stack of one link; `faults` are inserted below its own layers.
 
-    `faults` are inserted below the stack's own layers. Raises `ConfigurationError` for invalid
-    settings, `StackError` if the layers do not fit.
+    Raises `ConfigurationError` for invalid settings, `StackError` if the layers do not fit.
     """
     if settings.transport not in plugin.transports:
         supported = ", ".join(sorted(transport.value for transport in plugin.transports))

@@ -22,12 +22,9 @@ class Transport(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class StackSettings:
-    """Settings of a stack for one link."""
-
-    #: Identifies this start of the end (u64, not 0); differs after each start.
+    #: u64, not 0; differs after each start of the end.
     incarnation: int
     transport: Transport = Transport.TCP
-    #: Options of the stack, as in the configuration.
     options: Mapping[str, object] = attrs.field(factory=dict)
 
 

@@ -1,5 +1,3 @@
-"""Options of a stack, read into a class of settings."""
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -11,7 +9,6 @@ from broker.errors import ConfigurationError
 
 S = TypeVar("S")
 
-#: Types of an option, with their descriptions.
 _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
@@ -23,8 +20,7 @@ _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
 def read_options(stack: str, section: type[S], options: Mapping[str, object]) -> S:
     """Return `section` (an attrs class with bool, int, float or str fields) filled from `options`.
 
-    Raises `ConfigurationError` naming the stack and the option: unknown, missing, or of another
-    type. The class or the layers check ranges.
+    Raises `ConfigurationError` naming the option if it is unknown, missing, or of another type.
     """
     hints = get_type_hints(section)
     fields = {field.name: field for field in attrs.fields(section)}  # type: ignore[arg-type]

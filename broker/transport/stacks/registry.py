@@ -1,5 +1,3 @@
-"""Installed stacks: all that drop-ins in `twisted/plugins` offer."""
-
 from __future__ import annotations
 
 from functools import cache
@@ -19,10 +17,8 @@ _log = Logger()
 def find_stacks() -> tuple[IProtocolStack, ...]:
     """Return all installed stacks, sorted by name; searched once in a process.
 
-    `twisted.plugin` logs a drop-in that can not be imported, with its traceback. A stack that does
-    not provide the interface is logged here. The others work. Twisted also logs each folder where
-    it can not write its cache (T38); that costs only time at the start. A second search would log
-    all of that again, so there is none.
+    Drop-ins that can not be imported, or lack the interface, are logged and ignored. Twisted also
+    logs each folder where it can not write its cache (T38).
     """
     # One object may have several names.
     found = {id(stack): stack for stack in getPlugins(IProtocolStack)}
@@ -30,10 +26,7 @@ def find_stacks() -> tuple[IProtocolStack, ...]:
 
 
 def find_stack(name: str) -> IProtocolStack:
-    """Return the stack with a name.
-
-    Raises `UnknownStack`, with the installed names; `AmbiguousStack` if several have the name.
-    """
+    """Return the stack with a name. Raises `UnknownStack` or `AmbiguousStack`."""
     stacks = find_stacks()
     matches = [stack for stack in stacks if stack.name == name]
     if not matches:

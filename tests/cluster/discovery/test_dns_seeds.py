@@ -1,5 +1,3 @@
-"""Seeds from the DNS."""
-
 from __future__ import annotations
 
 import random

@@ -1,5 +1,3 @@
-"""Discovery in a multicast group, with loss and foreign datagrams."""
-
 from __future__ import annotations
 
 import random

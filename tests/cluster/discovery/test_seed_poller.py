@@ -1,5 +1,3 @@
-"""Periodic polling of a source of seeds."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

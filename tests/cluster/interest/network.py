@@ -64,8 +64,6 @@ def matches(interest: StreamInterest, event: Event) -> bool:
 
 @attrs.define(eq=False)
 class Key:
-    """Present or past interest of one key."""
-
     node: str
     interest: StreamInterest
     since: float
@@ -75,8 +73,6 @@ class Key:
 
 
 class ProfileNode(Node):
-    """A node that matches its events against the interest of others."""
-
     def __init__(self, network: Network, address: Address, incarnation: int) -> None:
         super().__init__(network, address, incarnation)
         self.interests: dict[tuple[Destination, str], StreamInterest] = {}
@@ -121,8 +117,6 @@ class ProfileNode(Node):
     def receive_message(self, name: str, data: bytes, now: float) -> None:
         self.apply(self.tables.receive_message(name, decode(data), now))
 
-    # ------------------------------------------------------------------------- interest
-
     def add_interest(self, number: int, pattern_text: str, text: str) -> Key:
         interest = StreamInterest(pattern(pattern_text), query(text))
         key = self.keys[number] = Key(self.address.node, interest, self.network.now)
@@ -138,8 +132,6 @@ class ProfileNode(Node):
 
     def set_leadership(self, unit: UnitPath, leads: bool) -> None:
         self.apply_all(self.profiles.set_leadership(unit, leads, self.network.now))
-
-    # ------------------------------------------------------------------------- events
 
     def matching_destinations(self, event: Event) -> set[Destination]:
         return {dest for (dest, _), interest in self.interests.items() if matches(interest, event)}
@@ -169,7 +161,7 @@ MAX_QUERIES = 5
 
 
 class EventNetwork(Network):
-    """A network with events: each takes a random entry node of a unit, with a random delay."""
+    """Each event takes a random entry node of a unit, with a random delay."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, ProfileNode)
@@ -177,7 +169,6 @@ class EventNetwork(Network):
         self._slowest = self.random.choice([0.05, 0.3, 1.5])
         self.events: list[Event] = []
         self.entries: dict[UnitPath, str] = {}
-        """Fixed entry nodes of units."""
         self._travelling: list[tuple[float, int, str, UnitPath | None, Event]] = []
 
     def node(self, name: str) -> ProfileNode:
@@ -212,7 +203,6 @@ class EventNetwork(Network):
             heapq.heappush(self._travelling, (arrival, next(self._order), name, unit, event))
 
     def live(self, seconds: float) -> None:
-        """Let time pass and deliver events, in seconds."""
         end = self.now + seconds
         while self._travelling and self._travelling[0][0] <= end:
             arrival = self._travelling[0][0]
@@ -222,7 +212,7 @@ class EventNetwork(Network):
             if unit is None:
                 node.delivered.add((event.origin, event.offset))
             else:
-                # The entry node may also have interest: it matches its own too.
+                # The entry node matches its own interest too.
                 node.delivered.add((event.origin, event.offset))
                 self._dispatch(event, node.entered(event, unit))
         self.run(max(0.0, end - self.now))

@@ -1,5 +1,3 @@
-"""Single rules of interest: activation, malformed entries and restarts."""
-
 from __future__ import annotations
 
 import pytest

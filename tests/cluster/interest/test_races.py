@@ -1,5 +1,4 @@
-"""Interest that is added, removed, widened and narrowed under way, with changing leaders, from
-seeds."""
+"""Interest changes under way, with changing leaders, from seeds."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ HIERARCHIES: tuple[tuple[UnitPath, ...], ...] = (
     (("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")),
     (("a", "1", "x"), ("a", "1", "y"), ("a", "2", "x"), ("b", "1", "x")),
 )
-#: Longest travel time of an event over all hops, in seconds.
+#: Seconds over all hops.
 TRAVEL = 3.0
 
 
@@ -29,7 +28,7 @@ class Story:
             unit = clusters[number] if number < len(clusters) else self.random.choice(clusters)
             self.network.add(f"n{number:02}", unit)
         self.names = list(self.network.nodes)
-        # Connect each unit inside: link to one of the nearest nodes.
+        # Link to one of the nearest nodes.
         for number, name in enumerate(self.names[1:], 1):
             mine = self.network.nodes[name].address.unit
             near = {
@@ -47,7 +46,6 @@ class Story:
         self.all_keys: list[Key] = []
 
     def units(self) -> list[UnitPath]:
-        """Return all units below the network, the largest first."""
         units = {
             node.address.unit[:depth]
             for node in self.network.nodes.values()
@@ -140,7 +138,7 @@ def test_no_matching_event_is_missed_after_its_cut(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(5, 12))
 def test_published_interest_depends_only_on_the_remaining_interest(seed: int) -> None:
-    """A19: all levels publish the same as in a network without the removed interest."""
+    """A19."""
     story = Story(seed)
     story.run(80)
     fresh = Story(seed)
@@ -167,7 +165,6 @@ def test_published_interest_depends_only_on_the_remaining_interest(seed: int) ->
 
 @pytest.mark.parametrize("seed", seeds(5, 10))
 def test_an_entry_node_with_late_interest_misses_no_event(seed: int) -> None:
-    """The far cluster echoes the summary before the own entry node has the profile."""
     network = EventNetwork(seed)
     for name, unit in (("leader", ("c1",)), ("entry", ("c1",)), ("far", ("c2",))):
         network.add(name, unit)

@@ -1,4 +1,4 @@
-"""Networks of maps that learn of each change at once, as by ideal flooding."""
+"""Maps that learn of each change at once, as by ideal flooding."""
 
 from __future__ import annotations
 
@@ -31,12 +31,9 @@ class Node:
 
 
 class SimulatedNetwork:
-    """Nodes and links; each living node in a scope applies its publications."""
-
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.links: dict[Pair, tuple[int, int]] = {}
-        """Cost and clearance."""
         self._tables: dict[tuple[str, str, str], tuple[UnitPath, dict[str, object]]] = {}
 
     def add(self, text: str, **fields: object) -> Node:
@@ -53,7 +50,7 @@ class SimulatedNetwork:
         return node
 
     def describe(self, name: str, **fields: object) -> None:
-        """Change the node's descriptor; its neighbours publish it with their links, too."""
+        """Change the descriptor; neighbours publish it with their links, too."""
         node = self.nodes[name]
         node.descriptor = node.descriptor._replace(**fields)  # type: ignore[arg-type]
         self._publish(node, node.own.set_node(node.descriptor))
@@ -90,8 +87,6 @@ class SimulatedNetwork:
                 if is_within(node.address.unit, each.scope):
                     node.map.apply_change(key, each.scope, each.changes)
 
-    # ------------------------------------------------------------------- checks
-
     def holds_together(self, rank: int = 0) -> bool:
         """Return True if each unit is connected inside by links cleared for `rank`."""
         units = {
@@ -114,10 +109,7 @@ class SimulatedNetwork:
         return len({id(group) for group in groups.values()}) == 1
 
     def walk(self, source: str, target: Address, rank: int = 0) -> list[str] | None:
-        """Return the nodes of the route, including both ends; None if it ends early.
-
-        Raises `Circle` if it visits a node twice.
-        """
+        """Return the nodes of the route; None if it ends early. Raises `Circle`."""
         way = [source]
         while way[-1] != target.node:
             hop = self.nodes[way[-1]].map.next_hop(target, rank)
@@ -132,8 +124,7 @@ class SimulatedNetwork:
 
 
 def random_network(rng: random.Random, most_nodes: int, lowest: int = 2) -> SimulatedNetwork:
-    """Return a network with up to three levels of units, each connected inside, and a few more
-    links."""
+    """Return up to three levels of units, each connected inside, and a few more links."""
     network = SimulatedNetwork()
     levels = rng.randint(0, 3)
     clusters: list[UnitPath] = [()]

@@ -1,4 +1,4 @@
-"""Maps fed by real tables over delayed links finally agree on all routes."""
+"""Maps fed by real tables over delayed links."""
 
 from __future__ import annotations
 

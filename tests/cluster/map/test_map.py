@@ -1,5 +1,3 @@
-"""Maps with equal tables route everywhere by the shortest route, over each link once."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""REPLICA_EVENTS messages are exact or rejected."""
-
 from __future__ import annotations
 
 import pytest

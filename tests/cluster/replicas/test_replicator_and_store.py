@@ -1,5 +1,3 @@
-"""Replicator and replica store with broken links and slow disks."""
-
 from __future__ import annotations
 
 import itertools
@@ -29,8 +27,7 @@ from tests.log.test_event_log import HEADER_RECORD, Thread, log_at
 
 
 def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> None:
-    """The link breaks and returns during a commit of replicated events, or the disk is slow for
-    five seconds."""
+    """The link breaks and returns during a commit, or the disk is slow for five seconds."""
     clock = Clock()
     origin_log, writes = log_at(tmp_path / "owner", clock)
     for _ in range(30):
@@ -73,7 +70,7 @@ def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> 
 
     replicator.choose_neighbour(["keeper"])
     exchange()
-    disk.step()  # the first 30 are replicated
+    disk.step()
     exchange()
     origin, epoch = origin_log.origin, origin_log.bounds.epoch
     assert replicator.replicated_upto == (epoch, 30) and log.replica_spans[origin].after == (0, 0)

@@ -52,7 +52,7 @@ class Node:
         return {group: self.tables.version_of(key, group.scope) for group, key in keys}
 
     def apply_change(self, effect: TableChanged) -> None:
-        # An event just before the change: a cut read too early lacks it.
+        # A cut read too early lacks this event.
         self.offset += 1
         assert is_within(self.address.unit, effect.scope)
         table = self.view.setdefault(effect.key, {})
@@ -84,8 +84,6 @@ class Node:
 
 
 class Network:
-    """All nodes and links. `make` creates a node's process."""
-
     def __init__(
         self,
         seed: int,
@@ -98,7 +96,6 @@ class Network:
         self.times, self.limits = TableTimes(), TableLimits()
         self.nodes: dict[str, Node] = {}
         self.links: dict[Pair, float] = {}
-        """Longest delay of each link that is up."""
         self.sent = 0
         self.bytes = 0
         self.on_echo: Callable[[Node, TableEchoed], None] = lambda node, effect: None
@@ -116,7 +113,6 @@ class Network:
         return made
 
     def restart(self, name: str) -> None:
-        """Start a new process and restore its links."""
         old = self.nodes[name]
         pairs = [pair for pair in self.links if name in pair]
         for pair in pairs:
@@ -174,7 +170,6 @@ class Network:
             assert held >= version or later, f"{node.address} lacks {key} of {neighbour}"
 
     def run(self, seconds: float) -> None:
-        """Let time pass, in seconds."""
         end = self.now + seconds
         while True:
             timers = [
@@ -200,7 +195,7 @@ class Network:
             self.nodes[peer].receive_message(name, data, self.now)
 
     def connected(self, start: str, scope: UnitPath, links: Iterable[Pair]) -> set[str]:
-        """Return the nodes connected to `start` inside the scope, including it."""
+        """Return the nodes connected to `start` inside the scope."""
         inside = {n for n, node in self.nodes.items() if is_within(node.address.unit, scope)}
         pairs = [pair for pair in links if pair <= inside]
         reached, frontier = {start}, [start]

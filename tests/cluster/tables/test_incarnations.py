@@ -1,5 +1,3 @@
-"""False or competing tables under a node's name."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -59,6 +57,6 @@ def test_two_nodes_of_one_name_do_not_flood_the_network() -> None:
             put("b", b.receive_message(sender, message, 0.0))
         else:
             put(to, both[to].receive_message("b", message, 0.0))
-    # No time passes: each has raised its incarnation once, and waits.
+    # Each has raised its incarnation once, and waits.
     assert passed < 100
     assert [tables.counts["above"] for tables in both.values()] == [1, 1]

@@ -1,5 +1,3 @@
-"""Groups, their changes and split updates: equal content on all paths."""
-
 from __future__ import annotations
 
 from unittest.mock import patch

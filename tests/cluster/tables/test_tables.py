@@ -1,5 +1,3 @@
-"""Single rules of tables: limits, rejection, lost state, message parts and echoes."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -124,7 +122,7 @@ def test_a_single_node_gets_its_echo_at_once() -> None:
 
 def test_the_cut_is_read_in_a_later_call_than_the_change() -> None:
     tables = with_peer()
-    # The probe arrives before the tables, which take another link.
+    # The tables take another link.
     assert tables.receive_message("peer", Probe("x", C1, 1, 1, 1), 1.0) == []
     effects = tables.receive_message("peer", update(), 1.0)
     assert effects == [TableChanged(TableKey("k", "s", "x"), C1, {"a": 1})]

@@ -1,5 +1,3 @@
-"""Sample frames for tests."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -66,8 +66,6 @@ class World:
         for mark in frame.marks():
             self.crossed[sender, receiver, frame.origin, mark] += 1
 
-    # ------------------------------------------------------------------ actions
-
     def link_all(self) -> None:
         """Start all nodes that are not in `dead`, and link all pairs."""
         for name, node in self.nodes.nodes.items():
@@ -92,11 +90,8 @@ class World:
         self.published += count
         node.publish([(self.random.randrange(MOST_NUMBER), level) for _ in range(count)])
 
-    # ------------------------------------------------------------------ checks
-
     def check(self) -> None:
-        """Check that exactly the matching events arrived, once and in order, and that none is
-        missing."""
+        """Check that exactly the matching events arrived, once and in order."""
         assert not self.leaked, self.leaked
         by_origin = {node.log.origin: node for node in self.alive()}
         for node in self.alive():
@@ -130,7 +125,7 @@ class World:
         )
 
     def cleared(self, node: CoreNode) -> dict[str, tuple[CoreNode, frozenset[int]]]:
-        """Return, by origin of the cluster, its node and the levels with a route to `node`."""
+        """By origin of the cluster: its node and the levels with a route to `node`."""
         found = {}
         for home in self.alive():
             if home is not node and home.state.address.unit == node.state.address.unit:

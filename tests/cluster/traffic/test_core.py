@@ -1,5 +1,3 @@
-"""Frames and messages that arrive at, start at and cross a node of a small network."""
-
 from __future__ import annotations
 
 from typing import cast

@@ -1,5 +1,3 @@
-"""Routes for the parts of a frame."""
-
 from __future__ import annotations
 
 import attrs

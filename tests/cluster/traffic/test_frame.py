@@ -1,5 +1,3 @@
-"""Encoding of frames, restriction to some destinations, and rejected bytes."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""Merging two parts of a frame: each event once, and the same events for each destination."""
-
 from __future__ import annotations
 
 from hypothesis import given

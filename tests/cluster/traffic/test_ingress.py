@@ -1,5 +1,3 @@
-"""Events that enter a unit through a node without earlier state of the origin."""
-
 from __future__ import annotations
 
 from typing import cast
@@ -51,8 +49,8 @@ def forwarded_range(after: Mark, upto: Mark, since: Mark | None) -> Range:
 
 
 def test_a_new_entry_claims_no_events_that_another_node_forwarded() -> None:
-    # Events up to 2500 went through a gateway that was killed. Some may be lost. A new node starts
-    # at 0; an old one has a missing range.
+    # Events up to 2500 went through a gateway that was killed. A new node starts at 0; an old one
+    # has a missing range.
     span = forwarded_range((1, 2500), (1, 2520), since=(1, 0))
     assert (span.after, span.upto, span.first_after) == ((1, 2500), (1, 2520), (1, 0))
 
@@ -115,7 +113,6 @@ def make_entry() -> Traffic:
 
 
 def forward_matched(traffic: Traffic, enter: EnterUnit) -> list[Frame]:
-    """Match for both nodes of the cluster."""
     assert enter.received is not None
     events = enter.frame.events_at(enter.frame.event_indices_for(enter.received.index))
     departing = [OutgoingEvent(each, 0, [ENTRY, OTHER]) for each in events]

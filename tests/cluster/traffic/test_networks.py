@@ -1,5 +1,3 @@
-"""Random networks in virtual time: matching events arrive once and in order through all faults."""
-
 from __future__ import annotations
 
 import itertools
@@ -114,7 +112,7 @@ def test_no_event_is_lost_when_a_gateway_dies_for_good(seed: int) -> None:
             world.nodes.kill_node(doomed)
         world.publish(world.random.choice(world.alive()))
         world.nodes.run(world.random.choice([0.0, 0.01, 0.3]))
-    # The gateway may have been the only route: link the separated nodes again.
+    # The gateway may have been the only route.
     for node in world.alive():
         cluster = node.state.address.unit
         for other in world.alive():

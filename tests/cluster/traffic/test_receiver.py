@@ -1,5 +1,3 @@
-"""Appended, held and requested ranges of each origin."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -271,7 +269,7 @@ def test_a_paused_receiver_appends_and_requests_nothing() -> None:
 def test_the_receiver_continues_behind_lost_events() -> None:
     log = Log(o=(1, 3))
     assert log.receive(5, 6) == log.receive(8, 9) == []
-    # Skip to the first held range. The next missing range lies behind it.
+    # The next missing range lies behind the first held range.
     assert log.lose(None) == [("take", 3, 5, 3), ("take", 5, 6, 5)]
     assert log.lose(None) == [("take", 6, 8, 6), ("take", 8, 9, 8)]
     assert log.receiver.incomplete_origins == 0
@@ -345,9 +343,6 @@ def test_an_unanswered_missing_range_expires() -> None:
     # The next missing range has its own patience.
     assert log.receiver.expired_requests(119.9) == []
     assert log.receiver.expired_requests(120.0) == [("o", HOME)]
-
-
-# ----------------------------------------------------------------------------- histories
 
 
 def history(epoch: int, id: int) -> NamedHistory:

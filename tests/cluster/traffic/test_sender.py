@@ -1,5 +1,3 @@
-"""Frames and progress of one origin for each destination."""
-
 from __future__ import annotations
 
 from broker.cluster.address import Address

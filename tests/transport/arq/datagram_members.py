@@ -1,5 +1,3 @@
-"""Members of a group on a bad network in virtual time, for the tests of this folder."""
-
 from __future__ import annotations
 
 from collections import defaultdict
@@ -21,8 +19,6 @@ MAX_FRAME = 64 * 1024
 
 @implementer(IGroupReceiver)
 class Member:
-    """Records all callbacks."""
-
     def __init__(self, name: str, members: Members, secret: bytes) -> None:
         self.name = name
         self.heard: dict[str, list[bytes]] = defaultdict(list)
@@ -79,7 +75,7 @@ class Member:
 
 
 class Members:
-    """A network and a group on it."""
+    """A group on a bad network in virtual time."""
 
     def __init__(
         self,
@@ -102,7 +98,7 @@ class Members:
             self.network.faults = faults
 
     def run(self, until: Callable[[], bool], most: float) -> float:
-        """Advance time until a condition holds, or for `most` seconds; return the duration."""
+        """Advance until a condition holds, or for `most` seconds; return the duration."""
         start = self.clock.seconds()
         while self.clock.seconds() < start + most and not until():
             calls = self.clock.getDelayedCalls()

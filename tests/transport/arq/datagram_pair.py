@@ -1,5 +1,3 @@
-"""Two endpoints on a bad network in virtual time, for the tests of this folder."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -54,7 +52,7 @@ class User:
 
 
 class Pair:
-    """A network with two endpoints; HERE dials THERE."""
+    """A bad network with two endpoints in virtual time; HERE dials THERE."""
 
     def __init__(
         self,
@@ -94,7 +92,7 @@ class Pair:
         return self.dialled[-1], self.accepted[-1]
 
     def run(self, until: object, most: float) -> float:
-        """Advance time until a condition holds, or for `most` seconds; return the duration."""
+        """Advance until a condition holds, or for `most` seconds; return the duration."""
         start = self.clock.seconds()
         while self.clock.seconds() < start + most:
             if callable(until) and until():

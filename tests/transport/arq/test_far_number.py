@@ -1,5 +1,3 @@
-"""One datagram with a number far ahead must not stop the process."""
-
 from __future__ import annotations
 
 import signal

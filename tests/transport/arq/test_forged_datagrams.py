@@ -1,4 +1,4 @@
-"""Datagrams without a handshake, and floods of handshakes, have no effect (T41)."""
+"""Floods without a handshake, and of handshakes, have no effect (T41)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,3 @@
-"""Nothing is lost without a report when members of a group start and end."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,8 +10,6 @@ SETTINGS = GroupSettings(datagram_bytes=400, patience=1.0)
 
 
 def lose_data(members: Members, *numbers: int) -> None:
-    """Drop the DATA datagrams with these numbers."""
-
     def passes(datagram: bytes, source: object, target: object) -> bool:
         return not (datagram[0] == DATA and int.from_bytes(datagram[9:17], "big") in numbers)
 

@@ -1,5 +1,3 @@
-"""Reachability of members: multicast may pass in one direction only."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

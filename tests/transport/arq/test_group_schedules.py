@@ -65,8 +65,6 @@ def run_schedule(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(30, 100))
 def test_unrecoverable_packets_are_reported_by_count(seed: int) -> None:
-    """With a short history and short patience, delivered and lost packets add up to all that were
-    sent."""
     random = Random(seed)
     settings = GroupSettings(history_bytes=3000, patience=0.3, datagram_bytes=400, rate=1e6)
     members = Members(seed, "ab", DatagramFaults(loss=0.3, jitter=0.005), settings)

@@ -1,4 +1,4 @@
-"""A path of 2 MB/s with a queue of 64 kB: few datagrams are sent in vain."""
+"""A path of 2 MB/s with a queue of 64 kB."""
 
 from __future__ import annotations
 
@@ -35,16 +35,12 @@ class Narrow(DatagramNetwork):
 
 
 class Endless(User):
-    """A source without end."""
-
     def send_more(self) -> None:
         while self.writable:
             self.channel.send([bytes(4000)] * 20)
 
 
 class Sink(User):
-    """A counter."""
-
     got = 0
 
     def packets_received(self, packets: Sequence[bytes]) -> None:

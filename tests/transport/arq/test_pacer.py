@@ -1,5 +1,3 @@
-"""The rate follows the measured throughput."""
-
 from __future__ import annotations
 
 from collections import deque
@@ -14,8 +12,7 @@ SETTINGS = ArqSettings()
 
 
 def rounds(pace: Pacer, count: int, loss: float, round_trip: float = 0.01) -> None:
-    """Simulate rounds with more packets than tokens, and this loss. The fate of each datagram is
-    known a round trip later."""
+    """Simulate rounds with more packets than tokens; losses are known a round trip later."""
     now = pace._filled_at
     under_way: deque[tuple[float, int]] = deque()
     sent = came = 0

@@ -1,4 +1,4 @@
-"""Two endpoints on a bad network: thousands of schedules in virtual time (A20).
+"""Two endpoints on a bad network: seeded schedules in virtual time (A20).
 
 Each run must deliver every packet once and in order. Both ends must learn of the end, buffers must
 stay within the settings, and no timer may be left.
@@ -18,7 +18,7 @@ from tests.seeds import seeds
 from tests.transport.arq.datagram_pair import HERE, THERE, Pair, User
 
 SEEDS = 1000
-#: Small, so that every limit is reached.
+#: Every limit is reached.
 SMALL = {"window": 32, "send_buffer_bytes": 20_000, "datagram_bytes": 400}
 
 

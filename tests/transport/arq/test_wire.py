@@ -1,5 +1,3 @@
-"""The codecs round-trip, and reject everything else."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Faults in a node's configuration file: their layers, and their effect on a link."""
-
 from __future__ import annotations
 
 import re

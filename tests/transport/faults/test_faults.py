@@ -1,5 +1,3 @@
-"""Each fault has its documented effect, from its seed, within its bounds."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -47,8 +45,7 @@ def up(effects: Sequence[Effect]) -> list[bytes]:
 
 
 def through(core: ILayerCore, packets: Sequence[bytes], step: int = 10) -> list[bytes]:
-    """Return the packets sent down by the core when packets are submitted at time 0, a few at
-    a time."""
+    """Submit packets at time 0, a few at a time; return those sent down."""
     out: list[bytes] = []
     for place in range(0, len(packets), step):
         out += down(core.submit(packets[place : place + step], 0.0))
@@ -239,7 +236,7 @@ def test_throttle_drops_packets_without_room_and_counts_them() -> None:
     assert core.discarded == 2
     assert drain(core) == packets[:3]
     assert down(core.submit([bytes(9000)], 20.0)) == []
-    assert drain(core) == [bytes(9000)]  # one has room in an empty queue, whatever its size
+    assert drain(core) == [bytes(9000)]  # an empty queue has room for one of any size
 
 
 @pytest.mark.parametrize(

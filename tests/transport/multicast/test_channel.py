@@ -1,6 +1,3 @@
-"""Copies to peers over real stacks and a memory network: order, absence, back-pressure,
-callbacks."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

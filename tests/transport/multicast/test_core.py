@@ -1,5 +1,3 @@
-"""States of peers, and the end of suspicion."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""One p2p core, and handmade packets for it."""
-
 from __future__ import annotations
 
 from typing import TypeVar

@@ -51,8 +51,8 @@ class End:
         self.number = number
         self.run = run
         self.incarnation = 0
-        self.sent: dict[int, int] = {}  # messages that each incarnation sent
-        self.undelivered: dict[int, int] = {}  # reported to each incarnation
+        self.sent: dict[int, int] = {}  # by incarnation
+        self.undelivered: dict[int, int] = {}  # by incarnation
         self.refused = 0
         self.connecting = False
         self.driver = self._new_driver()
@@ -78,7 +78,7 @@ class End:
         return cast(P2PCore, self.driver.cores[-1])
 
     def send(self, count: int) -> None:
-        """Send a batch of messages of different sizes, some very small and some very large."""
+        """Send a batch of messages, some very small and some very large."""
         random = self.run.random
         batch = []
         for place in range(count):
@@ -94,7 +94,7 @@ class End:
             self.sent[self.incarnation] += count
 
     def restart(self) -> None:
-        """Restart the process: the core's state is lost."""
+        """The core's state is lost."""
         self.driver.abort(Overloaded("the process died"))
         self.driver.receiver = None
         self.driver = self._new_driver()
@@ -127,12 +127,12 @@ class End:
         assert writable is self.driver.is_writable
 
     def listen(self) -> None:
-        """Listen: the second end is the server."""
+        """The second end is the server."""
         if self.number == 1:
             self.run.network.listen("server", lambda channel: self.driver.attach(channel))
 
     def connect_soon(self) -> None:
-        """Connect: the first end is the client."""
+        """The first end is the client."""
         if self.number == 0:
             self.run.clock.callLater(0.1, self.connect)
 
@@ -155,8 +155,6 @@ class End:
 
 
 class Run:
-    """One schedule."""
-
     addresses: tuple[str, ...] = ("server",)
 
     def __init__(self, seed: int, make_end: Callable[[int, Run], End] = End) -> None:
@@ -173,7 +171,6 @@ class Run:
             end.listen()
 
     def faults(self) -> list[ILayer]:
-        """Return the layers below p2p in this schedule."""
         seed = self.random.randrange(2**32)
         rate = 0.03
         table: list[list[ILayer]] = [
@@ -190,7 +187,6 @@ class Run:
         return table[self.kind]
 
     def step(self) -> None:
-        """Do one random action."""
         choice = self.random.random()
         end = self.ends[self.random.randrange(2)]
         if choice < 0.75:
@@ -218,7 +214,6 @@ class Run:
         self.clock.rightNow = end
 
     def play(self) -> None:
-        """Run the schedule and check the result."""
         for end in self.ends:
             end.connect_soon()
         for _ in range(40):
@@ -245,8 +240,7 @@ class Run:
         """Return True if everything has arrived, and the network is whole."""
 
     def check(self, end: End) -> None:
-        """Compare the messages sent by `end` with the delivered ones, incarnation by
-        incarnation."""
+        """Compare the messages sent by `end` with the delivered ones."""
         for incarnation, sent in end.sent.items():
             mine = [each for each in self.deliveries if each[:2] == (end.number, incarnation)]
             indices = [index for _, _, index, _ in mine]

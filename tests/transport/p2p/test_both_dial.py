@@ -1,7 +1,7 @@
 """Two nodes that dial each other, often at once, with cuts and restarts (T12, T13).
 
-Of two connections both ends keep the one dialled by the node with the smaller name. So they agree
-without messages, in any order of arrival, and p2p continues on either.
+Of two connections both ends keep the one dialled by the node with the smaller name, in any order of
+arrival, and p2p continues on either.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ NAMES = ("a", "b")
 
 
 def keeps(own: str, peer: str, initiated_by_us: bool) -> bool:
-    """Return True if both ends keep this connection."""
     return initiated_by_us is (own < peer)
 
 
 class Node(End):
-    """An end that listens and dials."""
-
     kept = False  # whether the present connection is the one to keep
     attachments = 0
     refused_connections = 0
@@ -69,10 +66,8 @@ class Node(End):
 
 
 class BothDial(Run):
-    """A schedule in which each end dials the other."""
-
     addresses = NAMES
-    #: Kinds of fault that break a connection at random while they last.
+    #: Faults that break a connection at random while they last.
     breaking = (1, 3, 4, 8)
 
     def __init__(self, seed: int) -> None:

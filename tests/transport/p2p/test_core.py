@@ -1,5 +1,3 @@
-"""One core with handmade packets: receiving, sending, time, garbage."""
-
 from __future__ import annotations
 
 import struct
@@ -34,8 +32,6 @@ from tests.transport.p2p.one_end import (
     sent_data,
     sent_kinds,
 )
-
-# --------------------------------------------------------------------------- receiving
 
 
 def test_a_batch_of_packets_is_delivered_as_one_batch_of_messages() -> None:
@@ -137,9 +133,6 @@ def test_one_message_beyond_the_window_is_taken_when_nothing_is_unconsumed() -> 
     )
 
 
-# --------------------------------------------------------------------------- sending
-
-
 def test_sending_stops_at_the_credit_and_goes_on_with_more_of_it() -> None:
     core = new_core()
     open_core(core, said(limit=2000))
@@ -195,9 +188,6 @@ def test_an_old_acknowledgement_takes_nothing_back() -> None:
     assert (core.sender.acked, core.sender.credit_limit) == (2, WINDOW)
 
 
-# --------------------------------------------------------------------------- time
-
-
 def test_a_ping_is_sent_after_the_keepalive_time_without_a_message() -> None:
     core = new_core()
     open_core(core, now=1.0)
@@ -247,9 +237,6 @@ def test_nothing_is_due_without_a_connection() -> None:
     assert core.handle_timeout(100.0) == []
 
 
-# --------------------------------------------------------------------------- garbage
-
-
 @pytest.mark.parametrize(
     "packet",
     [wire.encode_ack(0, 0), wire.encode_ping(0), wire.encode_data(1, 0, 0, [b""])[0]],
@@ -272,7 +259,6 @@ def test_random_bytes_end_the_connection_and_raise_nothing(packets: list[bytes],
 
 
 def _checked(kind: int, body: bytes) -> bytes:
-    """Return a packet of any kind and body with a valid check."""
     check = crc32(body[:24], crc32(body[24:], kind)) if kind == wire.DATA else crc32(body, kind)
     return struct.pack(">BI", kind, check) + body
 

@@ -1,5 +1,3 @@
-"""One core with handmade RESUMEs: the table of RESUME."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The settings of p2p, and its required properties."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""Two drivers with p2p over the memory network: credit, back-pressure, reconnection."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -61,8 +59,6 @@ class End:
 
 
 class Link:
-    """A client, a server and the network between them."""
-
     def __init__(self, consumes: bool = True) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, latency=0.01)

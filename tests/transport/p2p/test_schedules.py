@@ -1,5 +1,3 @@
-"""A thousand schedules of one end that connects to the other."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""The packets, byte by byte."""
-
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,3 @@
-"""Frames from any pieces of the stream."""
-
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,3 @@
-"""The Twisted adapter of a socket channel with a recording transport."""
-
 from __future__ import annotations
 
 from twisted.internet.error import ConnectionDone, ConnectionLost

@@ -1,5 +1,3 @@
-"""A plug-in and settings give a stack that fits, or an error with the reason."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Options of a stack are read by name and type, and refused by name."""
-
 from __future__ import annotations
 
 import attrs

@@ -1,5 +1,3 @@
-"""Stacks of drop-ins are found, and faulty drop-ins do not hide the others."""
-
 from __future__ import annotations
 
 import sys
@@ -53,7 +51,6 @@ def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DropIn]
 
 @pytest.fixture
 def logged() -> Iterator[list[LogEvent]]:
-    """The messages logged meanwhile."""
     events: list[LogEvent] = []
     note = cast(ILogObserver, events.append)
     globalLogPublisher.addObserver(note)
