@@ -69,7 +69,7 @@ class ClientDriver:
             )
         )
         self._waiters = Waiters(loop, ", ".join(endpoints), lambda: self.last_error)
-        self._alarm = DeadlineTimer(loop.clock, self._handle_timeout)
+        self._timer = DeadlineTimer(loop.clock, self._handle_timeout)
         self._close_deadline = DeadlineTimer(loop.clock, self._abandon_closing)
         self._subscriptions: dict[int, Subscription] = {}
         self._flush_scheduled = False
@@ -204,7 +204,7 @@ class ClientDriver:
                     self._end_session(error)
         if self._core.outbox.events == 0:
             self._waiters.settle_drained()
-        self._alarm.arm(None if self._is_stopped else self._core.next_timeout())
+        self._timer.arm(None if self._is_stopped else self._core.next_timeout())
 
     def _end_session(self, error: BrokerError) -> None:
         self.last_error = error
@@ -243,7 +243,7 @@ class ClientDriver:
         for subscription in list(self._subscriptions.values()):
             subscription.mark_ended(error)
         self._subscriptions.clear()
-        self._alarm.arm(None)
+        self._timer.arm(None)
         self._close_deadline.arm(None)
         if self._closed is not None:
             self._closed.fulfil(self._core.positions.is_confirmed)

@@ -68,7 +68,7 @@ class MergedSubscription(Subscription):
         self._outputs: deque[MergeOutput[ReceivedEvent]] = deque()
         self._unprocessed: deque[ReceivedEvent] = deque()
         """Returned, maybe not processed."""
-        self._alarm = DeadlineTimer(loop.clock, self._wake_waiter)
+        self._timer = DeadlineTimer(loop.clock, self._wake_waiter)
         self.missing: deque[MissingNumbers] = deque(maxlen=1000)
         self.on_missing: Callable[[MissingNumbers], None] | None = None
         """Called in order with the events; without it missing ranges are logged."""
@@ -92,7 +92,7 @@ class MergedSubscription(Subscription):
         self._merger = self._new_merger()
         self._outputs.clear()
         self._unprocessed.clear()
-        self._alarm.arm(None)
+        self._timer.arm(None)
 
     def take_ready(self) -> list[ReceivedEvent]:
         events: list[ReceivedEvent] = []
@@ -122,7 +122,7 @@ class MergedSubscription(Subscription):
 
     def mark_ended(self, error: BrokerError | None) -> None:
         super().mark_ended(error)
-        self._alarm.arm(None)
+        self._timer.arm(None)
 
     # ------------------------------------------------------------------ inside
 
@@ -147,7 +147,7 @@ class MergedSubscription(Subscription):
             event = self._next_output()
         if processed:
             self._report_position()
-        self._alarm.arm(None if self.over else self._merger.next_timeout())
+        self._timer.arm(None if self.over else self._merger.next_timeout())
         return event
 
     def _next_output(self) -> ReceivedEvent | None:

@@ -85,7 +85,7 @@ class StreamTimes:
         self._messenger = messenger
         self._clock = clock
         self._origins: dict[str, _OriginTime] = {}
-        self._alarm = DeadlineTimer(clock, lambda: changed(self.times()))
+        self._timer = DeadlineTimer(clock, lambda: changed(self.times()))
         if messenger is not None:
             messenger.add_listener(TimeRequest, self._receive_request)
             messenger.add_listener(TimeReply, self._receive_reply)
@@ -106,7 +106,7 @@ class StreamTimes:
 
     def stop(self) -> None:
         self._origins.clear()
-        self._alarm.arm(None)
+        self._timer.arm(None)
 
     def times(self) -> WireTimes:
         """Return the stream time in ms by origin; 0: unknown.
@@ -143,4 +143,4 @@ class StreamTimes:
         if times is not None and message.source == times.asked_node:
             # A clock that is ahead would make its origin's events late.
             times.waiting.append((message.upto, min(message.time, self._wall_clock())))
-            self._alarm.arm(self._clock.seconds() + GATHER_DELAY)
+            self._timer.arm(self._clock.seconds() + GATHER_DELAY)
