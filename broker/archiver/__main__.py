@@ -41,12 +41,12 @@ DTD_TIMEOUT = 10.0
 _READ = 1 << 16
 #: Most seconds between two checks whether maintenance is due.
 MAX_WAIT = 5.0
-#: Seconds between two attempts to write or open the archive after an error.
+#: Seconds until the next attempt after an error.
 RETRY = 5.0
 
 
 class NodeConnection:
-    """Messages from and to the node. A thread receives them."""
+    """A thread receives the node's messages."""
 
     def __init__(self) -> None:
         self.received: queue.Queue[messages.Message | None] = queue.Queue()
@@ -56,7 +56,6 @@ class NodeConnection:
         self.missing_range_ages = MissingRangeAges()
         self.is_ending = False
         self._is_node_gone = False
-        """The node has closed the connection."""
         self._dtds: dict[DtdReference, bytes | None] = {}
         self._origin = ""
         self._socket = socket.socket(fileno=DESCRIPTOR)
@@ -73,7 +72,7 @@ class NodeConnection:
         self.received.put(None)
 
     def send(self, message: messages.Message) -> None:
-        """Send a message. If the node is gone, this process ends too."""
+        """If the node is gone, this process ends too."""
         try:
             frame = framing.encode_frames([messages.CODEC.encode(message)])
             self._socket.sendall(b"".join(frame))
@@ -89,8 +88,7 @@ class NodeConnection:
                 return
 
     def wait_for_archive(self, seconds: float, problem: str) -> None:
-        """Answer all questions with nothing for some seconds, since the archive can not be
-        opened."""
+        """Answer questions with nothing, since the archive can not be opened."""
         until = time.monotonic() + seconds
         while not self.is_ending:
             self.must_flush = False
@@ -111,7 +109,7 @@ class NodeConnection:
     def fetch_dtds(
         self, references: Sequence[DtdReference], origin: str
     ) -> Mapping[DtdReference, bytes]:
-        """Ask the node for DTDs that validate events of an origin; unknown ones are left out."""
+        """Return the node's DTDs for events of an origin, without unknown ones."""
         self._dtds.clear()
         self._origin = origin
         self.send(messages.AskDtds(tuple(map(attrs.astuple, references)), origin))
@@ -187,7 +185,7 @@ def _answer_questions(archive: Archive, node: NodeConnection) -> None:
             ends = state.lost_ends
             covered = Coverage(state.covered, healing, lost_ends=ends, is_known=True)
         except BrokerError:
-            # The node asks again until the archive is readable or its patience is over.
+            # The node asks again, for a limited time.
             covered = Coverage()
         node.send(messages.FoundCoverage(covered))
 
@@ -220,7 +218,7 @@ def _warn(problem: str) -> None:
 
 
 def lock_log(folder: Path) -> BinaryIO:
-    """Wait until no other archiver uses this log. The archiver of a killed node may still flush."""
+    """Wait for the archiver of a killed node, which may still flush."""
     file = open(folder / "archiver.lock", "ab")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
@@ -240,7 +238,7 @@ def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     held = lock_log(log)
     while True:
         try:
-            # Close the log before the next try: a process can open an LMDB folder only once.
+            # A process can open an LMDB folder only once.
             with closing(ExternalReader(log)) as along:
                 archive = open_archive(uri, log)
                 maintenance = MaintenanceProcess(

@@ -1,4 +1,4 @@
-"""Log messages about own events that stay in the log because they are not archived."""
+"""Log messages about own events that are not archived."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HoldReport:
         self._removed = 0
 
     def log_changes(self, hold: ArchiveHold, used_bytes: int, *, is_known: bool = True) -> None:
-        """Log changes; call it each second. `is_known`: the archiver has reported its progress."""
+        """Call it each second. `is_known`: the archiver has reported its progress."""
         holds = hold.held_after is not None
         figures = {"used": used_bytes, "most": hold.most_bytes, "since": hold.held_after}
         if holds and not self._is_holding:

@@ -1,7 +1,6 @@
 """Copies new events of a log into the archive: own events, and replicas of dead origins.
 
-It continues where the archive's coverage ends. So this process may end at any moment: nothing is
-lost, and no reader gets an event twice.
+It continues where the archive's coverage ends. So this process may end at any moment.
 """
 
 from __future__ import annotations
@@ -30,24 +29,24 @@ from broker.log.history import HistoryChain
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
 
-#: Limits of one flush in events and bytes. The rest follows at once in the next flush.
+#: Of one flush. The rest follows at once in the next one.
 FLUSH_EVENTS = 50_000
 FLUSH_BYTES = 32 << 20
-#: Ms until the node is asked again for a DTD that it did not have.
+#: Ms until the node is asked again for an unknown DTD.
 RETRY_MS = 60_000
 
-#: Returns the DTDs that validate events of an origin; unknown ones are left out.
+#: Returns the DTDs for events of an origin, without unknown ones.
 FetchDtds: TypeAlias = Callable[[Sequence[DtdReference], str], Mapping[DtdReference, bytes]]
-#: Content hashes of DTDs by origin and type.
+#: By origin and type.
 TextHashes: TypeAlias = dict[tuple[str, DtdReference], str]
 
 
-#: Reads events after a mark, limited by a count and a number of bytes.
+#: Reads events after a mark, up to a count and a number of bytes.
 ReadRange: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
 
 
 class ReadableLog(Protocol):
-    """The part of `broker.log.external_reader.ExternalReader` that the archiver uses."""
+    """The used part of `broker.log.external_reader.ExternalReader`."""
 
     @property
     def origin(self) -> str: ...
@@ -69,14 +68,13 @@ class ArchiverCounters:
     bytes: int = 0
     flushes: int = 0
     lost: int = 0
-    """Places that retention removed from the log before they were archived."""
+    """Places that retention removed before they were archived."""
     damaged: int = 0
     """Flushes that skipped damage in the log."""
 
 
 class LogArchiver:
-    """Archiver of one node. All methods block, and raise `ArchiveUnavailable` or
-    `LogUnavailable`."""
+    """All methods block, and raise `ArchiveUnavailable` or `LogUnavailable`."""
 
     def __init__(
         self,
@@ -101,8 +99,7 @@ class LogArchiver:
         self.reached: dict[str, Mark] = {}
 
     def flush(self, dead: Collection[str] = ()) -> bool:
-        """Archive new events, also of `dead` origins. Returns whether more can be flushed at
-        once."""
+        """Archive new events, also of `dead` origins. Return whether more are left."""
         more = self._flush_own()
         self._record_replica_marks(dead)
         for origin in dead:
@@ -114,7 +111,7 @@ class LogArchiver:
         return more
 
     def _record_replica_marks(self, dead: Collection[str]) -> None:
-        """Record how far other nodes have archived the replicas here, which stay until then."""
+        """Other nodes have archived these replicas up to the marks. Replicas stay until then."""
         state = self._archive.state()
         for origin, span in self._log.replica_spans().items():
             if origin not in dead:
@@ -150,7 +147,7 @@ class LogArchiver:
     def _flush_span(
         self, origin: str, since: Mark, durable: Mark, read: ReadRange, begins: Callable[[], Mark]
     ) -> bool:
-        """Archive the missing part of (since, durable]. Returns whether more of it is left."""
+        """Archive the missing part of (since, durable]. Return whether more of it is left."""
         after, end = self._next_missing_range(origin, since)
         if durable <= after:
             return False
@@ -168,7 +165,7 @@ class LogArchiver:
         upto = _mark_of_row(events, -1) if events is not None else durable
         if end is not None and end < upto:
             events, upto = _events_up_to(events, end), end
-        # Retention may have removed events since the last check. They must not count as archived.
+        # Retention may have removed events meanwhile. They must not count as archived.
         covered = max(after, begins())
         if covered > after:
             self.counters.lost += (
@@ -184,11 +181,8 @@ class LogArchiver:
         return upto < durable
 
     def _next_missing_range(self, origin: str, since: Mark) -> tuple[Mark, Mark | None]:
-        """Return the end of the archived events after `since`, and the start of the next archived
-        ones.
-
-        The second is None if nothing is archived behind the missing range, such as a damaged file.
-        """
+        """Return the end of the archived events after `since`, and the start of the next ones, if
+        any."""
         state = self._archive.state()
         if self._writer.manifest_writer.repair(state):
             state = self._archive.state()
@@ -196,8 +190,7 @@ class LogArchiver:
         # Events that the archive has expired must not return from a log that still has them.
         after = state.covered_upto(origin, max(since, state.forgotten_upto(origin)))
         if origin == self._log.origin:
-            # The archive may have events of another branch. Coverage of one branch says nothing of
-            # another.
+            # Coverage of one branch says nothing of another.
             chain = self._log.history_chain()
             while (goes_on := chain.next_after(after)) != after:
                 after = state.covered_upto(origin, goes_on)
@@ -272,7 +265,7 @@ class LogArchiver:
         return found - state.manifest.uses
 
     def _put_uses(self) -> None:
-        """Register uses again: another node may have archived its DTD under the name just now."""
+        """Another node may have archived its DTD under the name just now."""
         state = self._archive.state() if self._archived_hashes else None
         if state is not None and state is not self._compared_state:
             self._compared_state = state
@@ -280,8 +273,7 @@ class LogArchiver:
                 self._writer.write([], [], {}, uses)
 
     def _put_missing_dtds(self) -> None:
-        """Archive DTDs that were unknown when their events were archived, and DTDs that were
-        lost."""
+        """Archive DTDs that were unknown or lost."""
         now = self._wall_clock()
         if self._missing_dtds is None:
             state = self._archive.state()
@@ -326,8 +318,8 @@ class LogArchiver:
 
     def _previous_durables(self) -> dict[tuple[str, str], bytes]:
         if self._stored_durables is None:
-            # Compare with this node's own record, not a newer one of another node. Writing an
-            # unchanged subscription again would make it the newest.
+            # Another node's record may be newer. Writing an unchanged subscription would replace
+            # it.
             self._stored_durables = dict(self._archive.read_durables_of(self._log.origin))
         return self._stored_durables
 

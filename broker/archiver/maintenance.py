@@ -29,7 +29,7 @@ from broker.archiver.durable_needs import find_durable_needs
 from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
 
-#: Ms between two searches for files to delete. Each search lists the whole store.
+#: Ms. Each search for files to delete lists the whole store.
 EXPIRY_INTERVAL: Final = 600_000
 
 
@@ -48,7 +48,7 @@ class MaintenanceResult:
 
 
 class Maintenance:
-    """Maintenance of one archive. All methods block, and may raise `ArchiveUnavailable`."""
+    """All methods block, and may raise `ArchiveUnavailable`."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Maintenance:
         self._lease = MaintenanceLease(archive.objects, name, archive.wall_clock)
 
     def is_due(self) -> bool:
-        """Return whether there is work and no other node does it. Returns quickly."""
+        """Return quickly whether there is work and no other node does it."""
         if self._rules.is_empty or not self._lease.is_free():
             return False
         return self._is_expiry_due() or (
@@ -87,7 +87,7 @@ class Maintenance:
         if self._is_expiry_due() and not is_over():
             self._expire(result)
             expired = True
-        # A run that fails keeps its lease, so that the next one does not start at once.
+        # A run that fails keeps its lease, so the next one does not start at once.
         self._lease.release(expired=expired)
         return result
 
@@ -128,7 +128,7 @@ def _is_parent_gone() -> bool:
 @click.option("--rules", type=MaintenanceRules.decode, required=True)
 def main(uri: str, name: str, lock: Path, rules: MaintenanceRules) -> None:
     result = MaintenanceResult()
-    # The process of a killed archiver may still run, and would write under the same name.
+    # A killed archiver's process may still run, and would write under the same name.
     with open(lock, "ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

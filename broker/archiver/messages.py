@@ -39,8 +39,6 @@ class AskCoverage(Message, frozen=True):
 
 @CODEC.register
 class AskDurable(Message, frozen=True):
-    """Ask for a stored durable subscription."""
-
     kind = 0x03
     number: Count
     client_id: str
@@ -91,7 +89,7 @@ class Report(Message, frozen=True):
 
     kind = 0x41
     reached: Mapping[str, WireMark] = {}
-    """By origin, the end of its archived events."""
+    """End of the archived events, by origin."""
     problem: str = ""
     """Reason why nothing can be archived now."""
     figures: Mapping[str, Count] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-#: These processes allocate thousands of tuples and events per batch, without cycles. With the
-#: default thresholds, collections take a quarter of the time.
+#: Batches allocate thousands of objects without cycles. The default thresholds would take a quarter
+#: of the time.
 _THRESHOLDS: Final = (50_000, 20, 100)
 
 

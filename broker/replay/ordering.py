@@ -4,15 +4,14 @@ It keeps these orders where possible:
 
 a. each origin's events by mark, so that a client can resume after any event;
 b. each publisher's events (ClientId and incarnation) by sequence number, at any origin;
-c. on request, the order that a protocol stack gave.
+c. on request, the order of the protocol stack.
 
 Within these, events are ordered by arrival. Each order is a set of *chains*; a chain's members have
-*ranks*. An event may come once all lower ranks of its chains have come. If an EventId was logged at
-two places, the first to come counts, and the other is not waited for. A later step drops it.
+*ranks*. An event comes after all lower ranks of its chains. If an EventId was logged at two places,
+the first to come counts; a later step drops the other.
 
-Sorting by arrival satisfies most of this. Clock differences and moving publishers leave unordered
-stretches, which numpy finds. Each stretch is merged separately. Real runs contain no contradicting
-orders. If they do, (a) holds, and the earliest event that it allows comes next.
+Sorting by arrival leaves few unordered stretches, which are merged separately. If orders
+contradict, (a) holds, and the earliest event that it allows comes next.
 """
 
 from __future__ import annotations
@@ -31,11 +30,8 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OrderKeys:
-    """The keys that determine the order, as columns of one length.
-
-    Origins are numbered in the order of their names, publishers in any order. No place occurs
-    twice.
-    """
+    """Columns of one length. Origins are numbered in the order of their names. No place occurs
+    twice."""
 
     origin: Integers
     epoch: Integers
@@ -46,7 +42,7 @@ class OrderKeys:
     sequence: Integers
     timestamp: Integers
     stack: Integers | None = None
-    """Number of the protocol stack, negative for none; None if its order is not requested."""
+    """Protocol stack, negative for none; None if its order is not requested."""
     stack_order: Integers | None = None
 
     def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
@@ -61,7 +57,7 @@ class OrderKeys:
 class EventOrder:
     rows: Integers
     contradictions: int
-    """Number of events that had to break (b) or (c)."""
+    """Events that had to break (b) or (c)."""
 
 
 @attrs.frozen(eq=False)
@@ -71,7 +67,7 @@ class _Chains:
     chain: Integers
     """The chain of each row, named by the chain's first rank."""
     rank: Integers
-    """Consecutive within a chain, and unique among all chains."""
+    """Consecutive within a chain, unique among all chains."""
     first: Integers
     """The first row with each rank."""
     reach: Integers
@@ -107,7 +103,6 @@ def mark_first_of_each(*columns: Integers) -> NDArray[np.bool_]:
 
 
 def _mark_changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
-    """Mark the rows that differ from their predecessor in the given order."""
     changes = np.zeros(len(order), dtype=np.bool_)
     if len(order):
         changes[0] = True
@@ -125,8 +120,7 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
     new_rank = _mark_changes(order, [chain, *columns])
     rank_of = np.cumsum(new_rank) - 1
     first = order[new_rank]
-    # A running maximum for each chain. Chains are consecutive, so each gets a floor above all
-    # earlier ones.
+    # A running maximum for each chain: the floor of a chain is above all earlier chains.
     floor = np.cumsum(new_chain)[new_rank] * size
     highest = np.maximum.accumulate(first + floor) - floor
     before = np.full(len(first), -1)
@@ -163,7 +157,7 @@ class _StretchMerge:
         ):
             self._queues[origin].append(row)
         self._start = start
-        # (chain, rank) of each row in each order except that of origins, which the queues keep.
+        # (chain, rank) of each row in each order; the queues keep that of origins.
         self._ranks = [
             tuple(zip(chain, rank, strict=True))
             for chain, rank in (
@@ -211,7 +205,7 @@ class _StretchMerge:
         return np.array(found, dtype=np.int64), broken
 
     def _enqueue(self, row: int) -> None:
-        """Add the first row of a queue to the ready rows, or to those waiting for a chain."""
+        """Make a row ready, or let it wait for a chain."""
         for number, row_ranks in enumerate(self._ranks):
             chain, rank = row_ranks[row - self._start]
             key = (number, chain)

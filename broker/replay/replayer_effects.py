@@ -25,7 +25,7 @@ class Drop:
 
 @attrs.frozen
 class StartJob:
-    """Run requests as one job; then call `job_done` or `job_failed`."""
+    """Run requests as one job; `job_done` or `job_failed` follows."""
 
     job: int
     requests: tuple[ReplayRequest, ...]
@@ -33,19 +33,19 @@ class StartJob:
 
 @attrs.frozen
 class CancelJob:
-    """Cancel the running job; `job_failed` is called all the same."""
+    """Cancel the running job; `job_failed` follows."""
 
     job: int
 
 
 @attrs.frozen
 class ReadPage:
-    """Read events of a spool; then call `page_read` or `page_failed` with this effect."""
+    """Read events of a spool; `page_read` or `page_failed` follows, with this effect."""
 
     id: int
     job: int
     number: int
-    """Number of the request in its job."""
+    """Of the request in its job."""
     first: int
 
 

@@ -37,7 +37,7 @@ from broker.replay.replayer_messages import CODEC, Message, Notice, State
 from broker.replay.spool import Spool
 from broker.transport.core_runner import CoreRunner
 
-#: Limits of a page: about one delivery to a client.
+#: About one delivery to a client.
 PAGE_EVENTS: Final = 512
 PAGE_BYTES: Final = 256 * 1024
 
@@ -57,8 +57,7 @@ class ReplayerService:
     ) -> None:
         """`engine` is called with a function that takes notices.
 
-        `folder` is for this process alone. Spools of an earlier process in it are deleted.
-        `on_lost` is called when the connection is lost.
+        `folder` is for this process alone. Earlier spools in it are deleted.
         """
         self._reactor = reactor
         self._folder = folder

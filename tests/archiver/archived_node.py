@@ -22,7 +22,7 @@ TEXT = b"<!ELEMENT e EMPTY>"
 
 
 class Site:
-    """One node's log and archiver. Several sites may share an archive."""
+    """Several sites may share an archive."""
 
     def __init__(
         self,
@@ -43,7 +43,6 @@ class Site:
         self.made: list[LoggedEvent] = []
         """All own events that were ever in the log."""
         self.texts: dict[DtdReference, bytes] = {REFERENCE: TEXT}
-        """DTDs of the node."""
         self.asked: list[DtdReference] = []
 
     @property
@@ -64,14 +63,13 @@ class Site:
         return LogArchiver(self.shown, self.open(), self._ask, self.wall)
 
     def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
-        """Archive everything that is left, and return the archiver."""
+        """Archive everything that is left."""
         archiver = archiver or self.archiver()
         while archiver.flush(dead):
             pass
         return archiver
 
     def log_more(self, count: int, *, epoch: int = 1, document: bytes | None = None) -> None:
-        """Log so many own events."""
         first = self.log.bounds.offset + 1
         serial = self.log.bounds.last + 1
         made = [
@@ -102,7 +100,6 @@ class Site:
         return [each.offset for each in everything_in(self.open()) if each.origin == self.origin]
 
     def covered(self) -> tuple[tuple[Mark, Mark], ...]:
-        """Return the archive's coverage of this log."""
         return tuple(self.open().state().covered.get(self.origin, ()))
 
     def _ask(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:

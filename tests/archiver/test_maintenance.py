@@ -46,7 +46,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.wall = Wall(MADE[-1].arrival + LATER)
-        # Written once for all tests, since it takes most of the time.
+        # Written once, since it takes most of the time.
         self.disk = FragileDisk(self.wall).with_files_of(_filled())
 
     def open(self) -> Archive:

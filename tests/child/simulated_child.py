@@ -15,8 +15,6 @@ from broker.wire.codec import Codec, Message
 
 
 class Process:
-    """A started process: its end of the connection, and its end."""
-
     def __init__(self, codec: Codec[Any], connection: Any, protocol: Any, args: list[str]) -> None:
         self._codec = codec
         self._connection = connection
@@ -49,7 +47,6 @@ class Process:
             self.close()
 
     def close(self) -> None:
-        """Close the connection, unless it is closed."""
         if self._connection.transport is not None:
             self._connection.connectionLost()
 

@@ -16,8 +16,6 @@ SECONDS = 60.0
 
 
 class StartedChild(Generic[M]):
-    """A child process and the node's end of its connection."""
-
     def __init__(self, codec: Codec[M], *command: str) -> None:
         self._codec = codec
         self.socket, theirs = socket.socketpair()

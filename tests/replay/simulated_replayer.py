@@ -24,7 +24,7 @@ LIMITS = ReplayerLimits()
 
 
 class Process:
-    """The core with simulated threads and files, which act when the test says so."""
+    """The core with simulated threads and files."""
 
     def __init__(self, limits: ReplayerLimits = LIMITS) -> None:
         self.core = ReplayerCore(limits)
@@ -76,7 +76,6 @@ class Process:
         self.now = until
 
     def finish(self, *events: int) -> None:
-        """Finish the job with these numbers of events for its requests."""
         assert self.job is not None
         job, self.job = self.job.job, None
         reports = [Report(events=count, bytes=count * 100) for count in events]

@@ -101,7 +101,6 @@ def test_the_order_of_origins_holds_despite_contradictions(rows: list[Row]) -> N
 
 
 def test_a_contradiction_is_counted() -> None:
-    # The events of P and Q contradict each other.
     rows = [
         Row(0, 1, 1, 1, publisher=1, sequence=6, timestamp=0),
         Row(0, 1, 2, 2, publisher=0, sequence=5, timestamp=0),

@@ -19,7 +19,6 @@ EVENTS = list(make_world(1, events=60).events.values())
 
 
 def written(folder: Path) -> None:
-    """Write three parts with batches of different sizes."""
     rng = random.Random(0)
     for number in range(3):
         writer = PartWriter(folder, number, EVENT_SCHEMA)

@@ -31,7 +31,7 @@ class FallbackEngine:
         return (self._first or self._second).name
 
     def warm_up(self) -> None:
-        """See `Engine`. An unavailable first engine is not tried again."""
+        """An unavailable first engine is not tried again."""
         if self._first is None:
             return
         try:

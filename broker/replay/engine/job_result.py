@@ -1,8 +1,7 @@
 """Results of a job: the found events of each request, without copies and in order.
 
-Two files may hold the same event if two writers or compactions wrote it; that is one repeated
-place. An EventId may have two places if its publisher moved; the first in order counts. It is
-omitted if the client has passed one of them.
+Two files may hold the same event: one repeated place. If a publisher moved, an EventId may have two
+places; the first in order counts. It is omitted if the client has passed one of them.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ COPY_COLUMNS: Final = (
 
 @attrs.frozen(eq=False)
 class RequestResult:
-    """The events of one request, as places in parts."""
-
     parts: Integers
     rows: Integers
     sizes: Integers
@@ -36,8 +33,6 @@ class RequestResult:
 
 
 class JobResult:
-    """The found events of a job, and the requests that get them."""
-
     def __init__(
         self, found: pa.Table, requests: Sequence[ReplayRequest], scope: RequestScopes
     ) -> None:
@@ -90,10 +85,7 @@ class JobResult:
     # ---------------------------------------------------------------- copies at the client
 
     def drop_delivered(self, copies: Iterable[pa.RecordBatch]) -> None:
-        """Omit events that also stand at a place that the client has passed.
-
-        `copies` has the events (`COPY_COLUMNS`) of such places.
-        """
+        """Omit events with a copy (`COPY_COLUMNS`) at a place that the client has passed."""
         identity = self._identity[self._events]
         by_identity = np.argsort(identity, kind="stable")
         identities = identity[by_identity]
@@ -152,9 +144,9 @@ class JobResult:
         )
 
     def _select_latest(self, events: Integers, most: int) -> Integers:
-        """Select the events that arrived last, counting only the last copy of each.
+        """Select the events that arrived last.
 
-        Thus older files are not needed to select them.
+        Only the last copy of each counts, so older files are not needed.
         """
         keys = self._keys.select(events)
         backwards = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))[::-1]
@@ -162,8 +154,7 @@ class JobResult:
         return events[mark_first_of_each(self._identity[events])][:most]
 
     def oldest_arrival_of_last(self, number: int) -> int | None:
-        """Return the arrival of the oldest of the last n events (ms since 1970); None if there are
-        fewer."""
+        """Return ms since 1970; None if there are fewer than n events."""
         events = self._events[self._bounds[number] : self._bounds[number + 1]]
         latest = self._select_latest(events, self._requests[number].last)
         if len(latest) < self._requests[number].last:
@@ -199,7 +190,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
 def _match_equal_rows(
     left_columns: Sequence[Integers], right_columns: Sequence[Integers]
 ) -> tuple[Integers, Integers]:
-    """Return pairs of equal rows: all left rows that match, each with its first right row."""
+    """Return all left rows that match, each with its first equal right row."""
     size = len(right_columns[0])
     first = _first_equal_row(
         *(np.concatenate(pair) for pair in zip(right_columns, left_columns, strict=True))

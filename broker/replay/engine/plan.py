@@ -19,7 +19,7 @@ from broker.replay.engine.request_scope import Flags, RequestScopes
 from broker.replay.ordering import Integers
 from broker.replay.request import ORIGIN_START, ReplayRequest
 
-#: Ms before the first file in which copies that the client has are searched.
+#: Time before the first file in which copies that the client has are searched.
 COPIES_MS: Final = 600_000
 
 
@@ -33,7 +33,7 @@ class Part:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """The files of a job, oldest first."""
+    """Files oldest first."""
 
     parts: tuple[Part, ...]
     damaged: tuple[Part, ...]
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def types(self) -> set[DtdReference]:
-        """Types of all events, including variants for single origins."""
+        """Types of all events, with variants."""
         named = {DtdReference(*each) for part in self.parts for each in part.file.types}
         own = (text for texts in self.variants.values() for text in texts.items())
         return named | {variant for reference, variant in own if reference in named}

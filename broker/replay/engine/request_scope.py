@@ -1,4 +1,4 @@
-"""Ranges, times and clearances of many requests as columns, for vectorised comparison with rows."""
+"""Ranges, times and clearances of many requests as columns, to compare with rows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class RowPlaces:
-    """Places and arrival times of the rows of a batch, with origins as numbers."""
-
     def __init__(self, batch: pa.RecordBatch, origins: Sequence[str]) -> None:
-        """Rows with an origin that is not in `origins` get the number -1."""
+        """Origins that are not in `origins` get the number -1."""
         names, codes = dictionary_codes(batch.column("origin"))
         numbers = {name: number for number, name in enumerate(origins)}
         known = np.array([numbers.get(name or "", -1) for name in names], dtype=np.int64)
@@ -99,9 +97,9 @@ class RequestScopes:
         )
 
     def begins_after(self, place: tuple[int, int, int], requests: Integers) -> Flags:
-        """Mark the requests that begin after a place (origin, epoch, offset) on the same branch.
+        """Mark the requests that begin after a place (origin, epoch, offset) on its branch.
 
-        Their clients have the event at that place.
+        Their clients have the event.
         """
         origin, epoch, offset = place
         after = self._after_epoch[requests, origin]
@@ -130,7 +128,7 @@ class RequestScopes:
         return found
 
     def rows_for(self, places: RowPlaces, request: int) -> Integers:
-        """Return the rows that one request needs by place and time. Clearance is ignored."""
+        """Return the rows of one request by place and time. Clearance is ignored."""
         found: list[Integers] = []
         for origin, start, end in places.origin_runs():
             if self._wanted[request, origin]:
@@ -187,7 +185,6 @@ class RequestScopes:
 
 
 def integer_column(column: pa.Array) -> Integers:
-    """Convert a column of integers without nulls."""
     values: Integers = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 

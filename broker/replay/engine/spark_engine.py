@@ -1,9 +1,8 @@
 """The engine that uses all processors, or many machines.
 
-Spark's Python workers scan the parts inside `mapInArrow`, with the code of the pure-Python engine.
-They read the archive themselves. So a damaged file is found by its hash, row groups are skipped,
-and no document passes through the JVM. With a local master they write events into the job's folder,
-and return only keys.
+Spark's Python workers scan parts inside `mapInArrow`. They read the archive themselves, so no
+document passes through the JVM. With a local master they write events into the job's folder, and
+return only keys.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def _ignore_notice(_text: str) -> None:
 
 
 class SparkEngine:
-    """The `Engine` on Spark. The session starts with `warm_up` or the first job."""
+    """The session starts with `warm_up` or the first job."""
 
     name = "spark"
     wave_rows = _WAVE_ROWS
@@ -62,7 +61,7 @@ class SparkEngine:
         limits: JobLimits = DEFAULT_LIMITS,
         notice: Callable[[str], object] = _ignore_notice,
     ) -> None:
-        """`notice` receives messages for the operator, on the thread that runs jobs."""
+        """`notice` is called on the thread that runs jobs."""
         self._archive = archive
         self._catalogue = catalogue
         self._settings = settings
@@ -77,7 +76,7 @@ class SparkEngine:
             return
         self._session = spark_session.start_session(self._settings)
         try:
-            # Otherwise the first job would wait for code generation and for the first workers.
+            # The first job should not wait for code generation and workers.
             self._session.range(1).mapInArrow(_pass_through, "id bigint").toArrow()
         except Exception as error:
             # The first job handles and counts a JVM that is dead already.
@@ -113,7 +112,7 @@ class SparkEngine:
     def scan(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> Iterator[pa.RecordBatch | PartSummary]:
-        """See `Scanner`. If the JVM dies, the wave is repeated with a new one."""
+        """If the JVM dies, the wave is repeated with a new one."""
         if not parts:
             return
         table = self._scan_wave(context, parts, cancelled)
@@ -133,7 +132,7 @@ class SparkEngine:
     def _scan_wave(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> pa.Table | None:
-        """Return the rows of a wave; None if the JVM died and the wave can be repeated."""
+        """Return None if the JVM died and the wave can be repeated."""
         self.warm_up()
         try:
             with self._cancel_with_replay(context.job, cancelled):
@@ -145,7 +144,7 @@ class SparkEngine:
             reason = _error_line(error)
             for kind in (ArchiveUnavailable, Overloaded):
                 if f".{kind.__name__}: " in reason:
-                    # A worker's error, raised as if it came from this process.
+                    # The error comes from a worker.
                     raise kind(reason.partition(": ")[2]) from None
             if spark_session.is_alive():
                 raise EngineUnavailable(f"Spark failed: {reason}") from error
@@ -222,7 +221,7 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 def _slice_parts(parts: Sequence[Part], most: int) -> list[list[Part]]:
     """Group parts into slices of about equal rows.
 
-    Neighbours in time have similar document shapes, so they stay together.
+    Neighbours in time stay together: they have similar document shapes.
     """
     total = sum(part.file.rows for part in parts)
     size = max(1, total // most)

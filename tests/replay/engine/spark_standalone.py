@@ -1,4 +1,4 @@
-"""A standalone Spark cluster: a master and workers in processes of their own."""
+"""A standalone Spark cluster in processes of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class Standalone:
         self._count = workers
         self._running: list[subprocess.Popen[str]] = []
         self.uri = ""
-        """URI of the master."""
 
     def __enter__(self) -> Self:
         try:

@@ -58,7 +58,6 @@ def jvm() -> int:
 
 
 def at(engine: SparkEngine, archive: Archive) -> SparkEngine:
-    """Use the same session for another archive."""
     engine._archive = archive
     return engine
 
