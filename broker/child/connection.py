@@ -37,7 +37,7 @@ class ChildConnection(Protocol, Generic[M]):
     ) -> None:
         """`on_lost` receives the error if the peer broke the protocol.
 
-        `on_writable_changed` receives False when the buffer is full, True when it is empty.
+        `on_writable_changed` receives False for a full buffer, True for an empty one.
         """
         self._codec = codec
         self._received = on_message
@@ -47,7 +47,7 @@ class ChildConnection(Protocol, Generic[M]):
         self._error: BrokerError | None = None
 
     def adopt(self, reactor: Any, descriptor: int) -> None:
-        """Use a copy of the descriptor of a connected socket."""
+        """Use a copy of a connected socket's descriptor."""
         os.set_blocking(descriptor, False)
         factory = Factory.forProtocol(lambda: self)
         reactor.adoptStreamConnection(descriptor, socket.AF_UNIX, factory)
@@ -96,4 +96,4 @@ class ChildConnection(Protocol, Generic[M]):
         self._writable(True)
 
     def stopProducing(self) -> None:
-        """Part of IPushProducer; `connectionLost` follows."""
+        """`connectionLost` follows."""

@@ -1,5 +1,3 @@
-"""Supervisor of a child process of the node."""
-
 from __future__ import annotations
 
 import os
@@ -23,12 +21,12 @@ from broker.wire.codec import Codec, M
 
 #: Seconds for the last work of a stopped process.
 STOP_TIMEOUT: Final = 20.0
-#: Of an incomplete line of output.
+#: Kept bytes of an incomplete line of output.
 MAX_LINE_BYTES: Final = 1 << 20
 
 
 class ChildSupervisor(Generic[M]):
-    """Starts a child process, exchanges messages with it, restarts it, and stops it."""
+    """Starts, restarts and stops a child process, and exchanges messages with it."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class ChildSupervisor(Generic[M]):
 
         `on_ended` receives the reason, and True if the process was stopped. `on_output` receives
         lines of standard output and error. Without `backoff` only `start` starts a process again.
-        The process works in `folder`.
+        `folder` is its working folder.
         """
         self._reactor = reactor
         self._command = [sys.executable, "-m", *command]
@@ -105,7 +103,7 @@ class ChildSupervisor(Generic[M]):
             self._backoff.report_up(self._reactor.seconds())
 
     def stop(self, last: M | None = None) -> Deferred[None]:
-        """Send a last message, or close the connection. Fires when the process has ended."""
+        """Send a last message, or close the connection. Fires at the end of the process."""
         if self._restart is not None and self._restart.active():
             self._restart.cancel()
         if self._process is None or self._connection is None:

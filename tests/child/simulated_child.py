@@ -31,7 +31,6 @@ class Process:
             raise ProcessExitedAlready
 
     def received(self) -> list[Message]:
-        """Return the messages since the last call."""
         data = self.connection.value()
         self.connection.clear()
         frames = framing.FrameDecoder(MAX_MESSAGE_BYTES).feed(data)
@@ -54,7 +53,7 @@ class Process:
         self._protocol.childDataReceived(2, data)
 
     def end(self, *last: Message) -> None:
-        """Exit. The last messages and the end of the connection arrive later."""
+        """The last messages and the end of the connection arrive later."""
         self.is_over = True
         self._protocol.processEnded(Failure(ProcessTerminated(1)))
         self.send(*last)
@@ -62,8 +61,6 @@ class Process:
 
 
 class Reactor(Clock):
-    """A clock that starts processes, or fails."""
-
     def __init__(self, codec: Codec[Any]) -> None:
         super().__init__()
         self._codec = codec

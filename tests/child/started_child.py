@@ -32,7 +32,6 @@ class StartedChild(Generic[M]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection and wait until the process has ended."""
         self._file.close()
         self.socket.close()
         self.process.wait(SECONDS)

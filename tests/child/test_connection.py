@@ -1,5 +1,3 @@
-"""One end of the connection between a node and a child process."""
-
 from __future__ import annotations
 
 import struct

@@ -1,5 +1,3 @@
-"""Messages between a node and its child processes."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,3 @@
-"""The supervisor of a child process with simulated processes."""
-
 from __future__ import annotations
 
 import struct
