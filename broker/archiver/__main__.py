@@ -36,10 +36,10 @@ from broker.transport.socket import framing
 
 #: Lower priority than the node and its clients.
 NICENESS = 10
-#: Seconds until the node must have answered a question for DTDs.
+#: Seconds for the node's answer to a question for DTDs.
 DTD_TIMEOUT = 10.0
 _READ = 1 << 16
-#: Most seconds between two checks whether maintenance is due.
+#: Most seconds between checks whether maintenance is due.
 MAX_WAIT = 5.0
 #: Seconds until the next attempt after an error.
 RETRY = 5.0
@@ -80,7 +80,7 @@ class NodeConnection:
             self.is_ending = self._is_node_gone = True
 
     def receive(self, seconds: float) -> None:
-        """Receive messages until one needs an answer or the time is over."""
+        """Return when a message needs an answer or the time is over."""
         until = time.monotonic() + seconds
         while not (self.is_ending or self.must_flush or self.questions):
             left = until - time.monotonic()
@@ -149,7 +149,7 @@ def archive_until_end(
     node: NodeConnection,
     maintenance: MaintenanceProcess,
 ) -> None:
-    """Archive new events at intervals and run due maintenance; flush once more at the end."""
+    """Flush at intervals, run due maintenance, and flush once more at the end."""
     archiver = LogArchiver(log, archive, node.fetch_dtds, wall_clock_ms)
     last = False
     while not last:
@@ -231,7 +231,7 @@ def lock_log(folder: Path) -> BinaryIO:
 @click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE.encode())
 def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     os.nice(NICENESS)
-    # Ctrl-C ends the node. The archiver still has to archive its last events.
+    # Ctrl-C ends the node. The last events must still be archived.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tune_garbage_collector()
     node = NodeConnection()

@@ -21,12 +21,12 @@ from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import Backoff
 from broker.transport.open_requests import OpenRequests
 
-#: Seconds until a process that died is restarted, at first and at most.
+#: Seconds until a restart, at first and at most.
 MIN_RESTART_DELAY = 1.0
 MAX_RESTART_DELAY = 60.0
 #: Seconds until the coverage counts as unknown.
 COVERAGE_TIMEOUT = 10.0
-#: Seconds until a DTD counts as unknown, and the number of open requests.
+#: Seconds until a DTD counts as unknown, and open requests above which it does.
 DTD_TIMEOUT = 3.0
 MAX_DTD_REQUESTS = 64
 #: A further open request counts as unknown.
@@ -66,7 +66,7 @@ class ArchiverClient:
         self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
             None
         )
-        """Returns a DTD of the node for events of an origin; None if it is unknown."""
+        """For events of an origin; None if the DTD is unknown."""
         self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
         """Called with `reached` after each report."""
         self._dead_origins: tuple[str, ...] = ()

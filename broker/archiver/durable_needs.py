@@ -1,5 +1,3 @@
-"""Events in the archive that durable subscriptions still need."""
-
 from __future__ import annotations
 
 from collections.abc import Callable

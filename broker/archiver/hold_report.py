@@ -1,17 +1,15 @@
-"""Log messages about own events that are not archived."""
-
 from __future__ import annotations
 
 from twisted.logger import Logger
 
 from broker.log.archive_hold import ArchiveHold
 
-#: Share of the limit at which the loss of unarchived events is announced.
+#: Share of the limit at which a loss is announced.
 NEAR = 0.9
 
 
 class HoldReport:
-    """Logs each change of the hold on unarchived events once."""
+    """Logs each change of the hold on unarchived own events once."""
 
     log = Logger()
 

@@ -1,6 +1,6 @@
 """Copies new events of a log into the archive: own events, and replicas of dead origins.
 
-It continues where the archive's coverage ends. So this process may end at any moment.
+It continues where the archive's coverage ends, so the process may end at any moment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from broker.log.history import HistoryChain
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
 
-#: Of one flush. The rest follows at once in the next one.
+#: The rest follows at once in the next flush.
 FLUSH_EVENTS = 50_000
 FLUSH_BYTES = 32 << 20
 #: Ms until the node is asked again for an unknown DTD.
@@ -37,11 +37,10 @@ RETRY_MS = 60_000
 
 #: Returns the DTDs for events of an origin, without unknown ones.
 FetchDtds: TypeAlias = Callable[[Sequence[DtdReference], str], Mapping[DtdReference, bytes]]
-#: By origin and type.
 TextHashes: TypeAlias = dict[tuple[str, DtdReference], str]
 
 
-#: Reads events after a mark, up to a count and a number of bytes.
+#: (after, most events, most bytes).
 ReadRange: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
 
 
@@ -111,7 +110,7 @@ class LogArchiver:
         return more
 
     def _record_replica_marks(self, dead: Collection[str]) -> None:
-        """Other nodes have archived these replicas up to the marks. Replicas stay until then."""
+        """Record how far other nodes have archived the replicas here, which stay until then."""
         state = self._archive.state()
         for origin, span in self._log.replica_spans().items():
             if origin not in dead:
@@ -147,7 +146,7 @@ class LogArchiver:
     def _flush_span(
         self, origin: str, since: Mark, durable: Mark, read: ReadRange, begins: Callable[[], Mark]
     ) -> bool:
-        """Archive the missing part of (since, durable]. Return whether more of it is left."""
+        """Archive the missing part of (since, durable]. Return whether more is left."""
         after, end = self._next_missing_range(origin, since)
         if durable <= after:
             return False
@@ -165,7 +164,7 @@ class LogArchiver:
         upto = _mark_of_row(events, -1) if events is not None else durable
         if end is not None and end < upto:
             events, upto = _events_up_to(events, end), end
-        # Retention may have removed events meanwhile. They must not count as archived.
+        # Retention may have removed events meanwhile.
         covered = max(after, begins())
         if covered > after:
             self.counters.lost += (
@@ -181,13 +180,12 @@ class LogArchiver:
         return upto < durable
 
     def _next_missing_range(self, origin: str, since: Mark) -> tuple[Mark, Mark | None]:
-        """Return the end of the archived events after `since`, and the start of the next ones, if
-        any."""
+        """Return the end of the archived events, and the start of the next ones, if any."""
         state = self._archive.state()
         if self._writer.manifest_writer.repair(state):
             state = self._archive.state()
         before = self.reached.get(origin)
-        # Events that the archive has expired must not return from a log that still has them.
+        # Expired events must not return from a log that still has them.
         after = state.covered_upto(origin, max(since, state.forgotten_upto(origin)))
         if origin == self._log.origin:
             # Coverage of one branch says nothing of another.
@@ -202,7 +200,7 @@ class LogArchiver:
 
     def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
         dtds = self._fetch_new_dtds(origin, events) if events is not None else {}
-        # A loss must not count as archived: a recovery across it reports a gap.
+        # A recovery across a loss reports a gap.
         empty = self._lost_places(origin, after, events)
         covers = [(origin, *each) for each in difference([(after, upto)], empty)]
         written = self._write_with(origin, covers, [] if events is None else events, dtds)
@@ -216,7 +214,7 @@ class LogArchiver:
     def _lost_places(
         self, origin: str, after: Mark, events: pa.RecordBatch | None
     ) -> list[Interval]:
-        """Return the places behind `after` that stand for losses of the origin.
+        """Return places behind `after` that stand for losses of the origin.
 
         For another origin these are the offsets that its events leave out.
         """
@@ -255,7 +253,7 @@ class LogArchiver:
         return written
 
     def _unknown_uses(self, hashes: TextHashes, state: ArchiveState) -> set[OriginDtdVariant]:
-        """Return DTDs that differ from the registered one, and have no registered use yet."""
+        """Return unregistered uses of DTDs that differ from the registered one."""
         found = set()
         for (origin, reference), content_hash in hashes.items():
             counts = state.dtds.get(reference)
@@ -318,8 +316,7 @@ class LogArchiver:
 
     def _previous_durables(self) -> dict[tuple[str, str], bytes]:
         if self._stored_durables is None:
-            # Another node's record may be newer. Writing an unchanged subscription would replace
-            # it.
+            # Another node's record may be newer. An unchanged one must not replace it.
             self._stored_durables = dict(self._archive.read_durables_of(self._log.origin))
         return self._stored_durables
 

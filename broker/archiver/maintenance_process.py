@@ -18,7 +18,7 @@ from broker.errors import BrokerError
 #: Seconds between two runs, and until the first one.
 RUN_INTERVAL: Final = 60.0
 FIRST_RUN_DELAY: Final = 5.0
-#: The end of a failed process's output is logged.
+#: Logged bytes, from the end of a failed process's output.
 _MAX_ERROR_BYTES: Final = 500
 
 

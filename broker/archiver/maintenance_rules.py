@@ -1,5 +1,3 @@
-"""The maintenance that a node does, and its encoding for process arguments."""
-
 from __future__ import annotations
 
 import json

@@ -63,7 +63,7 @@ class End(Message, frozen=True):
 
 @CODEC.register
 class DeadOrigins(Message, frozen=True):
-    """The nodes of these origins are gone: archive their replicas."""
+    """Archive the replicas of these origins."""
 
     kind = 0x06
     origins: tuple[str, ...]
@@ -85,8 +85,6 @@ class DtdAnswer(Message, frozen=True):
 
 @CODEC.register
 class Report(Message, frozen=True):
-    """Progress of the archiver."""
-
     kind = 0x41
     reached: Mapping[str, WireMark] = {}
     """End of the archived events, by origin."""

@@ -41,7 +41,7 @@ class Site:
         self.shown = LogView(self.log)
         self.origin = self.log.origin
         self.made: list[LoggedEvent] = []
-        """All own events that were ever in the log."""
+        """Also events that left the log."""
         self.texts: dict[DtdReference, bytes] = {REFERENCE: TEXT}
         self.asked: list[DtdReference] = []
 
@@ -63,7 +63,6 @@ class Site:
         return LogArchiver(self.shown, self.open(), self._ask, self.wall)
 
     def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
-        """Archive everything that is left."""
         archiver = archiver or self.archiver()
         while archiver.flush(dead):
             pass
@@ -88,12 +87,12 @@ class Site:
         self.log.commit(Commit(replicas=[keeping]), self.log.bounds.epoch, MORNING)
 
     def store(self, durables: Mapping[str, bytes | None]) -> None:
-        """Store durable subscriptions of the client `c`, by name."""
+        """For the client `c`, by name."""
         changes = [(b"c\0" + name.encode(), stored) for name, stored in durables.items()]
         self.log.commit(Commit(durables=changes), self.log.bounds.epoch, MORNING)
 
     def archived(self) -> list[LoggedEvent]:
-        """Return all places in the archive, each once."""
+        """Each place once."""
         return once(everything_in(self.open()))
 
     def offsets(self) -> list[int]:

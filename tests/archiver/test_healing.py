@@ -107,7 +107,7 @@ def pages(site: Site) -> list[str]:
 
 
 def lose(site: Site, path: str, keep: int | None) -> None:
-    """Cut a manifest to so many bytes, or delete it with None."""
+    """Delete the manifest with None."""
     place = Path("/archive") / path
     if keep is None:
         site.disk.remove(place)

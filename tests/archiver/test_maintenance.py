@@ -36,13 +36,13 @@ def _filled() -> FragileDisk:
     return disk
 
 
-#: Each hour takes several merges, so that a run can be interrupted.
+#: Each hour takes several merges, so a run can be interrupted.
 SMALL = CompactionRules(target_rows=8)
 LATER = 24 * HOUR
 
 
 class Shared:
-    """An archive of three settled hours with one file per event."""
+    """Three settled hours with one file per event."""
 
     def __init__(self) -> None:
         self.wall = Wall(MADE[-1].arrival + LATER)
