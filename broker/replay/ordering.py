@@ -6,9 +6,9 @@ a. each origin's events by mark, so that a client can resume after any event;
 b. each publisher's events (ClientId and incarnation) by sequence number, at any origin;
 c. on request, the order of the protocol stack.
 
-Within these, events are ordered by arrival. Each order is a set of *chains*; a chain's members have
-*ranks*. An event comes after all lower ranks of its chains. If an EventId was logged at two places,
-the first to come counts; a later step drops the other.
+Within these, events are ordered by arrival. Each order is a set of *chains*, whose members have
+*ranks*. An event comes after all lower ranks of its chains. Of an EventId at two places, the first
+to come counts; a later step drops the other.
 
 Sorting by arrival leaves few unordered stretches, which are merged separately. If orders
 contradict, (a) holds, and the earliest event that it allows comes next.
@@ -82,7 +82,7 @@ def order_events(keys: OrderKeys) -> EventOrder:
     ]
     if keys.stack is not None and keys.stack_order is not None:
         alone = keys.stack < 0
-        # A row without a stack is a chain of its own.
+        # A row without a stack is its own chain.
         stack = np.where(alone, -1 - np.arange(len(alone)), keys.stack)
         orders.append(_build_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
     places = np.arange(len(by_arrival))
@@ -120,7 +120,7 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
     new_rank = _mark_changes(order, [chain, *columns])
     rank_of = np.cumsum(new_rank) - 1
     first = order[new_rank]
-    # A running maximum for each chain: the floor of a chain is above all earlier chains.
+    # The running maximum of each chain: its floor is above all earlier chains.
     floor = np.cumsum(new_chain)[new_rank] * size
     highest = np.maximum.accumulate(first + floor) - floor
     before = np.full(len(first), -1)
@@ -133,7 +133,7 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
 
 
 def _find_unordered_stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
-    """Return disjoint (start, end) of rows that sorting by arrival leaves unordered."""
+    """Return disjoint (start, end) of rows that arrival leaves unordered."""
     reach = np.maximum.reduce([each.reach for each in orders])
     late = np.flatnonzero(reach > np.arange(len(reach)))
     if not len(late):
@@ -157,7 +157,7 @@ class _StretchMerge:
         ):
             self._queues[origin].append(row)
         self._start = start
-        # (chain, rank) of each row in each order; the queues keep that of origins.
+        # (chain, rank) of each row in each order; queues keep that of origins.
         self._ranks = [
             tuple(zip(chain, rank, strict=True))
             for chain, rank in (
@@ -174,7 +174,7 @@ class _StretchMerge:
 
     @staticmethod
     def _first_ranks(orders: Sequence[_Chains], start: int, end: int) -> dict[tuple[int, int], int]:
-        """Return the lowest rank that did not come before the stretch, by order and chain."""
+        """Return the lowest rank behind the stretch's start, by order and chain."""
         first: dict[tuple[int, int], int] = {}
         for number, each in enumerate(orders):
             chains, ranks = each.chain[start:end], each.rank[start:end]

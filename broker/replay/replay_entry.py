@@ -1,5 +1,3 @@
-"""One replay in the replay process, and the limits of all."""
-
 from __future__ import annotations
 
 import enum
@@ -10,9 +8,9 @@ import attrs
 from broker.replay.engine.contract import Report
 from broker.replay.request import ReplayRequest
 
-#: Requests within this time of each other share a job.
+#: Requests within this time share a job.
 GATHER_SECONDS: Final = 0.1
-#: A job starts after this time even if more requests arrive.
+#: A job starts after this time in any case.
 MAX_GATHER_SECONDS: Final = 1.0
 
 

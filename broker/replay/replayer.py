@@ -1,7 +1,6 @@
 """`python -m broker.replay.replayer`: the replay process of one node.
 
-It stops cleanly on SIGTERM or SIGINT, and when its connection, standard input, closes. So it does
-not outlive its node.
+It stops on SIGTERM or SIGINT, and when its connection, standard input, closes.
 """
 
 from __future__ import annotations

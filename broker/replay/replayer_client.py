@@ -1,5 +1,3 @@
-"""The node's side of the replay process, which is started on demand."""
-
 from __future__ import annotations
 
 import shutil
@@ -51,7 +49,7 @@ class ReplayerSettings:
     spool_bytes: int
     request_bytes: int
     idle_seconds: float
-    """Seconds without replays after which the process is stopped."""
+    """Without replays, the process is stopped after this time."""
 
 
 class NodeReplay:
@@ -185,7 +183,7 @@ class ReplayerClient:
         self._log.info("replay process started")
 
     def _process_ended(self, reason: str, was_stopped: bool) -> None:
-        # A process that fails at once, such as for lack of a library, would fail again.
+        # A process that fails at once would fail again.
         error_type = NotConnected if self._has_answered else EngineUnavailable
         self._has_answered = False
         self._reset_idle_timer()

@@ -1,5 +1,3 @@
-"""Effects of the core of the replay process."""
-
 from __future__ import annotations
 
 from typing import TypeAlias
@@ -40,7 +38,7 @@ class CancelJob:
 
 @attrs.frozen
 class ReadPage:
-    """Read events of a spool; `page_read` or `page_failed` follows, with this effect."""
+    """`page_read` or `page_failed` follows, with this effect."""
 
     id: int
     job: int

@@ -92,7 +92,7 @@ class Page(Message, frozen=True):
     id: Count
     first: Count
     chunks: tuple[bytes, ...]
-    """As in the log (`broker.log.chunk`), one for each run of one origin."""
+    """As in the log (`broker.log.chunk`), one for each run of an origin."""
 
 
 @CODEC.register
@@ -103,7 +103,7 @@ class Done(Message, frozen=True):
 
 @CODEC.register
 class Failed(Message, frozen=True):
-    """The replay failed and is forgotten."""
+    """The replay is forgotten."""
 
     kind = 0x46
     id: Count

@@ -75,7 +75,7 @@ class ReplayerService:
     # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Deferred[None]:
-        """Fires when the engine is warmed up. Requests may arrive earlier."""
+        """Fires when the engine is warmed up; requests may arrive earlier."""
         self._connection.adopt(self._reactor, DESCRIPTOR)
         self._folder.mkdir(parents=True, exist_ok=True)
         for old_folder in self._folder.glob("job-*"):
@@ -83,7 +83,7 @@ class ReplayerService:
         self._jobs.start()
         self._pages.start()
         warm = deferToThreadPool(self._reactor, self._jobs, self._engine.warm_up)
-        # Jobs report the error to the nodes that request them.
+        # Jobs report the error to nodes.
         return warm.addErrback(lambda failure: self._send_notice(failure.getErrorMessage()))
 
     async def stop(self) -> None:

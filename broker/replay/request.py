@@ -1,6 +1,6 @@
 """The request of a replay, for every kind of recovery (checklist Q3).
 
-On the wire it is a msgpack list with the fields in the order of the class.
+On the wire it is a msgpack list of the fields, in their order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from broker.wire.codec import Count, Offset, Schema, WireMark
 #: (after, upto]; without `upto`, up to the end of the archive.
 Range: TypeAlias = tuple[Mark, Mark | None]
 
-#: Orders of the result. Each origin's and each publisher's order always hold.
+#: Each origin's and each publisher's order always hold.
 PUBLISHER: Final = "publisher"
 """By arrival."""
 PLACE: Final = "place"
@@ -61,10 +61,7 @@ _RANGE: Final = Schema[Range](tuple[WireMark, WireMark | None], "range of an ori
 
 @attrs.frozen
 class ReplayRequest:
-    """A request for archived events. Equal requests give equal results.
-
-    Only `validate` and `from_wire` check the fields.
-    """
+    """Equal requests give equal results. Only `validate` and `from_wire` check the fields."""
 
     pattern: str
     query: str
@@ -82,9 +79,9 @@ class ReplayRequest:
     """Only the last n events that match; 0: all."""
     order: str = PUBLISHER
     known: Mapping[str, Mark] = attrs.field(factory=dict)
-    """A place that an origin with an open range has assigned, by origin.
+    """A place that an origin with an open range has assigned.
 
-    Archived places may be missing up to it even if the origin was reset and continued behind it.
+    Places up to it may be missing even if the origin was reset and continued behind it.
     """
 
     def stream_pattern(self) -> StreamPattern:

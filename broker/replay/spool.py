@@ -1,8 +1,8 @@
 """The result of a job on disk: a folder with each event once.
 
-`part-<n>.arrow` (an Arrow IPC file) has the requested events of the n-th file of the archive, with
-the columns `EVENT_SCHEMA`. `request-<n>.arrow` has the order of the n-th request: columns `part`,
-`row` and `size` (approximate bytes).
+`part-<n>.arrow` (Arrow IPC) has the requested events of the n-th file of the archive
+(`EVENT_SCHEMA`). `request-<n>.arrow` has the order of the n-th request: columns `part`, `row` and
+`size` (approximate bytes).
 
 Files are written under a temporary name, so a file that exists is complete.
 """
@@ -34,7 +34,7 @@ _MAX_OPEN_PARTS: Final = 64
 
 @contextmanager
 def _translate_disk_errors() -> Iterator[None]:
-    """Raise `Overloaded`: a full disk is temporary, so the job can be repeated."""
+    """Raise `Overloaded`: a full disk is temporary."""
     try:
         yield
     except OSError as error:
@@ -96,7 +96,7 @@ class PartWriter:
 def write_request_order(
     folder: Path, number: int, parts: Integers, rows: Integers, sizes: Integers
 ) -> None:
-    """Write the order of a request. Raises `Overloaded` if the disk is full."""
+    """Raises `Overloaded` if the disk is full."""
     columns = [pa.array(column, pa.int32()) for column in (parts, rows, sizes)]
     batch = pa.RecordBatch.from_arrays(columns, schema=_INDEX)
     path = _request_path(folder, number)
@@ -121,7 +121,7 @@ class Spool:
     def read_events(
         self, request: int, first: int, most: int, most_bytes: int
     ) -> list[LoggedEvent]:
-        """Read up to `most` events of a request, from the event number `first` (from 0) on.
+        """Read events of a request, from the event number `first` (from 0) on.
 
         They have at most `most_bytes`, except a single larger event.
         """
@@ -200,10 +200,7 @@ class _MappedPart:
 
 
 def _dictionary_encode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Encode names as dictionaries, as the archive does.
-
-    In Arrow files names are plain: a dictionary there would be one for all batches.
-    """
+    """In Arrow files names are plain: a dictionary there would be one for all batches."""
     columns = {
         name: column.dictionary_encode() if pa.types.is_string(column.type) else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

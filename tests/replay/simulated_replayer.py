@@ -1,5 +1,3 @@
-"""A simulated environment for the core of the replay process."""
-
 from __future__ import annotations
 
 from broker.errors import EngineUnavailable
@@ -87,7 +85,6 @@ class Process:
         self.do(self.core.job_failed(job, EngineUnavailable("it broke"), self.now))
 
     def read(self, events: int) -> None:
-        """Read the oldest scheduled page."""
         page = self.pages.pop(0)
         chunks = [b"%d" % number for number in range(page.first, page.first + events)]
         self.do(self.core.page_read(page, chunks, events))

@@ -73,7 +73,7 @@ def test_the_generated_runs_are_hard() -> None:
     assert placed_anew > 10
 
 
-#: Arbitrary events, which no run could produce.
+#: No run could produce these.
 ANY = st.lists(
     st.tuples(
         st.integers(0, 2),

@@ -1,5 +1,3 @@
-"""The replay process in virtual time: jobs, pages, credit, cancellation, limits."""
-
 from __future__ import annotations
 
 import pytest

@@ -1,5 +1,3 @@
-"""Reading a spool from any event number."""
-
 from __future__ import annotations
 
 import random

@@ -40,7 +40,7 @@ class ArchiveCoverage:
     def missing_ranges(
         self, request: ReplayRequest, files: Iterable[ArchivedFile]
     ) -> tuple[MissingRange, ...]:
-        """Return requested places before the end of the archive that it lacks.
+        """Return requested places that the archive lacks before its end.
 
         They were in the unreadable `files`, or no manifest covers them.
         """
@@ -72,7 +72,7 @@ class ArchiveCoverage:
 def _split_at_mark(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
     """Split the interval that contains `mark`.
 
-    Offsets decrease behind a reset, so the whole interval would look empty.
+    Offsets decrease behind a reset, so it would look empty.
     """
     for after, upto in intervals:
         if mark is not None and after < mark < upto:

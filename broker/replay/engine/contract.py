@@ -53,7 +53,7 @@ class Report:
     contradictions: int = 0
     """Between the orders of origins and publishers."""
     upto: Mapping[str, Mark] = attrs.field(factory=dict)
-    """End of the archive, by origin. Before it, `missing_ranges` are missing."""
+    """End of the archive, by origin. `missing_ranges` are before it."""
     missing_ranges: tuple[MissingRange, ...] = ()
     """Places in damaged or missing files, or covered by no manifest."""
     notes: tuple[str, ...] = ()
@@ -81,14 +81,13 @@ class Report:
 
 @attrs.frozen
 class JobLimits:
-    """Requests of a job beyond these limits fail with `Overloaded` (see `quota.py`)."""
+    """Requests beyond these limits fail with `Overloaded` (see `quota.py`)."""
 
     request_bytes: int = 4 << 30
-    """Of one request."""
     deliveries: int = 50_000_000
     """Events of all requests; a shared event counts for each."""
     disk_bytes: int = 16 << 30
-    """Bytes of a job's folder, which has each event once."""
+    """Each event counts once."""
 
 
 DEFAULT_LIMITS: Final = JobLimits()
@@ -114,8 +113,7 @@ class Engine(Protocol):
         """Return a report for each request, in order; events go to a spool in `folder`.
 
         Raises `ReplayCancelled` soon after `cancelled` returns True, `ArchiveUnavailable`,
-        `Overloaded` if the disk is full, and `EngineUnavailable` if the engine broke. The job can
-        then be repeated.
+        `Overloaded` if the disk is full, and `EngineUnavailable`. The job can then be repeated.
         """
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """One job, from its plan to its spools.
 
 Files are scanned in waves. Between them the job reports progress, checks limits, and can be
-cancelled. A request for the last n events scans backwards from the newest file until it has enough.
+cancelled. A request for the last n events scans backwards until it has enough.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Job:
                 self._notes[reason] = None
                 self._set_aside(part.file, reason)
         new = [part for part in planned.parts if part.file.path not in known]
-        # The plan may have new origins, so workers need a new matcher.
+        # Workers need a new matcher, since the plan may have new origins.
         self.name += "+"
         self._scan_plan(attrs.evolve(planned, parts=tuple(new)), lease)
         self._damaged_parts += self._missing_parts

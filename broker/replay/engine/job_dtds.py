@@ -22,7 +22,7 @@ _LIMITS: Final = CacheLimits(max_fetched=16_384, max_fetched_bytes=1 << 30)
 def read_dtd_texts(
     archive: Archive, catalogue: Catalogue, references: Iterable[DtdReference]
 ) -> tuple[dict[DtdReference, bytes], list[str]]:
-    """Return the self-contained texts of DTDs, and the problems with others.
+    """Return self-contained texts, and the problems with others.
 
     The catalogue supplies texts that the archive lacks: a type and version mean one thing (T26).
     """

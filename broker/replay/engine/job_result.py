@@ -1,7 +1,7 @@
-"""Results of a job: the found events of each request, without copies and in order.
+"""The found events of each request, without copies and in order.
 
 Two files may hold the same event: one repeated place. If a publisher moved, an EventId may have two
-places; the first in order counts. It is omitted if the client has passed one of them.
+places; the first in order counts. The event is omitted if the client has passed one of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from broker.replay.engine.request_scope import RequestScopes, dictionary_codes, 
 from broker.replay.ordering import Integers, OrderKeys, mark_first_of_each, order_events
 from broker.replay.request import PLACE, ReplayRequest
 
-#: Columns that identify a copy of an event.
 COPY_COLUMNS: Final = (
     *("origin", "epoch", "offset", "client", "timestamp", "sequence", "incarnation"),
 )
@@ -144,10 +143,7 @@ class JobResult:
         )
 
     def _select_latest(self, events: Integers, most: int) -> Integers:
-        """Select the events that arrived last.
-
-        Only the last copy of each counts, so older files are not needed.
-        """
+        """Only the last copy of each event counts, so older files are not needed."""
         keys = self._keys.select(events)
         backwards = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))[::-1]
         events = events[backwards]
@@ -168,7 +164,7 @@ def _combined_column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _positions_in(column: pa.Array, names: Sequence[str | None]) -> Integers:
-    """Return the position of each value in `names`, or -1."""
+    """Return -1 for values that are not in `names`."""
     numbers = {name: number for number, name in enumerate(names)}
     found, codes = dictionary_codes(column)
     return np.array([numbers.get(name, -1) for name in found], dtype=np.int64)[codes]
@@ -182,7 +178,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
         values = column[order]
         new[1:] |= values[1:] != values[:-1]
     found = np.empty(len(order), dtype=np.int64)
-    # lexsort is stable, so the first of equal rows has the lowest number.
+    # lexsort is stable: the first of equal rows has the lowest number.
     found[order] = order[new][np.cumsum(new) - 1]
     return found
 
@@ -190,7 +186,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
 def _match_equal_rows(
     left_columns: Sequence[Integers], right_columns: Sequence[Integers]
 ) -> tuple[Integers, Integers]:
-    """Return all left rows that match, each with its first equal right row."""
+    """Return left rows that match, each with its first equal right row."""
     size = len(right_columns[0])
     first = _first_equal_row(
         *(np.concatenate(pair) for pair in zip(right_columns, left_columns, strict=True))

@@ -1,4 +1,4 @@
-"""Scan of one file for all requests that may need its events.
+"""Scan of one file for all requests.
 
 Each needed event comes once, with the numbers of its requests. A summary comes last.
 """
@@ -25,11 +25,11 @@ from broker.replay.engine.request_matcher import MatchedPairs, RequestMatcher
 from broker.replay.ordering import Integers
 from broker.wire.codec import Count, Schema, WireErrorFields, pack
 
-#: Pairs of row and request. This limits a worker's memory.
+#: This limits a worker's memory.
 _MAX_PAIRS_PER_BATCH: Final = 4_000_000
 _MAX_BATCH_ROWS: Final = 8_192
 _MIN_BATCH_ROWS: Final = 64
-#: Approximate bytes of a header without its names.
+#: Approximate, without names.
 _HEADER_BYTES: Final = 80
 
 #: Columns for the order and the copies of events. `row` is the position in the part.
@@ -45,7 +45,7 @@ KEY_SCHEMA: Final = pa.schema(
         pa.field("requests", pa.list_(pa.int32())),
     ]
 )
-#: Columns from which an event is rebuilt (`broker.archive.table`).
+#: An event is rebuilt from these columns (`broker.archive.table`).
 EVENT_SCHEMA: Final = pa.schema(
     [
         *(pa.field("origin", pa.string()), pa.field("epoch", pa.int64())),
@@ -68,8 +68,6 @@ class FoundEvents:
 
 
 class PartSummary(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Everything about a part except its events."""
-
     part: int
     denied: tuple[tuple[Count, Count], ...] = ()
     """(request, count)."""

@@ -19,7 +19,7 @@ from broker.replay.engine.request_scope import Flags, RequestScopes
 from broker.replay.ordering import Integers
 from broker.replay.request import ORIGIN_START, ReplayRequest
 
-#: Time before the first file in which copies that the client has are searched.
+#: Copies that the client has are searched so long before the first file.
 COPIES_MS: Final = 600_000
 
 
@@ -28,19 +28,19 @@ class Part:
     number: int
     file: ArchivedFile
     requests: Integers
-    """Requests that may find events in it."""
+    """Requests that may find events in the file."""
 
 
 @attrs.frozen(eq=False)
 class Plan:
-    """Files oldest first."""
+    """The files of a job, oldest first."""
 
     parts: tuple[Part, ...]
     damaged: tuple[Part, ...]
     origins: tuple[str, ...]
     """All origins with archived events, sorted."""
     copies: tuple[ArchivedFile, ...]
-    """Files that may have copies of requested events at places that clients have passed."""
+    """Files that may have copies at places that clients have passed."""
     scope: RequestScopes
     variants: Mapping[str, Variants]
     """DTD texts that replace the defaults, by origin."""

@@ -1,4 +1,4 @@
-"""Limits of a running job. Beyond them, the largest requests are refused first."""
+"""Beyond the limits of a running job, the largest requests are refused first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JobQuota:
         self.refused: dict[int, WireError] = {}
 
     def add_events(self, requests: Integers, sizes: Integers) -> list[int]:
-        """Add one event to each of `requests`. Return newly refused requests."""
+        """Add an event to each request. Return newly refused requests."""
         size = len(self._events)
         self._events += np.bincount(requests, minlength=size)
         self._bytes += np.bincount(requests, weights=sizes, minlength=size).astype(np.int64)

@@ -1,10 +1,9 @@
 """Matching archived events against all requests of a job in one pass.
 
-Each distinct pair of stream pattern and query is one subscription of a `Switch`. Requests without a
-condition are matched by columns alone.
+Each distinct pair of stream pattern and query is one subscription of a `Switch`.
 
-Events are validated by the DTD of their own version (A14). Events that are invalid or have no DTD
-were accepted once, so they are matched by `IMatcher.select`.
+Events are validated by the DTD of their own version (A14). Invalid events, or those without a DTD,
+were accepted once: `IMatcher.select` matches them.
 """
 
 from __future__ import annotations
@@ -100,12 +99,12 @@ class RequestMatcher:
     ) -> None:
         """`origins` has all origins that rows may have.
 
-        `variants` has the references that replace others, by origin.
+        `variants` has references that replace others, by origin.
         """
         self._variants = variants or {}
         self.scope = RequestScopes(requests, origins)
         self.failed: dict[int, WireError] = {}
-        """Requests with an invalid or too expensive query, and the error."""
+        """Requests with an invalid or too expensive query."""
         self.unreadable = 0
         """Events that no query could be evaluated on."""
         self.dtds = JobDtds(texts)
@@ -140,10 +139,7 @@ class RequestMatcher:
         self._lists: _RequestLists | None = None
 
     def match(self, batch: pa.RecordBatch, requested: Integers) -> MatchedPairs:
-        """Return matching pairs of a row and one of the `requested` requests.
-
-        `batch` has the columns of `EVENT_SCHEMA` and is sorted by origin and mark.
-        """
+        """`batch` has the columns of `EVENT_SCHEMA`, sorted by origin and mark."""
         places = RowPlaces(batch, self.scope.origins)
         is_open = np.zeros(self._size, dtype=np.bool_)
         is_open[requested] = True
@@ -231,7 +227,7 @@ class RequestMatcher:
         """Return pairs of row and request by pattern and query only."""
         for group in groups:
             if not group.number:
-                # Requests usually belong to different clients, so groups share no time budget.
+                # Requests usually belong to different clients, so they share no time budget.
                 client = f"{group.requests[0]}"
                 group.number = self._switch.subscribe(group.pattern, group.query, client)
                 self._by_number[group.number] = group

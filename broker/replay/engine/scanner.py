@@ -23,7 +23,7 @@ from broker.replay.spool import PartWriter
 
 @attrs.frozen(eq=False)
 class JobContext:
-    """The data that a worker needs besides its part."""
+    """A worker's data besides its part."""
 
     job: str
     """Unique. Workers keep the job's matcher."""
@@ -61,7 +61,7 @@ class Scanner(Protocol):
 def scan_part_into(
     folder: Path, archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
 ) -> Iterator[pa.RecordBatch | PartSummary]:
-    """Write requested events to the folder; yield their keys, and a summary at the end."""
+    """Write events to the folder; yield their keys, and a summary at the end."""
     writer = PartWriter(folder, part.number, EVENT_SCHEMA)
     try:
         for item in scan_part(archive, part, matcher, limits):

@@ -1,8 +1,7 @@
 """The engine that uses all processors, or many machines.
 
-Spark's Python workers scan parts inside `mapInArrow`. They read the archive themselves, so no
-document passes through the JVM. With a local master they write events into the job's folder, and
-return only keys.
+Spark's Python workers scan parts inside `mapInArrow`, and read the archive themselves. With a local
+master they write events into the job's folder, and return only keys.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Rows between progress reports. A wave has about 50 ms of overhead.
 _WAVE_ROWS: Final = 1_000_000
-#: Tasks per wave and processor. More tasks balance uneven parts.
+#: Per wave. More tasks balance uneven parts.
 _TASKS_PER_CORE: Final = 3
 #: JVM deaths per job after which it fails.
 _MAX_JVM_FAILURES: Final = 3
@@ -79,7 +78,7 @@ class SparkEngine:
             # The first job should not wait for code generation and workers.
             self._session.range(1).mapInArrow(_pass_through, "id bigint").toArrow()
         except Exception as error:
-            # The first job handles and counts a JVM that is dead already.
+            # The first job handles a JVM that is dead already.
             if spark_session.is_alive():
                 self.close()
                 raise EngineUnavailable(f"Spark does not work: {_error_line(error)}") from error
@@ -138,7 +137,7 @@ class SparkEngine:
             with self._cancel_with_replay(context.job, cancelled):
                 table = self._collect_rows(context, parts)
         except Exception as error:
-            # The exceptions of py4j and Spark vary with the place of the failure.
+            # The exceptions of py4j and Spark vary with the place.
             if cancelled():
                 raise ReplayCancelled("the replay was cancelled") from None
             reason = _error_line(error)
@@ -191,7 +190,7 @@ class SparkEngine:
 
     @contextmanager
     def _cancel_with_replay(self, group: str, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Cancel Spark's job with the replay, while this thread waits for Spark."""
+        """Cancel Spark's job while this thread waits for Spark."""
         assert self._session is not None
         spark = self._session.sparkContext
         spark.setJobGroup(group, "replay", interruptOnCancel=False)
@@ -219,10 +218,7 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _slice_parts(parts: Sequence[Part], most: int) -> list[list[Part]]:
-    """Group parts into slices of about equal rows.
-
-    Neighbours in time stay together: they have similar document shapes.
-    """
+    """Neighbours in time stay together: they have similar document shapes."""
     total = sum(part.file.rows for part in parts)
     size = max(1, total // most)
     slices: list[list[Part]] = [[]]

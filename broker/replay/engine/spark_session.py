@@ -1,5 +1,3 @@
-"""Start and stop of a Spark session."""
-
 from __future__ import annotations
 
 import os
@@ -65,10 +63,8 @@ def check_java() -> None:
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
-    """Start a session with its own JVM in seconds.
-
-    Raises `EngineUnavailable` if PySpark or Java is missing, or the JVM does not start.
-    """
+    """Takes seconds. Raises `EngineUnavailable` if PySpark or Java is missing, or the JVM does not
+    start."""
     check_java()
     try:
         from pyspark.sql import SparkSession
@@ -112,7 +108,7 @@ def stop_session(session: SparkSession) -> None:
 
 
 def reset_pyspark() -> None:
-    """Clear PySpark's global state. Otherwise it would use a dead JVM again."""
+    """Otherwise PySpark would use a dead JVM again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -183,7 +179,7 @@ def _worker_environment() -> Iterator[None]:
 
 
 def _zip_packages(settings: SparkSettings) -> Path:
-    """Zip our packages for remote workers, which must have the dependencies."""
+    """Remote workers must have the dependencies."""
     path = (settings.folder or Path.cwd()) / "xmlbroker.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted((_PACKAGES / "broker").rglob("*.py")):

@@ -1,5 +1,3 @@
-"""A standalone Spark cluster in processes of its own."""
-
 from __future__ import annotations
 
 import os
@@ -19,7 +17,7 @@ _REGISTERED = re.compile(r"Successfully registered with master")
 
 
 class Standalone:
-    """One master, and workers with one core and 1 GiB each, for the duration of the context."""
+    """A master, and workers with one core and 1 GiB each."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self._folder = folder
