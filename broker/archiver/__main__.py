@@ -36,17 +36,17 @@ from broker.transport.socket import framing
 
 #: Lower priority than the node and its clients.
 NICENESS = 10
-#: Seconds until the node must have answered a question for DTDs.
+#: Seconds for the node's answer to a question for DTDs.
 DTD_TIMEOUT = 10.0
 _READ = 1 << 16
-#: Most seconds between two checks whether maintenance is due.
+#: Most seconds between checks whether maintenance is due.
 MAX_WAIT = 5.0
-#: Seconds between two attempts to write or open the archive after an error.
+#: Seconds until the next attempt after an error.
 RETRY = 5.0
 
 
 class NodeConnection:
-    """Messages from and to the node. A thread receives them."""
+    """A thread receives the node's messages."""
 
     def __init__(self) -> None:
         self.received: queue.Queue[messages.Message | None] = queue.Queue()
@@ -56,7 +56,6 @@ class NodeConnection:
         self.missing_range_ages = MissingRangeAges()
         self.is_ending = False
         self._is_node_gone = False
-        """The node has closed the connection."""
         self._dtds: dict[DtdReference, bytes | None] = {}
         self._origin = ""
         self._socket = socket.socket(fileno=DESCRIPTOR)
@@ -73,7 +72,7 @@ class NodeConnection:
         self.received.put(None)
 
     def send(self, message: messages.Message) -> None:
-        """Send a message. If the node is gone, this process ends too."""
+        """If the node is gone, this process ends too."""
         try:
             frame = framing.encode_frames([messages.CODEC.encode(message)])
             self._socket.sendall(b"".join(frame))
@@ -81,7 +80,7 @@ class NodeConnection:
             self.is_ending = self._is_node_gone = True
 
     def receive(self, seconds: float) -> None:
-        """Receive messages until one needs an answer or the time is over."""
+        """Return when a message needs an answer or the time is over."""
         until = time.monotonic() + seconds
         while not (self.is_ending or self.must_flush or self.questions):
             left = until - time.monotonic()
@@ -89,8 +88,7 @@ class NodeConnection:
                 return
 
     def wait_for_archive(self, seconds: float, problem: str) -> None:
-        """Answer all questions with nothing for some seconds, since the archive can not be
-        opened."""
+        """Answer questions with nothing, since the archive can not be opened."""
         until = time.monotonic() + seconds
         while not self.is_ending:
             self.must_flush = False
@@ -111,7 +109,7 @@ class NodeConnection:
     def fetch_dtds(
         self, references: Sequence[DtdReference], origin: str
     ) -> Mapping[DtdReference, bytes]:
-        """Ask the node for DTDs that validate events of an origin; unknown ones are left out."""
+        """Return the node's DTDs for events of an origin, without unknown ones."""
         self._dtds.clear()
         self._origin = origin
         self.send(messages.AskDtds(tuple(map(attrs.astuple, references)), origin))
@@ -151,7 +149,7 @@ def archive_until_end(
     node: NodeConnection,
     maintenance: MaintenanceProcess,
 ) -> None:
-    """Archive new events at intervals and run due maintenance; flush once more at the end."""
+    """Flush at intervals, run due maintenance, and flush once more at the end."""
     archiver = LogArchiver(log, archive, node.fetch_dtds, wall_clock_ms)
     last = False
     while not last:
@@ -187,7 +185,7 @@ def _answer_questions(archive: Archive, node: NodeConnection) -> None:
             ends = state.lost_ends
             covered = Coverage(state.covered, healing, lost_ends=ends, is_known=True)
         except BrokerError:
-            # The node asks again until the archive is readable or its patience is over.
+            # The node asks again, for a limited time.
             covered = Coverage()
         node.send(messages.FoundCoverage(covered))
 
@@ -220,7 +218,7 @@ def _warn(problem: str) -> None:
 
 
 def lock_log(folder: Path) -> BinaryIO:
-    """Wait until no other archiver uses this log. The archiver of a killed node may still flush."""
+    """Wait for the archiver of a killed node, which may still flush."""
     file = open(folder / "archiver.lock", "ab")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
@@ -233,14 +231,14 @@ def lock_log(folder: Path) -> BinaryIO:
 @click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE.encode())
 def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     os.nice(NICENESS)
-    # Ctrl-C ends the node. The archiver still has to archive its last events.
+    # Ctrl-C ends the node. The last events must still be archived.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tune_garbage_collector()
     node = NodeConnection()
     held = lock_log(log)
     while True:
         try:
-            # Close the log before the next try: a process can open an LMDB folder only once.
+            # A process can open an LMDB folder only once.
             with closing(ExternalReader(log)) as along:
                 archive = open_archive(uri, log)
                 maintenance = MaintenanceProcess(

@@ -21,18 +21,17 @@ from broker.recovery.archive_access import ArchivedDurable, Coverage
 from broker.transport.backoff import Backoff
 from broker.transport.open_requests import OpenRequests
 
-#: Seconds until a process that died is restarted, at first and at most.
+#: Seconds until a restart, at first and at most.
 MIN_RESTART_DELAY = 1.0
 MAX_RESTART_DELAY = 60.0
-#: Seconds until the coverage must be known. A slow store may take longer.
+#: Seconds until the coverage counts as unknown.
 COVERAGE_TIMEOUT = 10.0
-#: Seconds until a DTD must have come, and the number of open requests for one.
+#: Seconds until a DTD counts as unknown, and open requests above which it does.
 DTD_TIMEOUT = 3.0
 MAX_DTD_REQUESTS = 64
-#: Open requests for durable subscriptions; a further one counts as unknown.
+#: A further open request counts as unknown.
 MAX_DURABLE_REQUESTS = 10_000
 
-#: Counters of archive maintenance.
 _MAINTENANCE_COUNTERS = ("merged", "removed", "deleted")
 
 
@@ -48,7 +47,7 @@ class ArchiverClient:
         every: float,
         maintenance: MaintenanceRules = NO_MAINTENANCE,
     ) -> None:
-        """`reactor` starts processes and has a clock. `every` is seconds between flushes."""
+        """`every` is seconds between flushes."""
         self._clock: IReactorTime = reactor
         self._child = ChildSupervisor[messages.Message](
             reactor,
@@ -67,13 +66,13 @@ class ArchiverClient:
         self.dtd_text: Callable[[DtdReference, str], Deferred[bytes | None]] = lambda *_: succeed(
             None
         )
-        """Returns a DTD of the node for events of an origin; None if it is unknown."""
+        """For events of an origin; None if the DTD is unknown."""
         self.on_reached: Callable[[Mapping[str, Mark]], object] = lambda _: None
         """Called with `reached` after each report."""
         self._dead_origins: tuple[str, ...] = ()
         self._last_number = 0
         self.reached: Mapping[str, Mark] = {}
-        """By origin, the end of its archived events, from the last report."""
+        """End of the archived events, by origin."""
         self.problem = ""
         self.counters: Mapping[str, int] = {}
         self.restarts = 0
@@ -90,18 +89,17 @@ class ArchiverClient:
         self._child.start()
 
     def flush_soon(self) -> None:
-        """Archive events that are durable now, without waiting for the next interval."""
+        """Archive durable events without waiting for the next interval."""
         self._child.send(messages.Flush())
 
     def get_coverage(self, after: Mapping[str, Mark]) -> Deferred[Coverage]:
-        """Return the archive's coverage of origins after these marks; empty if it is unknown
-        now."""
+        """Return the coverage after these marks; empty if it is unknown now."""
         answer: Deferred[Coverage] = Deferred()
         answer.addCallback(lambda covered: _coverage_after(covered, after))
         if not self.is_running:
             answer.callback(Coverage())
             return answer
-        # One question answers all callers, such as clients that came back together.
+        # Clients may return together. One question answers all.
         self._coverage_answers.append(answer)
         if len(self._coverage_answers) == 1:
             self._child.send(messages.AskCoverage())
@@ -111,8 +109,7 @@ class ArchiverClient:
         return answer
 
     def find_durable(self, client_id: str, name: str) -> Deferred[ArchivedDurable | None]:
-        """Find a durable subscription in the archive; None if there is none, or it is unknown
-        now."""
+        """Return None if there is none, or it is unknown now."""
         if not self.is_running or self._durable_requests.is_full:
             return succeed(None)
         self._last_number += 1
@@ -120,7 +117,7 @@ class ArchiverClient:
         return self._durable_requests.add(self._last_number)
 
     def find_dtd(self, reference: DtdReference) -> Deferred[bytes | None]:
-        """Find a DTD in the archive; None if there is none, or the answer took too long."""
+        """Return None if there is none, or the answer took too long."""
         if not self.is_running or self._dtd_requests.is_full:
             return succeed(None)
         self._last_number += 1
@@ -128,14 +125,14 @@ class ArchiverClient:
         return self._dtd_requests.add(self._last_number, DTD_TIMEOUT)
 
     def set_dead_origins(self, origins: Iterable[str]) -> None:
-        """Archive the replicas of these origins, since their nodes are gone."""
+        """Archive the replicas of these origins."""
         dead = tuple(sorted(origins))
         if dead != self._dead_origins:
             self._dead_origins = dead
             self._child.send(messages.DeadOrigins(dead))
 
     def stop(self) -> Deferred[None]:
-        """Let the process archive the rest of the log, and end it."""
+        """Archive the rest of the log, then end the process."""
         return self._child.stop(messages.End())
 
     # ------------------------------------------------------------------ from the process
@@ -185,7 +182,6 @@ class ArchiverClient:
         self.problem = message.problem
 
     def _process_ended(self, reason: str, was_stopped: bool) -> None:
-        """Answer open questions with nothing."""
         self.counters = {}
         self._answer_coverage(Coverage())
         self._dtd_requests.settle_all()

@@ -1,5 +1,3 @@
-"""Events in the archive that durable subscriptions still need."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from broker.subscriptions.durable_subscriptions import DurableSubscription
 def find_durable_needs(
     archive: Archive, complain: Callable[[str], object] = lambda text: None
 ) -> list[DurableNeed]:
-    """Return the unprocessed part of each durable subscription in the archive.
+    """Return the unprocessed part of each durable subscription.
 
     An unreadable subscription, or a damaged page of them, needs all events.
     """

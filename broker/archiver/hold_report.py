@@ -1,17 +1,15 @@
-"""Log messages about own events that stay in the log because they are not archived."""
-
 from __future__ import annotations
 
 from twisted.logger import Logger
 
 from broker.log.archive_hold import ArchiveHold
 
-#: Share of the limit at which the loss of unarchived events is announced.
+#: Share of the limit at which a loss is announced.
 NEAR = 0.9
 
 
 class HoldReport:
-    """Logs each change of the hold on unarchived events once."""
+    """Logs each change of the hold on unarchived own events once."""
 
     log = Logger()
 
@@ -20,7 +18,7 @@ class HoldReport:
         self._removed = 0
 
     def log_changes(self, hold: ArchiveHold, used_bytes: int, *, is_known: bool = True) -> None:
-        """Log changes; call it each second. `is_known`: the archiver has reported its progress."""
+        """Call it each second. `is_known`: the archiver has reported its progress."""
         holds = hold.held_after is not None
         figures = {"used": used_bytes, "most": hold.most_bytes, "since": hold.held_after}
         if holds and not self._is_holding:

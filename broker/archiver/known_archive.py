@@ -1,6 +1,6 @@
-"""The archives that a node has written to. A missing one is an error, not a reason to make it.
+"""The archives that a node has written to. A missing one is an error.
 
-An unmounted file system leaves an empty folder. A new archive there would let retention remove
+An unmounted file system leaves an empty folder. With a new archive there, retention would remove
 events that the real archive never receives.
 """
 
@@ -15,14 +15,14 @@ from broker.archive.archive import Archive
 from broker.archive.object_store import open_object_store
 from broker.errors import ArchiveUnavailable
 
-#: A file in the log's folder with one URI per line.
+#: One URI per line.
 FILE_NAME: Final = "archives"
 
 
 def open_archive(uri: str, folder: Path) -> Archive:
-    """Open a node's archive, and create it if the node has never used it.
+    """Open an archive; create it if the node has never used it.
 
-    `folder` is that of the node's log. Raises `ArchiveUnavailable` if a known archive is missing.
+    `folder` has the node's log. Raises `ArchiveUnavailable` if a known archive is missing.
     """
     list_file = folder / FILE_NAME
     known_uris = list_file.read_text().splitlines() if list_file.exists() else []

@@ -1,7 +1,6 @@
 """Copies new events of a log into the archive: own events, and replicas of dead origins.
 
-It continues where the archive's coverage ends. So this process may end at any moment: nothing is
-lost, and no reader gets an event twice.
+It continues where the archive's coverage ends, so the process may end at any moment.
 """
 
 from __future__ import annotations
@@ -30,24 +29,23 @@ from broker.log.history import HistoryChain
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
 
-#: Limits of one flush in events and bytes. The rest follows at once in the next flush.
+#: The rest follows at once in the next flush.
 FLUSH_EVENTS = 50_000
 FLUSH_BYTES = 32 << 20
-#: Ms until the node is asked again for a DTD that it did not have.
+#: Ms until the node is asked again for an unknown DTD.
 RETRY_MS = 60_000
 
-#: Returns the DTDs that validate events of an origin; unknown ones are left out.
+#: Returns the DTDs for events of an origin, without unknown ones.
 FetchDtds: TypeAlias = Callable[[Sequence[DtdReference], str], Mapping[DtdReference, bytes]]
-#: Content hashes of DTDs by origin and type.
 TextHashes: TypeAlias = dict[tuple[str, DtdReference], str]
 
 
-#: Reads events after a mark, limited by a count and a number of bytes.
+#: (after, most events, most bytes).
 ReadRange: TypeAlias = Callable[[Mark, int, int], pa.RecordBatch | None]
 
 
 class ReadableLog(Protocol):
-    """The part of `broker.log.external_reader.ExternalReader` that the archiver uses."""
+    """The used part of `broker.log.external_reader.ExternalReader`."""
 
     @property
     def origin(self) -> str: ...
@@ -69,14 +67,13 @@ class ArchiverCounters:
     bytes: int = 0
     flushes: int = 0
     lost: int = 0
-    """Places that retention removed from the log before they were archived."""
+    """Places that retention removed before they were archived."""
     damaged: int = 0
     """Flushes that skipped damage in the log."""
 
 
 class LogArchiver:
-    """Archiver of one node. All methods block, and raise `ArchiveUnavailable` or
-    `LogUnavailable`."""
+    """All methods block, and raise `ArchiveUnavailable` or `LogUnavailable`."""
 
     def __init__(
         self,
@@ -101,8 +98,7 @@ class LogArchiver:
         self.reached: dict[str, Mark] = {}
 
     def flush(self, dead: Collection[str] = ()) -> bool:
-        """Archive new events, also of `dead` origins. Returns whether more can be flushed at
-        once."""
+        """Archive new events, also of `dead` origins. Return whether more are left."""
         more = self._flush_own()
         self._record_replica_marks(dead)
         for origin in dead:
@@ -150,7 +146,7 @@ class LogArchiver:
     def _flush_span(
         self, origin: str, since: Mark, durable: Mark, read: ReadRange, begins: Callable[[], Mark]
     ) -> bool:
-        """Archive the missing part of (since, durable]. Returns whether more of it is left."""
+        """Archive the missing part of (since, durable]. Return whether more is left."""
         after, end = self._next_missing_range(origin, since)
         if durable <= after:
             return False
@@ -168,7 +164,7 @@ class LogArchiver:
         upto = _mark_of_row(events, -1) if events is not None else durable
         if end is not None and end < upto:
             events, upto = _events_up_to(events, end), end
-        # Retention may have removed events since the last check. They must not count as archived.
+        # Retention may have removed events meanwhile.
         covered = max(after, begins())
         if covered > after:
             self.counters.lost += (
@@ -184,20 +180,15 @@ class LogArchiver:
         return upto < durable
 
     def _next_missing_range(self, origin: str, since: Mark) -> tuple[Mark, Mark | None]:
-        """Return the end of the archived events after `since`, and the start of the next archived
-        ones.
-
-        The second is None if nothing is archived behind the missing range, such as a damaged file.
-        """
+        """Return the end of the archived events, and the start of the next ones, if any."""
         state = self._archive.state()
         if self._writer.manifest_writer.repair(state):
             state = self._archive.state()
         before = self.reached.get(origin)
-        # Events that the archive has expired must not return from a log that still has them.
+        # Expired events must not return from a log that still has them.
         after = state.covered_upto(origin, max(since, state.forgotten_upto(origin)))
         if origin == self._log.origin:
-            # The archive may have events of another branch. Coverage of one branch says nothing of
-            # another.
+            # Coverage of one branch says nothing of another.
             chain = self._log.history_chain()
             while (goes_on := chain.next_after(after)) != after:
                 after = state.covered_upto(origin, goes_on)
@@ -209,7 +200,7 @@ class LogArchiver:
 
     def _write(self, origin: str, after: Mark, upto: Mark, events: pa.RecordBatch | None) -> None:
         dtds = self._fetch_new_dtds(origin, events) if events is not None else {}
-        # A loss must not count as archived: a recovery across it reports a gap.
+        # A recovery across a loss reports a gap.
         empty = self._lost_places(origin, after, events)
         covers = [(origin, *each) for each in difference([(after, upto)], empty)]
         written = self._write_with(origin, covers, [] if events is None else events, dtds)
@@ -223,7 +214,7 @@ class LogArchiver:
     def _lost_places(
         self, origin: str, after: Mark, events: pa.RecordBatch | None
     ) -> list[Interval]:
-        """Return the places behind `after` that stand for losses of the origin.
+        """Return places behind `after` that stand for losses of the origin.
 
         For another origin these are the offsets that its events leave out.
         """
@@ -262,7 +253,7 @@ class LogArchiver:
         return written
 
     def _unknown_uses(self, hashes: TextHashes, state: ArchiveState) -> set[OriginDtdVariant]:
-        """Return DTDs that differ from the registered one, and have no registered use yet."""
+        """Return unregistered uses of DTDs that differ from the registered one."""
         found = set()
         for (origin, reference), content_hash in hashes.items():
             counts = state.dtds.get(reference)
@@ -272,7 +263,7 @@ class LogArchiver:
         return found - state.manifest.uses
 
     def _put_uses(self) -> None:
-        """Register uses again: another node may have archived its DTD under the name just now."""
+        """Another node may have archived its DTD under the name just now."""
         state = self._archive.state() if self._archived_hashes else None
         if state is not None and state is not self._compared_state:
             self._compared_state = state
@@ -280,8 +271,7 @@ class LogArchiver:
                 self._writer.write([], [], {}, uses)
 
     def _put_missing_dtds(self) -> None:
-        """Archive DTDs that were unknown when their events were archived, and DTDs that were
-        lost."""
+        """Archive DTDs that were unknown or lost."""
         now = self._wall_clock()
         if self._missing_dtds is None:
             state = self._archive.state()
@@ -326,8 +316,7 @@ class LogArchiver:
 
     def _previous_durables(self) -> dict[tuple[str, str], bytes]:
         if self._stored_durables is None:
-            # Compare with this node's own record, not a newer one of another node. Writing an
-            # unchanged subscription again would make it the newest.
+            # Another node's record may be newer. An unchanged one must not replace it.
             self._stored_durables = dict(self._archive.read_durables_of(self._log.origin))
         return self._stored_durables
 

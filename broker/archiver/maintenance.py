@@ -29,7 +29,7 @@ from broker.archiver.durable_needs import find_durable_needs
 from broker.archiver.maintenance_rules import MaintenanceRules
 from broker.errors import BrokerError
 
-#: Ms between two searches for files to delete. Each search lists the whole store.
+#: Ms between searches. Each lists the whole store.
 EXPIRY_INTERVAL: Final = 600_000
 
 
@@ -48,7 +48,7 @@ class MaintenanceResult:
 
 
 class Maintenance:
-    """Maintenance of one archive. All methods block, and may raise `ArchiveUnavailable`."""
+    """All methods block, and may raise `ArchiveUnavailable`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Maintenance:
         name: str,
         compaction: CompactionRules | None = None,
     ) -> None:
-        """`name` must be unique among the running writers of the archive."""
+        """`name` must be unique among running writers."""
         self._archive = archive
         self._rules = rules
         self._compaction = compaction or CompactionRules()
@@ -65,7 +65,7 @@ class Maintenance:
         self._lease = MaintenanceLease(archive.objects, name, archive.wall_clock)
 
     def is_due(self) -> bool:
-        """Return whether there is work and no other node does it. Returns quickly."""
+        """Return quickly whether there is work that no other node does."""
         if self._rules.is_empty or not self._lease.is_free():
             return False
         return self._is_expiry_due() or (
@@ -87,7 +87,7 @@ class Maintenance:
         if self._is_expiry_due() and not is_over():
             self._expire(result)
             expired = True
-        # A run that fails keeps its lease, so that the next one does not start at once.
+        # After a failure the lease stays, so the next run does not start at once.
         self._lease.release(expired=expired)
         return result
 
@@ -128,7 +128,7 @@ def _is_parent_gone() -> bool:
 @click.option("--rules", type=MaintenanceRules.decode, required=True)
 def main(uri: str, name: str, lock: Path, rules: MaintenanceRules) -> None:
     result = MaintenanceResult()
-    # The process of a killed archiver may still run, and would write under the same name.
+    # A killed archiver's process may still write under the same name.
     with open(lock, "ab") as held:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,7 +18,7 @@ from broker.errors import BrokerError
 #: Seconds between two runs, and until the first one.
 RUN_INTERVAL: Final = 60.0
 FIRST_RUN_DELAY: Final = 5.0
-#: Bytes that are logged of the output of a failed process, from its end.
+#: Logged bytes, from the end of a failed process's output.
 _MAX_ERROR_BYTES: Final = 500
 
 
@@ -28,8 +28,6 @@ def maintainer_name(origin: str) -> str:
 
 
 class MaintenanceProcess:
-    """Starts and watches the maintenance processes of one archiver."""
-
     def __init__(
         self,
         archive: Archive,
@@ -39,8 +37,7 @@ class MaintenanceProcess:
         warn: Callable[[str], object],
         now: float,
     ) -> None:
-        """`folder` is that of the log. `warn` logs a message. `now` is a time of the clock that
-        `run_if_due` gets, in seconds."""
+        """`folder` has the log. `now` is seconds of the clock of `run_if_due`."""
         self._name = maintainer_name(origin)
         self._maintenance = Maintenance(archive, rules, self._name)
         self._arguments = [
@@ -54,11 +51,10 @@ class MaintenanceProcess:
         self._due = now + FIRST_RUN_DELAY
         self._reported: list[str] = []
         self.counters = {"merged": 0, "removed": 0, "deleted": 0}
-        """Files merged, expired and deleted since the archiver began."""
+        """Files since the archiver began."""
 
     def run_if_due(self, now: float) -> None:
-        """Start a process if it is time and there is work, or read the result of one. Does not
-        block."""
+        """Start a due process, or read the result of one. Does not block."""
         if self._process is not None:
             if self._process.poll() is not None:
                 self._read_result(self._process)

@@ -1,5 +1,3 @@
-"""The maintenance that a node does, and its encoding for process arguments."""
-
 from __future__ import annotations
 
 import json
@@ -10,7 +8,7 @@ import attrs
 
 @attrs.frozen
 class MaintenanceRules:
-    """Rules from the node's settings. Their names are keys of the encoding."""
+    """The names are keys of the encoding."""
 
     compact: bool = True
     age_ms: int = 0
@@ -22,7 +20,7 @@ class MaintenanceRules:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether this node leaves all maintenance to other nodes."""
+        """Return whether other nodes do all maintenance."""
         return not any(attrs.astuple(self))
 
     def encode(self) -> str:
@@ -33,5 +31,4 @@ class MaintenanceRules:
         return cls(**json.loads(text))
 
 
-#: Other nodes do the maintenance.
 NO_MAINTENANCE = MaintenanceRules(compact=False)

@@ -39,8 +39,6 @@ class AskCoverage(Message, frozen=True):
 
 @CODEC.register
 class AskDurable(Message, frozen=True):
-    """Ask for a stored durable subscription."""
-
     kind = 0x03
     number: Count
     client_id: str
@@ -65,7 +63,7 @@ class End(Message, frozen=True):
 
 @CODEC.register
 class DeadOrigins(Message, frozen=True):
-    """The nodes of these origins are gone: archive their replicas."""
+    """Archive the replicas of these origins."""
 
     kind = 0x06
     origins: tuple[str, ...]
@@ -87,11 +85,9 @@ class DtdAnswer(Message, frozen=True):
 
 @CODEC.register
 class Report(Message, frozen=True):
-    """Progress of the archiver."""
-
     kind = 0x41
     reached: Mapping[str, WireMark] = {}
-    """By origin, the end of its archived events."""
+    """End of the archived events, by origin."""
     problem: str = ""
     """Reason why nothing can be archived now."""
     figures: Mapping[str, Count] = {}

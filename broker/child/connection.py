@@ -16,9 +16,9 @@ from broker.errors import BrokerError
 from broker.transport.socket import framing
 from broker.wire.codec import Codec, M
 
-#: Descriptor of the connection in the child process: its standard input, a socket.
+#: The child's standard input, a socket.
 DESCRIPTOR: Final = 0
-#: Limit of a message. A replay may name thousands of origins, and a page one large event.
+#: A replay may name thousands of origins, and a page one large event.
 MAX_MESSAGE_BYTES: Final = 64 << 20
 
 
@@ -37,8 +37,7 @@ class ChildConnection(Protocol, Generic[M]):
     ) -> None:
         """`on_lost` receives the error if the peer broke the protocol.
 
-        `on_writable_changed` receives False when the buffer is full and True when it is empty
-        again.
+        `on_writable_changed` receives False for a full buffer, True for an empty one.
         """
         self._codec = codec
         self._received = on_message
@@ -48,7 +47,7 @@ class ChildConnection(Protocol, Generic[M]):
         self._error: BrokerError | None = None
 
     def adopt(self, reactor: Any, descriptor: int) -> None:
-        """Use a copy of the descriptor of a connected socket."""
+        """Use a copy of a connected socket's descriptor."""
         os.set_blocking(descriptor, False)
         factory = Factory.forProtocol(lambda: self)
         reactor.adoptStreamConnection(descriptor, socket.AF_UNIX, factory)
@@ -73,7 +72,7 @@ class ChildConnection(Protocol, Generic[M]):
         self._lost(self._error)
 
     def send(self, message: M) -> None:
-        """Send a message; ignored after the connection is lost."""
+        """Ignored after the connection is lost."""
         if self.transport is not None:
             self.transport.writeSequence(framing.encode_frames([self._codec.encode(message)]))
 
@@ -82,7 +81,7 @@ class ChildConnection(Protocol, Generic[M]):
         self.close()
 
     def close(self) -> None:
-        """Close the connection after all sent data has left."""
+        """Close after all sent data has left."""
         if self.transport is not None:
             # Otherwise the transport calls the producer before it closes.
             self.transport.unregisterProducer()
@@ -97,4 +96,4 @@ class ChildConnection(Protocol, Generic[M]):
         self._writable(True)
 
     def stopProducing(self) -> None:
-        """Part of IPushProducer; `connectionLost` follows."""
+        """`connectionLost` follows."""

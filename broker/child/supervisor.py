@@ -1,5 +1,3 @@
-"""Supervisor of a child process of the node."""
-
 from __future__ import annotations
 
 import os
@@ -21,14 +19,14 @@ from broker.errors import BrokerError
 from broker.transport.backoff import Backoff
 from broker.wire.codec import Codec, M
 
-#: Seconds for the last work of a process when it is stopped.
+#: Seconds for the last work of a stopped process.
 STOP_TIMEOUT: Final = 20.0
-#: Bytes of an incomplete line of output that are kept.
+#: Kept bytes of an incomplete line of output.
 MAX_LINE_BYTES: Final = 1 << 20
 
 
 class ChildSupervisor(Generic[M]):
-    """Starts a child process, exchanges messages with it, restarts it, and stops it."""
+    """Starts, restarts and stops a child process, and exchanges messages with it."""
 
     def __init__(
         self,
@@ -43,11 +41,11 @@ class ChildSupervisor(Generic[M]):
         backoff: Backoff | None = None,
         folder: Path | None = None,
     ) -> None:
-        """`reactor` starts processes and has a clock. `command` is a module and its options.
+        """`command` is a module and its options.
 
         `on_ended` receives the reason, and True if the process was stopped. `on_output` receives
         lines of standard output and error. Without `backoff` only `start` starts a process again.
-        `folder` is the process's working folder.
+        `folder` is its working folder.
         """
         self._reactor = reactor
         self._command = [sys.executable, "-m", *command]
@@ -69,7 +67,7 @@ class ChildSupervisor(Generic[M]):
         return self._process is not None
 
     def start(self) -> None:
-        """Start a process. A failed start is reported like the end of a process."""
+        """A failed start is reported like the end of a process."""
         self._process = process = _ChildProcess(self._on_output, self._process_ended)
         self._connection = ChildConnection(
             self._codec, self._on_message, lambda error: self._connection_lost(process, error)
@@ -88,24 +86,24 @@ class ChildSupervisor(Generic[M]):
                     childFDs={DESCRIPTOR: theirs.fileno(), 1: "r", 2: "r"},
                 )
         except OSError as error:
-            # The system may lack room for a process or a file. That passes.
+            # A lack of processes or files passes.
             self._connection.close()
             self._process_ended(str(error))
             return
         self._on_started()
 
     def send(self, message: M) -> None:
-        """Send a message; ignored if no process runs."""
+        """Ignored if no process runs."""
         if self._connection is not None:
             self._connection.send(message)
 
     def report_success(self) -> None:
-        """Record that the process works; if it lasts, the next restart does not wait long."""
+        """If the process lasts, the next restart does not wait long."""
         if self._backoff is not None:
             self._backoff.report_up(self._reactor.seconds())
 
     def stop(self, last: M | None = None) -> Deferred[None]:
-        """Send a last message, or close the connection. Fires when the process has ended."""
+        """Send a last message, or close the connection. Fires at the end of the process."""
         if self._restart is not None and self._restart.active():
             self._restart.cancel()
         if self._process is None or self._connection is None:

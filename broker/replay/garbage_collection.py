@@ -1,12 +1,9 @@
-"""Garbage collection in child processes that match and archive."""
-
 from __future__ import annotations
 
 import gc
 from typing import Final
 
-#: These processes allocate thousands of tuples and events per batch, without cycles. With the
-#: default thresholds, collections take a quarter of the time.
+#: Batches allocate thousands of objects without cycles. The defaults take a quarter of the time.
 _THRESHOLDS: Final = (50_000, 20, 100)
 
 

@@ -4,15 +4,14 @@ It keeps these orders where possible:
 
 a. each origin's events by mark, so that a client can resume after any event;
 b. each publisher's events (ClientId and incarnation) by sequence number, at any origin;
-c. on request, the order that a protocol stack gave.
+c. on request, the order of the protocol stack.
 
-Within these, events are ordered by arrival. Each order is a set of *chains*; a chain's members have
-*ranks*. An event may come once all lower ranks of its chains have come. If an EventId was logged at
-two places, the first to come counts, and the other is not waited for. A later step drops it.
+Within these, events are ordered by arrival. Each order is a set of *chains*, whose members have
+*ranks*. An event comes after all lower ranks of its chains. Of an EventId at two places, the first
+to come counts; a later step drops the other.
 
-Sorting by arrival satisfies most of this. Clock differences and moving publishers leave unordered
-stretches, which numpy finds. Each stretch is merged separately. Real runs contain no contradicting
-orders. If they do, (a) holds, and the earliest event that it allows comes next.
+Sorting by arrival leaves few unordered stretches, which are merged separately. If orders
+contradict, (a) holds, and the earliest event that it allows comes next.
 """
 
 from __future__ import annotations
@@ -31,11 +30,8 @@ Integers: TypeAlias = NDArray[np.int64]
 
 @attrs.frozen(eq=False)
 class OrderKeys:
-    """The keys that determine the order, as columns of one length.
-
-    Origins are numbered in the order of their names, publishers in any order. No place occurs
-    twice.
-    """
+    """Columns of one length. Origins are numbered in the order of their names. No place occurs
+    twice."""
 
     origin: Integers
     epoch: Integers
@@ -46,7 +42,7 @@ class OrderKeys:
     sequence: Integers
     timestamp: Integers
     stack: Integers | None = None
-    """Number of the protocol stack, negative for none; None if its order is not requested."""
+    """Protocol stack, negative for none; None if its order is not requested."""
     stack_order: Integers | None = None
 
     def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
@@ -61,7 +57,7 @@ class OrderKeys:
 class EventOrder:
     rows: Integers
     contradictions: int
-    """Number of events that had to break (b) or (c)."""
+    """Events that had to break (b) or (c)."""
 
 
 @attrs.frozen(eq=False)
@@ -71,7 +67,7 @@ class _Chains:
     chain: Integers
     """The chain of each row, named by the chain's first rank."""
     rank: Integers
-    """Consecutive within a chain, and unique among all chains."""
+    """Consecutive within a chain, unique among all chains."""
     first: Integers
     """The first row with each rank."""
     reach: Integers
@@ -86,7 +82,7 @@ def order_events(keys: OrderKeys) -> EventOrder:
     ]
     if keys.stack is not None and keys.stack_order is not None:
         alone = keys.stack < 0
-        # A row without a stack is a chain of its own.
+        # A row without a stack is its own chain.
         stack = np.where(alone, -1 - np.arange(len(alone)), keys.stack)
         orders.append(_build_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
     places = np.arange(len(by_arrival))
@@ -107,7 +103,6 @@ def mark_first_of_each(*columns: Integers) -> NDArray[np.bool_]:
 
 
 def _mark_changes(order: Integers, columns: Sequence[Integers]) -> NDArray[np.bool_]:
-    """Mark the rows that differ from their predecessor in the given order."""
     changes = np.zeros(len(order), dtype=np.bool_)
     if len(order):
         changes[0] = True
@@ -125,8 +120,7 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
     new_rank = _mark_changes(order, [chain, *columns])
     rank_of = np.cumsum(new_rank) - 1
     first = order[new_rank]
-    # A running maximum for each chain. Chains are consecutive, so each gets a floor above all
-    # earlier ones.
+    # The running maximum of each chain: its floor is above all earlier chains.
     floor = np.cumsum(new_chain)[new_rank] * size
     highest = np.maximum.accumulate(first + floor) - floor
     before = np.full(len(first), -1)
@@ -139,7 +133,7 @@ def _build_chains(by_arrival: Integers, chain: Integers, *values: Integers) -> _
 
 
 def _find_unordered_stretches(orders: Sequence[_Chains]) -> list[tuple[int, int]]:
-    """Return disjoint (start, end) of rows that sorting by arrival leaves unordered."""
+    """Return disjoint (start, end) of rows that arrival leaves unordered."""
     reach = np.maximum.reduce([each.reach for each in orders])
     late = np.flatnonzero(reach > np.arange(len(reach)))
     if not len(late):
@@ -163,7 +157,7 @@ class _StretchMerge:
         ):
             self._queues[origin].append(row)
         self._start = start
-        # (chain, rank) of each row in each order except that of origins, which the queues keep.
+        # (chain, rank) of each row in each order; queues keep that of origins.
         self._ranks = [
             tuple(zip(chain, rank, strict=True))
             for chain, rank in (
@@ -180,7 +174,7 @@ class _StretchMerge:
 
     @staticmethod
     def _first_ranks(orders: Sequence[_Chains], start: int, end: int) -> dict[tuple[int, int], int]:
-        """Return the lowest rank that did not come before the stretch, by order and chain."""
+        """Return the lowest rank behind the stretch's start, by order and chain."""
         first: dict[tuple[int, int], int] = {}
         for number, each in enumerate(orders):
             chains, ranks = each.chain[start:end], each.rank[start:end]
@@ -211,7 +205,7 @@ class _StretchMerge:
         return np.array(found, dtype=np.int64), broken
 
     def _enqueue(self, row: int) -> None:
-        """Add the first row of a queue to the ready rows, or to those waiting for a chain."""
+        """Make a row ready, or let it wait for a chain."""
         for number, row_ranks in enumerate(self._ranks):
             chain, rank = row_ranks[row - self._start]
             key = (number, chain)

@@ -1,5 +1,3 @@
-"""The record of one replay in the replay process, and the limits of all."""
-
 from __future__ import annotations
 
 import enum
@@ -10,22 +8,22 @@ import attrs
 from broker.replay.engine.contract import Report
 from broker.replay.request import ReplayRequest
 
-#: Requests within this time of each other share a job.
+#: Requests within this time share a job.
 GATHER_SECONDS: Final = 0.1
-#: A job starts after this time even if more requests arrive.
+#: A job starts after this time in any case.
 MAX_GATHER_SECONDS: Final = 1.0
 
 
 @attrs.frozen
 class ReplayerLimits:
-    """Limits of the process. Requests beyond them are rejected with `Overloaded`."""
+    """Requests beyond these limits are rejected with `Overloaded`."""
 
     replays: int = 50_000
     """Replays in any state."""
     requests: int = 10_000
-    """Requests per job; others wait for the next job."""
+    """Per job; others wait for the next job."""
     spool_bytes: int = 32 << 30
-    """Spooled bytes at which new requests are rejected. A shared event counts for each request."""
+    """A shared event counts for each request."""
     pages: int = 1_024
 
 

@@ -1,7 +1,6 @@
 """`python -m broker.replay.replayer`: the replay process of one node.
 
-It logs to standard error. It stops cleanly on SIGTERM or SIGINT, and when its connection, standard
-input, closes. So it does not outlive its node.
+It stops on SIGTERM or SIGINT, and when its connection, standard input, closes.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def main(
     """Serve replays of an archive to the node that started this process."""
     globalLogBeginner.beginLoggingTo([textFileLogObserver(sys.stderr)], redirectStandardIO=False)
     try:
-        # The archive may be missing for now. Creating one here would make it look empty.
+        # Creating a missing archive here would make it look empty.
         archive = Archive(open_object_store(uri))
         catalogue = Catalogue.load(dtds or shipped_folder())
     except BrokerError as error:

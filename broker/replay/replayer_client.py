@@ -1,5 +1,3 @@
-"""The node's side of the replay process: it starts the process on demand and requests replays."""
-
 from __future__ import annotations
 
 import shutil
@@ -38,7 +36,6 @@ from broker.replay.request import ReplayRequest
 
 #: Pages requested before the first one is consumed.
 PAGES_IN_ADVANCE = 2
-#: Folder of the spools in the process's folder.
 SPOOL = "spool"
 
 
@@ -46,13 +43,13 @@ SPOOL = "spool"
 class ReplayerSettings:
     uri: str
     folder: Path
-    """Folder for its spools, used by one node."""
+    """For spools of this node alone."""
     engine: str
     master: str
     spool_bytes: int
     request_bytes: int
     idle_seconds: float
-    """Seconds without replays after which the process is stopped."""
+    """Without replays, the process is stopped after this time."""
 
 
 class NodeReplay:
@@ -74,9 +71,9 @@ class NodeReplay:
         self._is_finished = False
         self._error: BrokerError | None = None
         self.report = Report()
-        """The report of its job, once the job is over."""
+        """Set once the job is over."""
         self.scanned_rows = (0, 0)
-        """Rows that the job has scanned, and of how many."""
+        """Rows that the job has scanned, and their total."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         if self._pages:
@@ -123,7 +120,7 @@ class NodeReplay:
 
 
 class ReplayerClient:
-    """See `broker.recovery.archive_access.Replays`. One process serves all replays of a node."""
+    """See `broker.recovery.archive_access.Replays`. One process serves all replays."""
 
     _log = Logger()
 
@@ -152,7 +149,7 @@ class ReplayerClient:
         self._idle_timer: IDelayedCall | None = None
         self.notices: deque[str] = deque(maxlen=20)
         self.status: Mapping[str, Any] = {}
-        """The process's last `State`: jobs, replays by state, the engine."""
+        """The process's last `State`."""
         self.started_processes = 0
 
     def start_replay(self, request: ReplayRequest) -> NodeReplay:
@@ -173,7 +170,7 @@ class ReplayerClient:
         return self._child.is_running
 
     def request_status(self) -> None:
-        """Request the process's state, if it runs. It arrives in `status`."""
+        """Request the state of a running process; it arrives in `status`."""
         self._child.send(Status())
 
     def stop(self) -> Deferred[None]:
@@ -186,7 +183,7 @@ class ReplayerClient:
         self._log.info("replay process started")
 
     def _process_ended(self, reason: str, was_stopped: bool) -> None:
-        # A process that fails at once, for lack of a library for example, would fail again.
+        # A process that fails at once would fail again.
         error_type = NotConnected if self._has_answered else EngineUnavailable
         self._has_answered = False
         self._reset_idle_timer()
@@ -231,7 +228,6 @@ class ReplayerClient:
         self._reset_idle_timer()
 
     def _reset_idle_timer(self) -> None:
-        """Cancel the idle timer; start it if the process runs without a replay."""
         if self._idle_timer is not None and self._idle_timer.active():
             self._idle_timer.cancel()
         if self.is_running and not self.replays:

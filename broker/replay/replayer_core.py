@@ -7,9 +7,9 @@
 | ready | its last event is sent | sent |
 | sent | it is cancelled | forgotten |
 
-A page is read and sent when the node has requested one (`More`). Replays take turns, and reading
-stops while the connection is full. `Cancel` forgets a replay in any state. When the last replay of
-a job is forgotten, the job is stopped or its folder deleted.
+The node requests each page (`More`). Replays take turns, and reading stops while the connection is
+full. `Cancel` forgets a replay in any state. A job without replays is stopped, or its folder
+deleted.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ from broker.replay.request import ReplayRequest
 
 
 class ReplayerCore:
-    """The core. Its methods return effects, and may change `next_timeout`."""
+    """Methods return effects, and may change `next_timeout`."""
 
     def __init__(self, limits: ReplayerLimits) -> None:
         self._limits = limits
         self._replays: dict[int, ReplayEntry] = {}
         self._spooled_bytes = 0
         self._schedule = PageSchedule()
-        """Turns of replays with requested pages."""
         self._jobs: dict[int, dict[int, ReplayEntry]] = {}
         self._running_job: int | None = None
         self._job_start: float | None = None
@@ -83,7 +82,7 @@ class ReplayerCore:
         self._replays[message.id] = ReplayEntry(message.id, request)
         if self._job_start is None:
             self._latest_job_start = now + MAX_GATHER_SECONDS
-        # Thousands of clients may return together. While requests arrive, the job waits.
+        # Thousands of clients may return together, so each request delays the job.
         self._job_start = min(now + GATHER_SECONDS, self._latest_job_start)
         return [Send(messages.Accepted(message.id))]
 
@@ -102,11 +101,10 @@ class ReplayerCore:
         return self._schedule_page(replay)
 
     def pause(self) -> None:
-        """Stop reading pages, since the connection is full."""
+        """Stop reading pages until `resume`."""
         self._schedule.pause()
 
     def resume(self) -> list[Effect]:
-        """Continue when the sent data has left."""
         self._schedule.resume()
         return self._read_next_pages()
 
@@ -153,7 +151,7 @@ class ReplayerCore:
         self, job: int, reports: Sequence[Report], error: WireError | None, now: float
     ) -> list[Effect]:
         self._running_job = None
-        # All its replays are forgotten, so its folder is deleted now.
+        # All its replays are forgotten.
         effects: list[Effect] = [] if job in self._jobs else [DeleteJob(job)]
         for number, replay in list(self._jobs.get(job, {}).items()):
             report = Report(error=error) if error is not None else reports[number]
@@ -196,7 +194,7 @@ class ReplayerCore:
         return effects
 
     def page_read(self, page: ReadPage, chunks: Sequence[bytes], events: int) -> list[Effect]:
-        """Send a page with `events` events, at least one."""
+        """Send a page of `events` events, at least one."""
         effects: list[Effect] = []
         replay = self._jobs.get(page.job, {}).get(page.number)
         if replay is not None:

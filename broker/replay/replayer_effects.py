@@ -1,5 +1,3 @@
-"""Effects of the core of the replay process."""
-
 from __future__ import annotations
 
 from typing import TypeAlias
@@ -25,7 +23,7 @@ class Drop:
 
 @attrs.frozen
 class StartJob:
-    """Run requests as one job; then call `job_done` or `job_failed`."""
+    """Run requests as one job; `job_done` or `job_failed` follows."""
 
     job: int
     requests: tuple[ReplayRequest, ...]
@@ -33,19 +31,19 @@ class StartJob:
 
 @attrs.frozen
 class CancelJob:
-    """Cancel the running job; `job_failed` is called all the same."""
+    """Cancel the running job; `job_failed` follows."""
 
     job: int
 
 
 @attrs.frozen
 class ReadPage:
-    """Read events of a spool; then call `page_read` or `page_failed` with this effect."""
+    """`page_read` or `page_failed` follows, with this effect."""
 
     id: int
     job: int
     number: int
-    """Number of the request in its job."""
+    """Of the request in its job."""
     first: int
 
 

@@ -21,7 +21,7 @@ CODEC: Final = Codec[Message]()
 
 @CODEC.register
 class Replay(Message, frozen=True):
-    """Request events. The node chooses an `id` that no other remembered replay has."""
+    """Request events. No other remembered replay has this `id`."""
 
     kind = 0x01
     id: Count
@@ -31,7 +31,7 @@ class Replay(Message, frozen=True):
 
 @CODEC.register
 class More(Message, frozen=True):
-    """Allow more pages to be sent."""
+    """Allow more pages."""
 
     kind = 0x02
     id: Count
@@ -40,7 +40,7 @@ class More(Message, frozen=True):
 
 @CODEC.register
 class Cancel(Message, frozen=True):
-    """Forget a replay in any state. There is no answer."""
+    """Forget a replay in any state, without an answer."""
 
     kind = 0x03
     id: Count
@@ -48,7 +48,7 @@ class Cancel(Message, frozen=True):
 
 @CODEC.register
 class Status(Message, frozen=True):
-    """Request the state of the process; the answer is `State`."""
+    """The answer is `State`."""
 
     kind = 0x04
 
@@ -58,7 +58,7 @@ class Status(Message, frozen=True):
 
 @CODEC.register
 class Accepted(Message, frozen=True):
-    """The request is valid, and waits for its job or is in it."""
+    """The request is valid, and waits for its job."""
 
     kind = 0x41
     id: Count
@@ -76,7 +76,7 @@ class Progress(Message, frozen=True):
 
 @CODEC.register
 class Found(Message, frozen=True):
-    """The job is over; pages will follow."""
+    """The job is over; pages follow."""
 
     kind = 0x43
     id: Count
@@ -92,7 +92,7 @@ class Page(Message, frozen=True):
     id: Count
     first: Count
     chunks: tuple[bytes, ...]
-    """Chunks as in the log (`broker.log.chunk`), one for each run of one origin."""
+    """As in the log (`broker.log.chunk`), one for each run of an origin."""
 
 
 @CODEC.register
@@ -103,7 +103,7 @@ class Done(Message, frozen=True):
 
 @CODEC.register
 class Failed(Message, frozen=True):
-    """The replay failed and is forgotten."""
+    """The replay is forgotten."""
 
     kind = 0x46
     id: Count
@@ -120,8 +120,8 @@ class Notice(Message, frozen=True):
 
 @CODEC.register
 class State(Message, frozen=True):
-    """The state of the process."""
+    """Answer to `Status`."""
 
     kind = 0x48
     figures: Mapping[str, Any]
-    """Names, with numbers or texts."""
+    """Numbers or texts, by name."""

@@ -37,7 +37,7 @@ from broker.replay.replayer_messages import CODEC, Message, Notice, State
 from broker.replay.spool import Spool
 from broker.transport.core_runner import CoreRunner
 
-#: Limits of a page: about one delivery to a client.
+#: About one delivery to a client.
 PAGE_EVENTS: Final = 512
 PAGE_BYTES: Final = 256 * 1024
 
@@ -57,8 +57,7 @@ class ReplayerService:
     ) -> None:
         """`engine` is called with a function that takes notices.
 
-        `folder` is for this process alone. Spools of an earlier process in it are deleted.
-        `on_lost` is called when the connection is lost.
+        `folder` is for this process alone. Earlier spools in it are deleted.
         """
         self._reactor = reactor
         self._folder = folder
@@ -76,7 +75,7 @@ class ReplayerService:
     # ---------------------------------------------------------------- lifecycle
 
     def start(self) -> Deferred[None]:
-        """Fires when the engine is warmed up. Requests may arrive earlier."""
+        """Fires when the engine is warmed up; requests may arrive earlier."""
         self._connection.adopt(self._reactor, DESCRIPTOR)
         self._folder.mkdir(parents=True, exist_ok=True)
         for old_folder in self._folder.glob("job-*"):
@@ -84,7 +83,7 @@ class ReplayerService:
         self._jobs.start()
         self._pages.start()
         warm = deferToThreadPool(self._reactor, self._jobs, self._engine.warm_up)
-        # Jobs report the error to the nodes that request them.
+        # Jobs report the error to nodes.
         return warm.addErrback(lambda failure: self._send_notice(failure.getErrorMessage()))
 
     async def stop(self) -> None:

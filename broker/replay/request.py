@@ -1,7 +1,6 @@
 """The request of a replay, for every kind of recovery (checklist Q3).
 
-It is transferred as a msgpack list with the fields in the order of the class. An invalid field
-raises a typed error before the archive is read.
+On the wire it is a msgpack list of the fields, in their order.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from broker.wire.codec import Count, Offset, Schema, WireMark
 #: (after, upto]; without `upto`, up to the end of the archive.
 Range: TypeAlias = tuple[Mark, Mark | None]
 
-#: Orders of the result. Each origin's and each publisher's order always hold.
+#: Each origin's and each publisher's order always hold.
 PUBLISHER: Final = "publisher"
 """By arrival."""
 PLACE: Final = "place"
@@ -34,15 +33,14 @@ ORDERS: Final = (PUBLISHER, PLACE, BUNDLE)
 
 #: Before all events of an origin.
 ORIGIN_START: Final[Mark] = (0, 0)
-#: Maximum origins in a request: as many as a node tracks.
+#: As many as a node tracks.
 MAX_ORIGINS: Final = 16_384
-#: Ranks of the security levels.
 _RANKS: Final = range(3)
 _ORIGIN = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 class _WireRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of a `ReplayRequest`. Marks of ranges have an error of their own."""
+    """Marks of ranges have an error of their own."""
 
     pattern: str
     query: str
@@ -63,11 +61,7 @@ _RANGE: Final = Schema[Range](tuple[WireMark, WireMark | None], "range of an ori
 
 @attrs.frozen
 class ReplayRequest:
-    """A request for events of the archive. Equal requests give equal results.
-
-    The sender controls pace and rate. The constructor does not check fields; `validate` and
-    `from_wire` do.
-    """
+    """Equal requests give equal results. Only `validate` and `from_wire` check the fields."""
 
     pattern: str
     query: str
@@ -77,36 +71,36 @@ class ReplayRequest:
     """Rank, 0 to 2. Events of higher levels are omitted and counted."""
     ranges: Mapping[str, Range] = attrs.field(factory=dict)
     others: bool = True
-    """True if all events of unnamed origins are requested."""
+    """Also request all events of origins that have no range."""
     from_ms: int = 0
     until_ms: int = 0
-    """Range of arrival times at the origin, [from, until), in ms since 1970; 0: no limit."""
+    """Arrival times at the origin, [from, until), in ms since 1970; 0: no limit."""
     last: int = 0
-    """Return only the last n events that match, in the order of the result; 0: all."""
+    """Only the last n events that match; 0: all."""
     order: str = PUBLISHER
     known: Mapping[str, Mark] = attrs.field(factory=dict)
-    """A place that an origin with an open range has assigned, by origin.
+    """A place that an origin with an open range has assigned.
 
-    Archived places may be missing up to it even if the origin was reset and continued behind it.
+    Places up to it may be missing even if the origin was reset and continued behind it.
     """
 
     def stream_pattern(self) -> StreamPattern:
-        """Parse the pattern. Raises `BadName`."""
+        """Raises `BadName`."""
         return StreamPattern.parse(self.pattern)
 
     def parsed_query(self, limits: QueryLimits = QueryLimits()) -> Query:
-        """Parse the query. Raises `BadQuery`."""
+        """Raises `BadQuery`."""
         return parse_query(self.query, self.namespaces, limits)
 
     def range_of(self, origin: str) -> Range | None:
-        """Return the requested range of an origin; None if there is none."""
+        """Return None if no events of the origin are requested."""
         requested = self.ranges.get(origin)
         if requested is None and self.others:
             return (ORIGIN_START, None)
         return requested
 
     def validate(self, limits: QueryLimits = QueryLimits()) -> ReplayRequest:
-        """Check all fields and return the request.
+        """Return the request if all fields are valid.
 
         Raises `BadName` for the pattern, `BadQuery` for the query and prefixes, `BadPosition` for
         marks, origins and times, and `ProtocolError` for other fields.

@@ -1,9 +1,8 @@
 """The result of a job on disk: a folder with each event once.
 
-`part-<n>.arrow` (an Arrow IPC file) has the requested events of the n-th file of the archive, with
-the columns `EVENT_SCHEMA`. `request-<n>.arrow` has the order of the n-th request: columns `part`,
-`row` and `size` (approximate bytes). So a shared event is stored once, and reading can start at any
-event number.
+`part-<n>.arrow` (Arrow IPC) has the requested events of the n-th file of the archive
+(`EVENT_SCHEMA`). `request-<n>.arrow` has the order of the n-th request: columns `part`, `row` and
+`size` (approximate bytes).
 
 Files are written under a temporary name, so a file that exists is complete.
 """
@@ -28,15 +27,14 @@ from broker.log.logged_event import LoggedEvent
 from broker.replay.ordering import Integers
 
 _INDEX: Final = pa.schema([pa.field(name, pa.int32()) for name in ("part", "row", "size")])
-#: Approximate bytes per batch. A page takes single rows from many batches.
+#: Approximate. A page takes single rows from many batches.
 _BATCH_BYTES: Final = 64 << 20
-#: Maximum number of memory-mapped parts.
 _MAX_OPEN_PARTS: Final = 64
 
 
 @contextmanager
 def _translate_disk_errors() -> Iterator[None]:
-    """Raise `Overloaded`: a full disk is temporary, so the job can be repeated."""
+    """Raise `Overloaded`: a full disk is temporary."""
     try:
         yield
     except OSError as error:
@@ -48,7 +46,7 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 class PartWriter:
-    """Writer of a part. An abandoned or empty part leaves no file."""
+    """`write` and `commit` raise `Overloaded`. An abandoned or empty part leaves no file."""
 
     def __init__(self, folder: Path, number: int, schema: pa.Schema) -> None:
         self._path = part_path(folder, number)
@@ -62,7 +60,6 @@ class PartWriter:
         self._rows = 0
 
     def write(self, events: pa.RecordBatch) -> None:
-        """Append events. Raises `Overloaded` if the disk is full."""
         if events.num_rows:
             self._waiting.append(events)
             self._bytes += events.nbytes
@@ -71,7 +68,6 @@ class PartWriter:
                 self._flush()
 
     def commit(self) -> None:
-        """Complete the part. Raises `Overloaded` if the disk is full."""
         self._flush()
         with _translate_disk_errors():
             self._close()
@@ -88,7 +84,7 @@ class PartWriter:
 
     def abandon(self) -> None:
         with suppress(OSError, pa.ArrowException):
-            # The same error may occur again, or the file is closed already.
+            # The file may be closed already, or fail again.
             self._close()
         self._temporary_path.unlink(missing_ok=True)
 
@@ -100,10 +96,7 @@ class PartWriter:
 def write_request_order(
     folder: Path, number: int, parts: Integers, rows: Integers, sizes: Integers
 ) -> None:
-    """Write the order of a request: the places of its events, and their sizes in bytes.
-
-    Raises `Overloaded` if the disk is full.
-    """
+    """Raises `Overloaded` if the disk is full."""
     columns = [pa.array(column, pa.int32()) for column in (parts, rows, sizes)]
     batch = pa.RecordBatch.from_arrays(columns, schema=_INDEX)
     path = _request_path(folder, number)
@@ -128,9 +121,9 @@ class Spool:
     def read_events(
         self, request: int, first: int, most: int, most_bytes: int
     ) -> list[LoggedEvent]:
-        """Read up to `most` events of a request, from the event number `first` (from 0) on.
+        """Read events of a request, from the event number `first` (from 0) on.
 
-        They have at most `most_bytes`, but there is at least one event if the request has more.
+        They have at most `most_bytes`, except a single larger event.
         """
         batch = self._read_rows(request, first, most, most_bytes)
         return [] if batch is None else batch_to_events(batch)
@@ -207,10 +200,7 @@ class _MappedPart:
 
 
 def _dictionary_encode(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Encode names as dictionaries, as the archive does.
-
-    Arrow files would need one dictionary per column for all batches, so names are plain there.
-    """
+    """In Arrow files names are plain: a dictionary there would be one for all batches."""
     columns = {
         name: column.dictionary_encode() if pa.types.is_string(column.type) else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

@@ -22,7 +22,7 @@ TEXT = b"<!ELEMENT e EMPTY>"
 
 
 class Site:
-    """One node's log and archiver. Several sites may share an archive."""
+    """Several sites may share an archive."""
 
     def __init__(
         self,
@@ -41,9 +41,8 @@ class Site:
         self.shown = LogView(self.log)
         self.origin = self.log.origin
         self.made: list[LoggedEvent] = []
-        """All own events that were ever in the log."""
+        """Also events that left the log."""
         self.texts: dict[DtdReference, bytes] = {REFERENCE: TEXT}
-        """DTDs of the node."""
         self.asked: list[DtdReference] = []
 
     @property
@@ -64,14 +63,12 @@ class Site:
         return LogArchiver(self.shown, self.open(), self._ask, self.wall)
 
     def carry(self, archiver: LogArchiver | None = None, dead: Sequence[str] = ()) -> LogArchiver:
-        """Archive everything that is left, and return the archiver."""
         archiver = archiver or self.archiver()
         while archiver.flush(dead):
             pass
         return archiver
 
     def log_more(self, count: int, *, epoch: int = 1, document: bytes | None = None) -> None:
-        """Log so many own events."""
         first = self.log.bounds.offset + 1
         serial = self.log.bounds.last + 1
         made = [
@@ -90,19 +87,18 @@ class Site:
         self.log.commit(Commit(replicas=[keeping]), self.log.bounds.epoch, MORNING)
 
     def store(self, durables: Mapping[str, bytes | None]) -> None:
-        """Store durable subscriptions of the client `c`, by name."""
+        """For the client `c`, by name."""
         changes = [(b"c\0" + name.encode(), stored) for name, stored in durables.items()]
         self.log.commit(Commit(durables=changes), self.log.bounds.epoch, MORNING)
 
     def archived(self) -> list[LoggedEvent]:
-        """Return all places in the archive, each once."""
+        """Each place once."""
         return once(everything_in(self.open()))
 
     def offsets(self) -> list[int]:
         return [each.offset for each in everything_in(self.open()) if each.origin == self.origin]
 
     def covered(self) -> tuple[tuple[Mark, Mark], ...]:
-        """Return the archive's coverage of this log."""
         return tuple(self.open().state().covered.get(self.origin, ()))
 
     def _ask(self, wanted: Sequence[DtdReference], origin: str) -> Mapping[DtdReference, bytes]:

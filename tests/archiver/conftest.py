@@ -1,5 +1,3 @@
-"""Nodes with archived logs."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator

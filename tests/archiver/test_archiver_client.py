@@ -1,5 +1,3 @@
-"""The node's side of the archiver with simulated processes."""
-
 from __future__ import annotations
 
 import json

@@ -101,14 +101,13 @@ def test_a_replica_restores_damaged_events_of_a_dead_origin(site: Site, keeper: 
 
 
 def pages(site: Site) -> list[str]:
-    """Return the paths of a site's manifests."""
     return sorted(
         each.path for each in site.open().objects.list_objects(f"manifests/{site.origin}")
     )
 
 
 def lose(site: Site, path: str, keep: int | None) -> None:
-    """Cut a manifest to so many bytes, or delete it with None."""
+    """Delete the manifest with None."""
     place = Path("/archive") / path
     if keep is None:
         site.disk.remove(place)
@@ -174,8 +173,7 @@ def test_a_missing_file_is_written_again_after_compaction_finds_it(site: Site) -
 def test_clones_that_archive_under_one_name_lose_nothing(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told_apart: bool
 ) -> None:
-    """An object store may not reject one of two simultaneous writes of a page: the later one
-    stays."""
+    """An object store may accept two simultaneous writes of a page: the later one stays."""
     if not told_apart:
         monkeypatch.setattr(FragileDisk, "rename_new", FragileDisk.rename)
     site.log_more(3)

@@ -1,5 +1,3 @@
-"""An archiver does not create a second archive while the first one is away."""
-
 from __future__ import annotations
 
 from pathlib import Path

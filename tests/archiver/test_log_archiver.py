@@ -1,5 +1,3 @@
-"""A log is archived once, whatever dies, and however fast retention is."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -255,7 +253,7 @@ def test_a_replica_of_a_dead_origin_is_archived(site: Site, keeper: Site) -> Non
 
 
 def test_progress_of_others_with_a_replica_is_reported(site: Site, keeper: Site) -> None:
-    """Replicas stay until then, since their node may be lost."""
+    """Their node may be lost."""
     site.log_more(6)
     keeper.keep(site.made, (0, 0))
     archiver = keeper.carry()

@@ -36,17 +36,17 @@ def _filled() -> FragileDisk:
     return disk
 
 
-#: Each hour takes several merges, so that a run can be interrupted.
+#: Each hour takes several merges, so a run can be interrupted.
 SMALL = CompactionRules(target_rows=8)
 LATER = 24 * HOUR
 
 
 class Shared:
-    """An archive of three settled hours with one file per event."""
+    """Three settled hours with one file per event."""
 
     def __init__(self) -> None:
         self.wall = Wall(MADE[-1].arrival + LATER)
-        # Written once for all tests, since it takes most of the time.
+        # Written once, since it takes most of the time.
         self.disk = FragileDisk(self.wall).with_files_of(_filled())
 
     def open(self) -> Archive:

@@ -1,5 +1,3 @@
-"""An archiver with an unreadable archive still answers its node."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -15,8 +15,6 @@ from broker.wire.codec import Codec, Message
 
 
 class Process:
-    """A started process: its end of the connection, and its end."""
-
     def __init__(self, codec: Codec[Any], connection: Any, protocol: Any, args: list[str]) -> None:
         self._codec = codec
         self._connection = connection
@@ -33,7 +31,6 @@ class Process:
             raise ProcessExitedAlready
 
     def received(self) -> list[Message]:
-        """Return the messages since the last call."""
         data = self.connection.value()
         self.connection.clear()
         frames = framing.FrameDecoder(MAX_MESSAGE_BYTES).feed(data)
@@ -49,7 +46,6 @@ class Process:
             self.close()
 
     def close(self) -> None:
-        """Close the connection, unless it is closed."""
         if self._connection.transport is not None:
             self._connection.connectionLost()
 
@@ -57,7 +53,7 @@ class Process:
         self._protocol.childDataReceived(2, data)
 
     def end(self, *last: Message) -> None:
-        """Exit. The last messages and the end of the connection arrive later."""
+        """The last messages and the end of the connection arrive later."""
         self.is_over = True
         self._protocol.processEnded(Failure(ProcessTerminated(1)))
         self.send(*last)
@@ -65,8 +61,6 @@ class Process:
 
 
 class Reactor(Clock):
-    """A clock that starts processes, or fails."""
-
     def __init__(self, codec: Codec[Any]) -> None:
         super().__init__()
         self._codec = codec

@@ -16,8 +16,6 @@ SECONDS = 60.0
 
 
 class StartedChild(Generic[M]):
-    """A child process and the node's end of its connection."""
-
     def __init__(self, codec: Codec[M], *command: str) -> None:
         self._codec = codec
         self.socket, theirs = socket.socketpair()
@@ -34,7 +32,6 @@ class StartedChild(Generic[M]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection and wait until the process has ended."""
         self._file.close()
         self.socket.close()
         self.process.wait(SECONDS)

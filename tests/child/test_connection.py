@@ -1,5 +1,3 @@
-"""One end of the connection between a node and a child process."""
-
 from __future__ import annotations
 
 import struct
@@ -13,8 +11,6 @@ from broker.replay import replayer_messages as messages
 
 
 class End:
-    """A connection and its callbacks."""
-
     def __init__(self) -> None:
         self.received: list[messages.Message] = []
         self.lost: list[BrokerError | None] = []
@@ -57,7 +53,6 @@ def test_invalid_bytes_end_the_connection(data: bytes, error: type[BrokerError])
     end = End()
     end.link.dataReceived(encoded(WORDS[0]))
     end.link.dataReceived(data + encoded(WORDS[1]))
-    # Otherwise the transport would call the producer before it closes.
     assert end.transport.producer is None
     assert end.transport.disconnecting
     assert end.received == [WORDS[0]]

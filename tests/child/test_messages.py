@@ -1,5 +1,3 @@
-"""Messages between a node and its child processes."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -73,7 +71,7 @@ def test_a_message_survives_encoding(codec: Codec[Any], message: Message) -> Non
     encoded = codec.encode(message)
     decoded = codec.decode(encoded)
     assert type(decoded) is type(message)
-    # Equal values: a decoded request or report has lists in the place of tuples.
+    # A decoded request or report has lists in the place of tuples.
     assert codec.encode(decoded) == encoded
 
 

@@ -1,5 +1,3 @@
-"""The supervisor of a child process with simulated processes."""
-
 from __future__ import annotations
 
 import struct
@@ -20,8 +18,6 @@ FIRST_WAIT, MAX_WAIT = 1.0, 60.0
 
 
 class Child:
-    """A supervised process and the calls of its supervisor."""
-
     def __init__(self, folder: Path | None = None, *, restarts: bool = True) -> None:
         self.reactor = Reactor(CODEC)
         self.messages: list[Message] = []
@@ -96,7 +92,6 @@ def test_a_dead_process_is_restarted_with_backoff(child: Child) -> None:
     reactor.advance(FIRST_WAIT)
     assert len(reactor.processes) == 10
     reactor.advance(MAX_WAIT)
-    # A process that lasts resets it.
     child.supervisor.report_success()
     reactor.advance(SUCCESS_AFTER)
     reactor.newest.end()

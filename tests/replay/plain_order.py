@@ -58,7 +58,7 @@ def plainly(rows: Sequence[Row], *, stacks: bool = False) -> list[Row]:
 
 
 def run_of(seed: int, *, events: int = 60) -> list[Row]:
-    """Generate a run with skewed clocks, moving publishers and copies.
+    """Clocks are skewed, and publishers move.
 
     Each publisher publishes at one origin at a time. After a move it may repeat unacknowledged
     events.
@@ -97,7 +97,7 @@ def run_of(seed: int, *, events: int = 60) -> list[Row]:
             rows.append(
                 Row(origin, *mark[origin], arrivals[origin], publisher, number, number * 10)
             )
-    # A stack orders some of them in order of creation, with occasional missing numbers.
+    # In order of creation, with occasional missing numbers.
     place = 0
     for number, row in enumerate(rows):
         if rng.random() < 0.5 and not any(r[4:6] == row[4:6] for r in rows[:number]):

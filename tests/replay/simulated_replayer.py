@@ -1,5 +1,3 @@
-"""A simulated environment for the core of the replay process."""
-
 from __future__ import annotations
 
 from broker.errors import EngineUnavailable
@@ -24,7 +22,7 @@ LIMITS = ReplayerLimits()
 
 
 class Process:
-    """The core with simulated threads and files, which act when the test says so."""
+    """The core with simulated threads and files."""
 
     def __init__(self, limits: ReplayerLimits = LIMITS) -> None:
         self.core = ReplayerCore(limits)
@@ -76,7 +74,6 @@ class Process:
         self.now = until
 
     def finish(self, *events: int) -> None:
-        """Finish the job with these numbers of events for its requests."""
         assert self.job is not None
         job, self.job = self.job.job, None
         reports = [Report(events=count, bytes=count * 100) for count in events]
@@ -88,7 +85,6 @@ class Process:
         self.do(self.core.job_failed(job, EngineUnavailable("it broke"), self.now))
 
     def read(self, events: int) -> None:
-        """Read the oldest scheduled page."""
         page = self.pages.pop(0)
         chunks = [b"%d" % number for number in range(page.first, page.first + events)]
         self.do(self.core.page_read(page, chunks, events))

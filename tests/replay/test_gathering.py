@@ -1,5 +1,3 @@
-"""Time for which requests are gathered into one job."""
-
 from __future__ import annotations
 
 from broker.replay.replay_entry import GATHER_SECONDS, MAX_GATHER_SECONDS

@@ -73,7 +73,7 @@ def test_the_generated_runs_are_hard() -> None:
     assert placed_anew > 10
 
 
-#: Arbitrary events, which no run could produce.
+#: No run could produce these.
 ANY = st.lists(
     st.tuples(
         st.integers(0, 2),
@@ -101,7 +101,6 @@ def test_the_order_of_origins_holds_despite_contradictions(rows: list[Row]) -> N
 
 
 def test_a_contradiction_is_counted() -> None:
-    # The events of P and Q contradict each other.
     rows = [
         Row(0, 1, 1, 1, publisher=1, sequence=6, timestamp=0),
         Row(0, 1, 2, 2, publisher=0, sequence=5, timestamp=0),

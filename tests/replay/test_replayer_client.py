@@ -1,5 +1,3 @@
-"""The node's side of the replay process."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The replay process in virtual time: jobs, pages, credit, cancellation, limits."""
-
 from __future__ import annotations
 
 import pytest
@@ -68,7 +66,6 @@ def test_pages_are_sent_on_request_after_the_report() -> None:
 
 
 def asked_by_many(replays: int, pages: int) -> Process:
-    """Make replays ready, and request this many pages of each."""
     process = Process()
     process.ask(*range(replays))
     process.wait(GATHER_SECONDS)

@@ -15,8 +15,6 @@ from tests.replay.simulated_replayer import Process
 
 @attrs.define
 class Node:
-    """A node's record of one replay."""
-
     id: int
     events: int = 0
     got: int = 0
@@ -74,7 +72,6 @@ def test_each_event_comes_once_and_in_order_in_random_runs(seed: int) -> None:
                 broken = True
                 process.fail()
             else:
-                # All requests of the job get the same number of events.
                 process.finish(*([3 * (seed % 4)] * len(process.job.requests)))
         elif action == "read" and process.pages:
             page = process.pages[0]

@@ -1,5 +1,3 @@
-"""Validation and encoding of requests."""
-
 from __future__ import annotations
 
 from typing import Any

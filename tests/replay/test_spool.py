@@ -1,5 +1,3 @@
-"""Reading a spool from any event number."""
-
 from __future__ import annotations
 
 import random
@@ -19,7 +17,6 @@ EVENTS = list(make_world(1, events=60).events.values())
 
 
 def written(folder: Path) -> None:
-    """Write three parts with batches of different sizes."""
     rng = random.Random(0)
     for number in range(3):
         writer = PartWriter(folder, number, EVENT_SCHEMA)

@@ -1,4 +1,4 @@
-"""Covered and missing places of the archive, for the report of a request."""
+"""Covered and missing places of the archive, for reports."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ _NOWHERE: Mark = (0, 0)
 
 
 class ArchiveCoverage:
-    """Coverage by one state of the archive."""
-
     def __init__(self, state: ArchiveState) -> None:
         self._state = state
         # Lost places count as covered here; `missing_ranges` reports them.
@@ -29,10 +27,7 @@ class ArchiveCoverage:
         }
 
     def covered_upto(self, request: ReplayRequest) -> Mapping[str, Mark]:
-        """Return the end of the archive within the request's ranges, by origin.
-
-        `missing_ranges` has the gaps before it.
-        """
+        """Return the end of the archive within the request's ranges, by origin."""
         found: dict[str, Mark] = {}
         for origin in {*self._intervals, *request.ranges}:
             requested = request.range_of(origin)
@@ -45,7 +40,7 @@ class ArchiveCoverage:
     def missing_ranges(
         self, request: ReplayRequest, files: Iterable[ArchivedFile]
     ) -> tuple[MissingRange, ...]:
-        """Return the places of a request that the archive lacks before its last one.
+        """Return requested places that the archive lacks before its end.
 
         They were in the unreadable `files`, or no manifest covers them.
         """
@@ -75,10 +70,9 @@ class ArchiveCoverage:
 
 
 def _split_at_mark(intervals: Intervals, mark: Mark | None) -> Iterator[Interval]:
-    """Split the interval that contains `mark` in two.
+    """Split the interval that contains `mark`.
 
-    If the origin was reset behind the mark, offsets decrease there, and the whole interval would
-    look empty.
+    Offsets decrease behind a reset, so it would look empty.
     """
     for after, upto in intervals:
         if mark is not None and after < mark < upto:

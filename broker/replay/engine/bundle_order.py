@@ -16,14 +16,14 @@ from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.replay.ordering import Integers
 from broker.replay.spool import Spool
 
-#: Events per read. Only their linkage stays in memory.
+#: Only the linkage of read events stays in memory.
 _PAGE_EVENTS: Final = 1_000
 _PAGE_BYTES: Final = 16 << 20
 _NO_LINKAGE: Final = EventLinkage()
 
 
 def order_bundles(folder: Path, request: int) -> Integers:
-    """Return the resolved order of a written spool, as positions in its current order."""
+    """Return the resolved order, as positions in the spool's current order."""
     spool = Spool(folder)
     rows: list[Row] = []
     size = spool.count_events(request)
@@ -37,6 +37,5 @@ def _read_row(event: LoggedEvent) -> Row:
     try:
         linkage = read_linkage(event.document)
     except InvalidEvent:
-        # An unreadable event has no linkage.
         linkage = _NO_LINKAGE
     return Row(header.stream, header.event_id, linkage)

@@ -14,15 +14,13 @@ from broker.event.place import Mark
 from broker.replay.request import ReplayRequest
 from broker.wire.codec import Count, Schema, WireErrorFields, WireMark, WirePosition
 
-#: Called during a job with scanned and total rows.
+#: Receives scanned and total rows.
 ReportProgress: TypeAlias = Callable[[int, int], object]
 #: (origin, after, upto): events in (after, upto] may be missing.
 MissingRange: TypeAlias = tuple[str, Mark, Mark]
 
 
 class _WireReport(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of a `Report`."""
-
     events: Count
     bytes: Count
     scanned_rows: Count
@@ -42,9 +40,9 @@ _REPORT: Final = Schema[_WireReport](_WireReport, "replay report")
 class Report:
     events: int = 0
     bytes: int = 0
-    """Approximate bytes of their documents and headers."""
+    """Approximate, of documents and headers."""
     scanned_rows: int = 0
-    """Rows of the files scanned for it."""
+    """In the files scanned for it."""
     denied: int = 0
     """Rows above its clearance. Repeated places count twice."""
     duplicates: int = 0
@@ -53,13 +51,13 @@ class Report:
     Repeated places do not count.
     """
     contradictions: int = 0
-    """Number of contradictions between the orders of origins and publishers."""
+    """Between the orders of origins and publishers."""
     upto: Mapping[str, Mark] = attrs.field(factory=dict)
-    """End of the archive, by origin. Before it, `missing_ranges` are missing."""
+    """End of the archive, by origin. `missing_ranges` are before it."""
     missing_ranges: tuple[MissingRange, ...] = ()
     """Places in damaged or missing files, or covered by no manifest."""
     notes: tuple[str, ...] = ()
-    """Texts for the operator, such as types without a DTD."""
+    """For the operator, such as types without a DTD."""
     error: WireError | None = None
     """Reason why there is no spool."""
 
@@ -75,7 +73,7 @@ class Report:
 
     @classmethod
     def from_wire(cls, value: Any) -> Report:
-        """Decode the result of `to_wire`. Raises `ProtocolError`."""
+        """Raises `ProtocolError`."""
         wire = _REPORT.convert(value)
         upto = {origin: (epoch, offset) for origin, epoch, offset in wire.upto}
         return cls(**msgspec.structs.asdict(wire) | {"upto": upto})
@@ -83,14 +81,13 @@ class Report:
 
 @attrs.frozen
 class JobLimits:
-    """Limits of one job. Requests beyond them fail with `Overloaded` (see `quota.py`)."""
+    """Requests beyond these limits fail with `Overloaded` (see `quota.py`)."""
 
     request_bytes: int = 4 << 30
-    """Bytes of one request's events."""
     deliveries: int = 50_000_000
     """Events of all requests; a shared event counts for each."""
     disk_bytes: int = 16 << 30
-    """Bytes of a job's folder, which has each event once."""
+    """Each event counts once."""
 
 
 DEFAULT_LIMITS: Final = JobLimits()
@@ -113,12 +110,10 @@ class Engine(Protocol):
         progress: ReportProgress,
         cancelled: Callable[[], bool],
     ) -> list[Report]:
-        """Run a job and return a report for each request, in order; events go to `folder` (see
-        `spool.py`).
+        """Return a report for each request, in order; events go to a spool in `folder`.
 
         Raises `ReplayCancelled` soon after `cancelled` returns True, `ArchiveUnavailable`,
-        `Overloaded` if the disk of `folder` is full, and `EngineUnavailable` if the engine broke.
-        After that the job can be repeated.
+        `Overloaded` if the disk is full, and `EngineUnavailable`. The job can then be repeated.
         """
 
     def close(self) -> None:

@@ -18,10 +18,8 @@ ENGINES: Final = (AUTO, SPARK, LOCAL)
 
 
 class FallbackEngine:
-    """An `Engine` that uses a second engine while the first is unavailable."""
-
     def __init__(self, first: Engine, second: Engine, notice: Callable[[str], object]) -> None:
-        """`notice` receives the reason for the second engine, on the thread that runs jobs."""
+        """`notice` is called on the thread that runs jobs."""
         self._first: Engine | None = first
         self._second = second
         self._notice = notice
@@ -31,7 +29,7 @@ class FallbackEngine:
         return (self._first or self._second).name
 
     def warm_up(self) -> None:
-        """See `Engine`. An unavailable first engine is not tried again."""
+        """An unavailable first engine is not tried again."""
         if self._first is None:
             return
         try:

@@ -1,8 +1,7 @@
-"""One job, from its plan to its spools. Engines differ only in how they scan files.
+"""One job, from its plan to its spools.
 
 Files are scanned in waves. Between them the job reports progress, checks limits, and can be
-cancelled. A request for the last n events scans files from the newest backwards until it has
-enough.
+cancelled. A request for the last n events scans backwards until it has enough.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from broker.replay.ordering import Integers
 from broker.replay.request import BUNDLE, ReplayRequest
 from broker.replay.spool import write_request_order
 
-#: Rows of the first wave of a search for the last events, and the growth of each next one.
+#: Rows of the first wave of a search for the last events, and the growth per wave.
 _FIRST_ROWS: Final = 20_000
 _GROWTH: Final = 4
 
@@ -72,7 +71,7 @@ class Job:
             self._damaged_parts += planned.damaged
             self._scan_plan(planned, lease)
             if self._missing_parts:
-                # A compaction ignored this reader's lease. Its new files have the events.
+                # A compaction ignored this lease. Its new files have the events.
                 planned = self._scan_replacements(lease)
             result = self._build_result(planned)
             coverage, looked_at = ArchiveCoverage(state), planned.rows_per_request()
@@ -116,7 +115,6 @@ class Job:
     def _scan_for_last_events(
         self, context: JobContext, parts: list[Part], planned: Plan, lease: ReaderLease
     ) -> None:
-        """Scan from the newest file backwards, until each request has its last events."""
         rows = _FIRST_ROWS
         while parts:
             wave = next(iter(group_into_waves(parts, rows)))
@@ -148,13 +146,13 @@ class Job:
         replaced = state.manifest.removes
         for part in missing:
             if part.file.path not in replaced:
-                # No merge replaced it, so it counts as damaged. Its manifest may be lost as well.
+                # No merge replaced it. Its manifest may be lost as well.
                 self._damaged_parts.append(part)
                 reason = f"{part.file.path} is listed but missing"
                 self._notes[reason] = None
                 self._set_aside(part.file, reason)
         new = [part for part in planned.parts if part.file.path not in known]
-        # The plan may have new origins, so workers need a new matcher.
+        # Workers need a new matcher, since the plan may have new origins.
         self.name += "+"
         self._scan_plan(attrs.evolve(planned, parts=tuple(new)), lease)
         self._damaged_parts += self._missing_parts
@@ -223,7 +221,7 @@ class Job:
             try:
                 yield from self.archive.read(file, COPY_COLUMNS, checked=True)
             except ArchiveCorrupt as error:
-                # Then an event may arrive twice, which its receiver detects. None is lost.
+                # An event may then arrive twice, which its receiver detects.
                 self._notes[f"no search for copies: {error}"] = None
 
     def _build_report(

@@ -22,7 +22,7 @@ _LIMITS: Final = CacheLimits(max_fetched=16_384, max_fetched_bytes=1 << 30)
 def read_dtd_texts(
     archive: Archive, catalogue: Catalogue, references: Iterable[DtdReference]
 ) -> tuple[dict[DtdReference, bytes], list[str]]:
-    """Read the self-contained texts of DTDs; return them, and the problems with others.
+    """Return self-contained texts, and the problems with others.
 
     The catalogue supplies texts that the archive lacks: a type and version mean one thing (T26).
     """
@@ -41,8 +41,6 @@ def read_dtd_texts(
 
 
 class JobDtds:
-    """A matcher's DTD cache, and the types without a DTD."""
-
     def __init__(self, texts: Mapping[DtdReference, bytes]) -> None:
         nothing = Catalogue(Path(), {}, {})
         self.cache = DtdCache(nothing, [], _LIMITS, Clock())
@@ -55,7 +53,7 @@ class JobDtds:
                 self.problems.append(f"{reference}: {error}")
 
     def check_types(self, types: Iterable[Sequence[str]]) -> None:
-        """Record which of the (name, version) pairs have no DTD."""
+        """Record which (name, version) pairs have no DTD."""
         for name, version in types:
             reference = DtdReference(name, version)
             if self.cache.get(reference) is None:

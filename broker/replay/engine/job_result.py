@@ -1,8 +1,7 @@
-"""Results of a job: the found events of each request, without copies and in order.
+"""The found events of each request, without copies and in order.
 
-Two files may hold the same event if two writers or compactions wrote it; that is one repeated
-place. An EventId may have two places if its publisher moved; the first in order counts. It is
-omitted if the client has passed one of them.
+Two files may hold the same event: one repeated place. If a publisher moved, an EventId may have two
+places; the first in order counts. The event is omitted if the client has passed one of them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from broker.replay.engine.request_scope import RequestScopes, dictionary_codes, 
 from broker.replay.ordering import Integers, OrderKeys, mark_first_of_each, order_events
 from broker.replay.request import PLACE, ReplayRequest
 
-#: Columns that identify a copy of an event.
 COPY_COLUMNS: Final = (
     *("origin", "epoch", "offset", "client", "timestamp", "sequence", "incarnation"),
 )
@@ -26,8 +24,6 @@ COPY_COLUMNS: Final = (
 
 @attrs.frozen(eq=False)
 class RequestResult:
-    """The events of one request, as places in parts."""
-
     parts: Integers
     rows: Integers
     sizes: Integers
@@ -36,8 +32,6 @@ class RequestResult:
 
 
 class JobResult:
-    """The found events of a job, and the requests that get them."""
-
     def __init__(
         self, found: pa.Table, requests: Sequence[ReplayRequest], scope: RequestScopes
     ) -> None:
@@ -90,10 +84,7 @@ class JobResult:
     # ---------------------------------------------------------------- copies at the client
 
     def drop_delivered(self, copies: Iterable[pa.RecordBatch]) -> None:
-        """Omit events that also stand at a place that the client has passed.
-
-        `copies` has the events (`COPY_COLUMNS`) of such places.
-        """
+        """Omit events with a copy (`COPY_COLUMNS`) at a place that the client has passed."""
         identity = self._identity[self._events]
         by_identity = np.argsort(identity, kind="stable")
         identities = identity[by_identity]
@@ -152,18 +143,14 @@ class JobResult:
         )
 
     def _select_latest(self, events: Integers, most: int) -> Integers:
-        """Select the events that arrived last, counting only the last copy of each.
-
-        Thus older files are not needed to select them.
-        """
+        """Only the last copy of each event counts, so older files are not needed."""
         keys = self._keys.select(events)
         backwards = np.lexsort((keys.offset, keys.epoch, keys.origin, keys.arrival))[::-1]
         events = events[backwards]
         return events[mark_first_of_each(self._identity[events])][:most]
 
     def oldest_arrival_of_last(self, number: int) -> int | None:
-        """Return the arrival of the oldest of the last n events (ms since 1970); None if there are
-        fewer."""
+        """Return ms since 1970; None if there are fewer than n events."""
         events = self._events[self._bounds[number] : self._bounds[number + 1]]
         latest = self._select_latest(events, self._requests[number].last)
         if len(latest) < self._requests[number].last:
@@ -177,7 +164,7 @@ def _combined_column(table: pa.Table, name: str) -> pa.Array:
 
 
 def _positions_in(column: pa.Array, names: Sequence[str | None]) -> Integers:
-    """Return the position of each value in `names`, or -1."""
+    """Return -1 for values that are not in `names`."""
     numbers = {name: number for number, name in enumerate(names)}
     found, codes = dictionary_codes(column)
     return np.array([numbers.get(name, -1) for name in found], dtype=np.int64)[codes]
@@ -191,7 +178,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
         values = column[order]
         new[1:] |= values[1:] != values[:-1]
     found = np.empty(len(order), dtype=np.int64)
-    # lexsort is stable, so the first of equal rows has the lowest number.
+    # lexsort is stable: the first of equal rows has the lowest number.
     found[order] = order[new][np.cumsum(new) - 1]
     return found
 
@@ -199,7 +186,7 @@ def _first_equal_row(*columns: Integers) -> Integers:
 def _match_equal_rows(
     left_columns: Sequence[Integers], right_columns: Sequence[Integers]
 ) -> tuple[Integers, Integers]:
-    """Return pairs of equal rows: all left rows that match, each with its first right row."""
+    """Return left rows that match, each with its first equal right row."""
     size = len(right_columns[0])
     first = _first_equal_row(
         *(np.concatenate(pair) for pair in zip(right_columns, left_columns, strict=True))

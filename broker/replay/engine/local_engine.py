@@ -1,4 +1,4 @@
-"""The pure-Python engine: it scans one file after another in this process."""
+"""The pure-Python engine: it scans one file after another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from broker.replay.engine.request_matcher import RequestMatcher
 from broker.replay.engine.scanner import JobContext, scan_part_into
 from broker.replay.request import ReplayRequest
 
-#: Rows between progress reports: about half a second.
+#: About half a second between progress reports.
 _WAVE_ROWS: Final = 50_000
 
 

@@ -1,7 +1,6 @@
-"""Scan of one file for all requests that may need its events.
+"""Scan of one file for all requests.
 
-Each event that a request needs is returned once, with the numbers of these requests. A summary of
-the file comes last.
+Each needed event comes once, with the numbers of its requests. A summary comes last.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from broker.replay.engine.request_matcher import MatchedPairs, RequestMatcher
 from broker.replay.ordering import Integers
 from broker.wire.codec import Count, Schema, WireErrorFields, pack
 
-#: Maximum pairs of row and request per batch. This limits a worker's memory.
+#: This limits a worker's memory.
 _MAX_PAIRS_PER_BATCH: Final = 4_000_000
 _MAX_BATCH_ROWS: Final = 8_192
 _MIN_BATCH_ROWS: Final = 64
-#: Approximate bytes of a header without its names.
+#: Approximate, without names.
 _HEADER_BYTES: Final = 80
 
-#: Columns that determine the order and the copies of events. `row` is the position in the part.
+#: Columns for the order and the copies of events. `row` is the position in the part.
 KEY_SCHEMA: Final = pa.schema(
     [
         *(pa.field("part", pa.int32()), pa.field("row", pa.int32())),
@@ -46,7 +45,7 @@ KEY_SCHEMA: Final = pa.schema(
         pa.field("requests", pa.list_(pa.int32())),
     ]
 )
-#: Columns from which an event is rebuilt (`broker.archive.table`).
+#: An event is rebuilt from these columns (`broker.archive.table`).
 EVENT_SCHEMA: Final = pa.schema(
     [
         *(pa.field("origin", pa.string()), pa.field("epoch", pa.int64())),
@@ -64,21 +63,17 @@ _COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order"]
 
 @attrs.frozen(eq=False)
 class FoundEvents:
-    """The requested events of a batch, as two tables with the same rows."""
-
     keys: pa.RecordBatch
     events: pa.RecordBatch
 
 
 class PartSummary(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Everything about a part except its events."""
-
     part: int
     denied: tuple[tuple[Count, Count], ...] = ()
     """(request, count)."""
     failed: tuple[tuple[Count, WireErrorFields], ...] = ()
     corrupt: str = ""
-    """Reason why the file is unreadable, or empty."""
+    """Reason why the file is unreadable."""
     missing: bool = False
     unreadable: int = 0
     undescribed: tuple[str, ...] = ()
@@ -158,7 +153,7 @@ def _select_row_groups(metadata: pq.FileMetaData, part: Part, matcher: RequestMa
 
 
 def _row_group_bounds(metadata: pq.FileMetaData, group: int) -> dict[str, tuple[Any, Any]]:
-    """Return the minimum and maximum of each column that has statistics."""
+    """Return (minimum, maximum) of the columns that have statistics."""
     found = {}
     for place in range(metadata.num_columns):
         column = metadata.row_group(group).column(place)

@@ -19,7 +19,7 @@ from broker.replay.engine.request_scope import Flags, RequestScopes
 from broker.replay.ordering import Integers
 from broker.replay.request import ORIGIN_START, ReplayRequest
 
-#: Ms before the first file in which copies that the client has are searched.
+#: Copies that the client has are searched so long before the first file.
 COPIES_MS: Final = 600_000
 
 
@@ -28,7 +28,7 @@ class Part:
     number: int
     file: ArchivedFile
     requests: Integers
-    """Requests that may find events in it."""
+    """Requests that may find events in the file."""
 
 
 @attrs.frozen(eq=False)
@@ -40,7 +40,7 @@ class Plan:
     origins: tuple[str, ...]
     """All origins with archived events, sorted."""
     copies: tuple[ArchivedFile, ...]
-    """Files that may have copies of requested events at places that clients have passed."""
+    """Files that may have copies at places that clients have passed."""
     scope: RequestScopes
     variants: Mapping[str, Variants]
     """DTD texts that replace the defaults, by origin."""
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def types(self) -> set[DtdReference]:
-        """Types of all events, including variants for single origins."""
+        """Types of all events, with variants."""
         named = {DtdReference(*each) for part in self.parts for each in part.file.types}
         own = (text for texts in self.variants.values() for text in texts.items())
         return named | {variant for reference, variant in own if reference in named}

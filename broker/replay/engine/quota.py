@@ -1,4 +1,4 @@
-"""Limits of a running job. Beyond them, the largest requests are refused first."""
+"""Beyond the limits of a running job, the largest requests are refused first."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from broker.replay.ordering import Integers
 
 
 class JobQuota:
-    """Events and bytes of each request so far, and the refused requests."""
-
     def __init__(self, size: int, limits: JobLimits) -> None:
         self._limits = limits
         self._events = np.zeros(size, dtype=np.int64)
@@ -20,7 +18,7 @@ class JobQuota:
         self.refused: dict[int, WireError] = {}
 
     def add_events(self, requests: Integers, sizes: Integers) -> list[int]:
-        """Add one event of the given size to each of `requests`. Return newly refused requests."""
+        """Add an event to each request. Return newly refused requests."""
         size = len(self._events)
         self._events += np.bincount(requests, minlength=size)
         self._bytes += np.bincount(requests, weights=sizes, minlength=size).astype(np.int64)
@@ -40,7 +38,7 @@ class JobQuota:
         return newly_refused
 
     def add_stored_bytes(self, size: int) -> list[int]:
-        """Add bytes of the job's folder. Return newly refused requests."""
+        """Return newly refused requests."""
         self._stored += size
         most = self._limits.disk_bytes
         reason = f"the events of this job are more than {most} bytes"

@@ -1,7 +1,6 @@
 """Queries on recovery events, for which `$Liveness` is constant (DESIGN 5).
 
-The variable is replaced by a literal in the text, at the positions in the query's tree, and the
-text is parsed again. So the index and lxml need no rule for it.
+A literal replaces the variable in the text, so the index and lxml need no rule for it.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from broker.matching.query.tree import Expression, Variable, predicates_of, sube
 _NAME: Final = "Liveness"
 _VARIABLE_CHARS: Final = len(f"${_NAME}")
 _LITERAL: Final = f"'{Liveness.RECOVERY.value}'"
-#: Cached queries: usually more than a job has.
+#: Usually more than a job has.
 _CACHE_SIZE: Final = 16_384
 
 
 def bind_liveness(query: Query, limits: QueryLimits = QueryLimits()) -> Query:
-    """Replace `$Liveness` in a query. Returns the same object if there is none."""
+    """Return the same object if the query has no `$Liveness`."""
     if _NAME not in query.variables:
         return query
     text = query.text
     for position in sorted(_variable_positions(query.expression), reverse=True):
         text = text[:position] + _LITERAL + text[position + _VARIABLE_CHARS :]
-    # The literal is one character longer, and the query was within its limit.
+    # The literal is longer, and the query was within its limit.
     room = attrs.evolve(limits, max_length=max(limits.max_length, len(text)))
     return parse_query(text, dict(query.namespaces), room)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def parse_recovery_query(text: str, namespaces: tuple[tuple[str, str], ...]) -> Query:
-    """Parse the query of a request for recovery events. Raises `BadQuery`."""
+    """Raises `BadQuery`."""
     return bind_liveness(parse_query(text, dict(namespaces)))
 
 

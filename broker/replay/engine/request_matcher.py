@@ -1,10 +1,9 @@
 """Matching archived events against all requests of a job in one pass.
 
-Each distinct pair of stream pattern and query is one subscription of a `Switch`. Batches of rows
-give pairs of row and request. Requests without a condition are matched by columns alone.
+Each distinct pair of stream pattern and query is one subscription of a `Switch`.
 
-Events are validated by the DTD of their own version (A14). Events that are invalid or have no DTD
-were accepted once, so they are matched by `IMatcher.select`.
+Events are validated by the DTD of their own version (A14). Invalid events, or those without a DTD,
+were accepted once: `IMatcher.select` matches them.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from broker.replay.request import ReplayRequest
 
 #: Archived events were within their node's limits, which are unknown here.
 _DOCUMENT_LIMITS: Final = DocumentLimits(1 << 30, LIBXML2_MAX_DEPTH, 1 << 30)
-#: Queries share no time limit here; a single query on one event has one.
+#: Only a single query on one event has a time limit.
 _MAX_QUERY_SECONDS: Final = 0.25
 _MAX_SHARE: Final = 1.0
 
 
 @attrs.frozen(eq=False)
 class MatchedPairs:
-    """Matching pairs of row and request, sorted."""
+    """Sorted by row and request."""
 
     rows: Integers
     requests: Integers
     denied: Integers
-    """Number of events above the clearance, by request."""
+    """Events above the clearance, by request."""
 
 
 @attrs.define(eq=False)
@@ -62,7 +61,7 @@ class _QueryGroup:
     query: Query
     requests: list[int] = attrs.field(factory=list)
     number: int = 0
-    """Its subscription; 0 if it has none yet."""
+    """Subscription; 0: none yet."""
 
 
 @attrs.frozen(eq=False)
@@ -88,7 +87,7 @@ class _RequestLists:
 
 
 class RequestMatcher:
-    """The matcher of one job. It learns document shapes, so workers keep it for the whole job."""
+    """Learns document shapes, so workers keep it for the whole job."""
 
     def __init__(
         self,
@@ -100,14 +99,14 @@ class RequestMatcher:
     ) -> None:
         """`origins` has all origins that rows may have.
 
-        `texts` has DTDs by reference. `variants` has the references that replace others, by origin.
+        `variants` has references that replace others, by origin.
         """
         self._variants = variants or {}
         self.scope = RequestScopes(requests, origins)
         self.failed: dict[int, WireError] = {}
-        """Requests with an invalid or too expensive query, and the error."""
+        """Requests with an invalid or too expensive query."""
         self.unreadable = 0
-        """Number of events that no query could be evaluated on."""
+        """Events that no query could be evaluated on."""
         self.dtds = JobDtds(texts)
         self._size = len(requests)
         self._switch = Switch(
@@ -140,10 +139,7 @@ class RequestMatcher:
         self._lists: _RequestLists | None = None
 
     def match(self, batch: pa.RecordBatch, requested: Integers) -> MatchedPairs:
-        """Return matching pairs of a row of `batch` and one of the `requested` ones.
-
-        `batch` has the columns of `EVENT_SCHEMA` and is sorted by origin and mark.
-        """
+        """`batch` has the columns of `EVENT_SCHEMA`, sorted by origin and mark."""
         places = RowPlaces(batch, self.scope.origins)
         is_open = np.zeros(self._size, dtype=np.bool_)
         is_open[requested] = True
@@ -231,8 +227,7 @@ class RequestMatcher:
         """Return pairs of row and request by pattern and query only."""
         for group in groups:
             if not group.number:
-                # Each group has its own time budget, as requests usually belong to different
-                # clients.
+                # Requests usually belong to different clients, so they share no time budget.
                 client = f"{group.requests[0]}"
                 group.number = self._switch.subscribe(group.pattern, group.query, client)
                 self._by_number[group.number] = group

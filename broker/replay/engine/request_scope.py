@@ -1,4 +1,4 @@
-"""Ranges, times and clearances of many requests as columns, for vectorised comparison with rows."""
+"""Ranges, times and clearances of many requests as columns."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 class RowPlaces:
-    """Places and arrival times of the rows of a batch, with origins as numbers."""
-
     def __init__(self, batch: pa.RecordBatch, origins: Sequence[str]) -> None:
-        """Rows with an origin that is not in `origins` get the number -1."""
+        """Origins that are not in `origins` get the number -1."""
         names, codes = dictionary_codes(batch.column("origin"))
         numbers = {name: number for number, name in enumerate(origins)}
         known = np.array([numbers.get(name or "", -1) for name in names], dtype=np.int64)
@@ -34,7 +32,7 @@ class RowPlaces:
         self.level = integer_column(batch.column("level"))
 
     def origin_runs(self) -> list[tuple[int, int, int]]:
-        """Return (origin, start, end) of each run of rows of one origin."""
+        """Return (origin, start, end) of runs of one origin."""
         changes = np.flatnonzero(np.diff(self.origin)) + 1
         bounds = [0, *changes.tolist(), len(self.origin)]
         return [
@@ -51,7 +49,7 @@ class RequestScopes:
         origins: Sequence[str],
         branches: Mapping[str, Sequence[Mark]] | None = None,
     ) -> None:
-        """`branches` has the marks at which an origin's log was reset, by origin.
+        """`branches` has the marks of an origin's resets.
 
         The log continued behind such a mark in its epoch.
         """
@@ -79,7 +77,7 @@ class RequestScopes:
             self._upto_epoch[number, place], self._upto_offset[number, place] = upto
 
     def contains_pairs(self, places: RowPlaces, rows: Integers, requests: Integers) -> Flags:
-        """Mark the pairs that agree in place and time. Clearance is ignored."""
+        """Mark pairs that agree in place and time, without clearance."""
         origin, arrival = places.origin[rows], places.arrival[rows]
         at = (requests, origin)
         found: Flags = (
@@ -99,9 +97,9 @@ class RequestScopes:
         )
 
     def begins_after(self, place: tuple[int, int, int], requests: Integers) -> Flags:
-        """Mark the requests that begin after a place (origin, epoch, offset) on the same branch.
+        """Mark requests that begin after (origin, epoch, offset) on its branch.
 
-        Their clients have the event at that place.
+        Their clients have the event.
         """
         origin, epoch, offset = place
         after = self._after_epoch[requests, origin]
@@ -115,7 +113,7 @@ class RequestScopes:
         return found
 
     def rows_for_any(self, places: RowPlaces, requests: Integers) -> Flags:
-        """Mark the rows within the joint bounds of the requests."""
+        """Mark rows within the joint bounds of the requests."""
         arrival = places.arrival
         found: Flags = arrival >= self.start[requests].min()
         found &= arrival < self.end[requests].max()
@@ -130,7 +128,7 @@ class RequestScopes:
         return found
 
     def rows_for(self, places: RowPlaces, request: int) -> Integers:
-        """Return the rows that one request needs by place and time. Clearance is ignored."""
+        """Return rows by place and time, without clearance."""
         found: list[Integers] = []
         for origin, start, end in places.origin_runs():
             if self._wanted[request, origin]:
@@ -148,7 +146,7 @@ class RequestScopes:
     def overlaps_spans(
         self, spans: Sequence[tuple[int, tuple[int, int], tuple[int, int]]]
     ) -> Flags:
-        """Mark the requests whose ranges overlap one of the spans (origin, first, last)."""
+        """Mark requests with a range that overlaps a span (origin, first, last)."""
         found = np.zeros(len(self.start), dtype=np.bool_)
         for origin, first, last in spans:
             after, upto = self._after_epoch[:, origin], self._upto_epoch[:, origin]
@@ -166,7 +164,7 @@ class RequestScopes:
         return found
 
     def overlaps_bounds(self, bounds: Mapping[str, tuple[Any, Any]]) -> Flags:
-        """Mark the requests that may match rows within these bounds of columns."""
+        """Mark requests that may match rows within these bounds."""
         found = np.ones(len(self.start), dtype=np.bool_)
         if "arrival" in bounds:
             least, greatest = bounds["arrival"]
@@ -187,13 +185,12 @@ class RequestScopes:
 
 
 def integer_column(column: pa.Array) -> Integers:
-    """Convert a column of integers without nulls."""
     values: Integers = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return values
 
 
 def dictionary_codes(column: pa.Array) -> tuple[list[str | None], Integers]:
-    """Return the distinct names of a column, and the number of each row's name."""
+    """Return distinct names, and the number of each row's name."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     return column.dictionary.to_pylist(), integer_column(column.indices)
@@ -212,7 +209,7 @@ def _max_mark(epoch: Integers, offset: Integers) -> tuple[int, int]:
 def _rows_in_range(
     places: RowPlaces, start: int, end: int, after: tuple[int, int], upto: tuple[int, int]
 ) -> slice:
-    """Return the rows of a run, sorted by mark, in (after, upto]."""
+    """Return the rows of a sorted run in (after, upto]."""
     return slice(
         _first_row_after(places, start, end, after),
         _first_row_after(places, start, end, upto),

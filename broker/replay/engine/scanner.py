@@ -23,20 +23,19 @@ from broker.replay.spool import PartWriter
 
 @attrs.frozen(eq=False)
 class JobContext:
-    """The data that a worker needs besides its part."""
+    """A worker's data besides its part."""
 
     job: str
-    """Unique name of the job. Workers keep its matcher."""
+    """Unique. Workers keep the job's matcher."""
     uri: str
     requests: Sequence[ReplayRequest]
     origins: Sequence[str]
     texts: Mapping[DtdReference, bytes]
-    """DTDs of the events' types."""
     variants: Mapping[str, Variants]
     """DTDs that replace others of the same name, by origin."""
     limits: JobLimits
     folder: str
-    """Folder for the events of each part (`spool.py`)."""
+    """For the events of each part (`spool.py`)."""
 
     def new_matcher(self) -> RequestMatcher:
         return RequestMatcher(
@@ -52,9 +51,9 @@ class Scanner(Protocol):
     def scan(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> Iterable[pa.RecordBatch | PartSummary]:
-        """Yield the requested keys (`KEY_SCHEMA`) of parts, and a summary of each, in any order.
+        """Yield requested keys (`KEY_SCHEMA`) and a summary of each part, in any order.
 
-        The events are written to the folder. Blocks. Raises `ReplayCancelled`, `Overloaded` or
+        Events are written to the folder. Blocks. Raises `ReplayCancelled`, `Overloaded` or
         `EngineUnavailable`.
         """
 
@@ -62,10 +61,7 @@ class Scanner(Protocol):
 def scan_part_into(
     folder: Path, archive: Archive, part: Part, matcher: RequestMatcher, limits: JobLimits
 ) -> Iterator[pa.RecordBatch | PartSummary]:
-    """Write the requested events of a part to the folder.
-
-    Yield their keys, and a summary at the end.
-    """
+    """Write events to the folder; yield their keys, and a summary at the end."""
     writer = PartWriter(folder, part.number, EVENT_SCHEMA)
     try:
         for item in scan_part(archive, part, matcher, limits):

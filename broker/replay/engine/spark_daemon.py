@@ -1,6 +1,6 @@
 """The process from which Spark forks Python workers on a local master.
 
-Spark stops workers that are idle for a minute. Importing everything here once keeps new ones fast.
+Spark stops idle workers. The imports here keep new ones fast.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The engine that uses all processors, or many machines.
 
-Spark's Python workers scan the parts inside `mapInArrow`, with the code of the pure-Python engine.
-They read the archive themselves. So a damaged file is found by its hash, row groups are skipped,
-and no document passes through the JVM. With a local master they write events into the job's folder,
-and return only keys.
+Spark's Python workers scan parts inside `mapInArrow`, and read the archive themselves. With a local
+master they write events into the job's folder, and return only keys.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Rows between progress reports. A wave has about 50 ms of overhead.
 _WAVE_ROWS: Final = 1_000_000
-#: Tasks per wave and processor. More tasks balance uneven parts.
+#: Per wave. More tasks balance uneven parts.
 _TASKS_PER_CORE: Final = 3
 #: JVM deaths per job after which it fails.
 _MAX_JVM_FAILURES: Final = 3
@@ -49,7 +47,7 @@ def _ignore_notice(_text: str) -> None:
 
 
 class SparkEngine:
-    """The `Engine` on Spark. The session starts with `warm_up` or the first job."""
+    """The session starts with `warm_up` or the first job."""
 
     name = "spark"
     wave_rows = _WAVE_ROWS
@@ -62,7 +60,7 @@ class SparkEngine:
         limits: JobLimits = DEFAULT_LIMITS,
         notice: Callable[[str], object] = _ignore_notice,
     ) -> None:
-        """`notice` receives messages for the operator, on the thread that runs jobs."""
+        """`notice` is called on the thread that runs jobs."""
         self._archive = archive
         self._catalogue = catalogue
         self._settings = settings
@@ -77,10 +75,10 @@ class SparkEngine:
             return
         self._session = spark_session.start_session(self._settings)
         try:
-            # Otherwise the first job would wait for code generation and for the first workers.
+            # The first job should not wait for code generation and workers.
             self._session.range(1).mapInArrow(_pass_through, "id bigint").toArrow()
         except Exception as error:
-            # The first job handles and counts a JVM that is dead already.
+            # The first job handles a JVM that is dead already.
             if spark_session.is_alive():
                 self.close()
                 raise EngineUnavailable(f"Spark does not work: {_error_line(error)}") from error
@@ -113,7 +111,7 @@ class SparkEngine:
     def scan(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> Iterator[pa.RecordBatch | PartSummary]:
-        """See `Scanner`. If the JVM dies, the wave is repeated with a new one."""
+        """If the JVM dies, the wave is repeated with a new one."""
         if not parts:
             return
         table = self._scan_wave(context, parts, cancelled)
@@ -133,19 +131,19 @@ class SparkEngine:
     def _scan_wave(
         self, context: JobContext, parts: Sequence[Part], cancelled: Callable[[], bool]
     ) -> pa.Table | None:
-        """Return the rows of a wave; None if the JVM died and the wave can be repeated."""
+        """Return None if the JVM died and the wave can be repeated."""
         self.warm_up()
         try:
             with self._cancel_with_replay(context.job, cancelled):
                 table = self._collect_rows(context, parts)
         except Exception as error:
-            # The exceptions of py4j and Spark vary with the place of the failure.
+            # The exceptions of py4j and Spark vary with the place.
             if cancelled():
                 raise ReplayCancelled("the replay was cancelled") from None
             reason = _error_line(error)
             for kind in (ArchiveUnavailable, Overloaded):
                 if f".{kind.__name__}: " in reason:
-                    # A worker's error, raised as if it came from this process.
+                    # The error comes from a worker.
                     raise kind(reason.partition(": ")[2]) from None
             if spark_session.is_alive():
                 raise EngineUnavailable(f"Spark failed: {reason}") from error
@@ -192,7 +190,7 @@ class SparkEngine:
 
     @contextmanager
     def _cancel_with_replay(self, group: str, cancelled: Callable[[], bool]) -> Iterator[None]:
-        """Cancel Spark's job with the replay, while this thread waits for Spark."""
+        """Cancel Spark's job while this thread waits for Spark."""
         assert self._session is not None
         spark = self._session.sparkContext
         spark.setJobGroup(group, "replay", interruptOnCancel=False)
@@ -220,10 +218,7 @@ def _pass_through(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _slice_parts(parts: Sequence[Part], most: int) -> list[list[Part]]:
-    """Group parts into slices of about equal rows.
-
-    Neighbours in time have similar document shapes, so they stay together.
-    """
+    """Neighbours in time stay together: they have similar document shapes."""
     total = sum(part.file.rows for part in parts)
     size = max(1, total // most)
     slices: list[list[Part]] = [[]]

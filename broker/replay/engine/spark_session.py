@@ -1,5 +1,3 @@
-"""Start and stop of a Spark session."""
-
 from __future__ import annotations
 
 import os
@@ -21,7 +19,7 @@ from broker.errors import EngineUnavailable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Minimum Java version of Spark 4.
+#: Needed by Spark 4.
 _MIN_JAVA: Final = 17
 _VERSION: Final = re.compile(r'version "(\d+)')
 _JAVA_VERSION_SECONDS: Final = 20.0
@@ -34,10 +32,9 @@ class SparkSettings:
     master: str = "local[*]"
     """`local[n]`, `spark://...`, `yarn`, `k8s://...`."""
     memory: str = "1g"
-    """Memory of the JVM. The Python processes that match do not use it."""
+    """Memory of the JVM, without the Python processes."""
     folder: Path | None = None
     overrides: Mapping[str, str] = attrs.field(factory=dict)
-    """Spark options that override ours."""
 
     @property
     def is_local(self) -> bool:
@@ -66,10 +63,8 @@ def check_java() -> None:
 
 
 def start_session(settings: SparkSettings) -> SparkSession:
-    """Start a session with its own JVM; takes seconds.
-
-    Raises `EngineUnavailable` if PySpark or Java is missing, or the JVM does not start.
-    """
+    """Takes seconds. Raises `EngineUnavailable` if PySpark or Java is missing, or the JVM does not
+    start."""
     check_java()
     try:
         from pyspark.sql import SparkSession
@@ -113,7 +108,7 @@ def stop_session(session: SparkSession) -> None:
 
 
 def reset_pyspark() -> None:
-    """Clear PySpark's global state. Otherwise it would use a dead JVM again."""
+    """Otherwise PySpark would use a dead JVM again."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -129,10 +124,7 @@ def reset_pyspark() -> None:
 
 
 def is_alive() -> bool:
-    """Return whether the session's JVM runs.
-
-    Errors may arrive before a dying JVM exits, so this waits a moment.
-    """
+    """Errors may arrive before a dying JVM exits, so this waits a moment."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
@@ -153,7 +145,7 @@ def _spark_options(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.memory,
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Workers are reused, and with them their matchers.
+        # Reused workers keep their matchers.
         "spark.python.worker.reuse": "true",
         # Remote workers may find another Python.
         "spark.pyspark.python": sys.executable if settings.is_local else Path(sys.executable).name,
@@ -187,10 +179,7 @@ def _worker_environment() -> Iterator[None]:
 
 
 def _zip_packages(settings: SparkSettings) -> Path:
-    """Zip our packages for remote workers.
-
-    Dependencies (lxml, pyarrow, ...) must be installed there.
-    """
+    """Remote workers must have the dependencies."""
     path = (settings.folder or Path.cwd()) / "xmlbroker.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted((_PACKAGES / "broker").rglob("*.py")):

@@ -1,7 +1,6 @@
-"""The work of Spark's Python workers: scanning parts with a cached matcher.
+"""The work of Spark's Python workers. This module does not import Spark.
 
-Spark reuses workers, so a matcher is built once per worker and job. This module does not import
-Spark.
+Workers are reused, so a matcher is built once per worker and job.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from broker.replay.engine.scanner import JobContext, scan_part_into
 
 _SUMMARY_FIELD: Final = pa.field("note", pa.binary())
 _EVENT_ONLY_FIELDS: Final = [field for field in EVENT_SCHEMA if field.name not in KEY_SCHEMA.names]
-#: Rows for events that the worker writes to the folder, and rows that carry the events.
+#: Rows for events in the folder, and rows that carry the events.
 WRITTEN_SCHEMA: Final = pa.schema([*KEY_SCHEMA, _SUMMARY_FIELD])
 RETURNED_SCHEMA: Final = pa.schema([*KEY_SCHEMA, *_EVENT_ONLY_FIELDS, _SUMMARY_FIELD])
 
@@ -37,8 +36,7 @@ _cached_matcher: list[tuple[str, Archive, RequestMatcher]] = []
 def scan_parts(
     context: JobContext, parts: Sequence[Part], *, shared_folder: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of `WRITTEN_SCHEMA` if this worker can write to the job's folder, else of
-    `RETURNED_SCHEMA`."""
+    """Yield `WRITTEN_SCHEMA` rows if workers share the folder, else `RETURNED_SCHEMA`."""
     if not _cached_matcher or _cached_matcher[0][0] != context.job:
         archive = Archive.open(context.uri, create=False)
         _cached_matcher[:] = [(context.job, archive, context.new_matcher())]
@@ -62,10 +60,7 @@ def scan_parts(
 
 
 def decode_rows(table: pa.Table) -> Iterator[FoundEvents | PartSummary]:
-    """Decode the rows of `scan_parts`, in order.
-
-    `WRITTEN_SCHEMA` rows give no events.
-    """
+    """`WRITTEN_SCHEMA` rows give no events."""
     noted = table.column("note").is_valid()
     for data in table.column("note").filter(noted).to_pylist():
         yield PartSummary.from_bytes(data)

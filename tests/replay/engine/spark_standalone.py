@@ -1,5 +1,3 @@
-"""A standalone Spark cluster: a master and workers in processes of their own."""
-
 from __future__ import annotations
 
 import os
@@ -19,14 +17,13 @@ _REGISTERED = re.compile(r"Successfully registered with master")
 
 
 class Standalone:
-    """One master, and workers with one core and 1 GiB each, for the duration of the context."""
+    """A master, and workers with one core and 1 GiB each."""
 
     def __init__(self, folder: Path, workers: int) -> None:
         self._folder = folder
         self._count = workers
         self._running: list[subprocess.Popen[str]] = []
         self.uri = ""
-        """URI of the master."""
 
     def __enter__(self) -> Self:
         try:

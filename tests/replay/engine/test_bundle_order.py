@@ -1,5 +1,3 @@
-"""The order of bundles on request."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -15,7 +13,7 @@ from broker.replay.request import ReplayRequest
 from tests.recovery.answers import answers
 from tests.recovery.world import BEGIN, CATALOGUE, ORIGINS
 
-#: Numbers in a bundle by arrival, each of a different publisher; None: in no bundle.
+#: By arrival, each of a different publisher; None: in no bundle.
 ARRIVING = (3, None, 1, 2, None, 5, 4)
 
 

@@ -1,5 +1,3 @@
-"""Encoding of reports."""
-
 from __future__ import annotations
 
 from typing import Any

@@ -33,7 +33,7 @@ def test_each_request_gets_its_events(seed: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("position", "comes"),
     [
-        # It continued in the second epoch, so it may lack the event of the first one.
+        # It may lack the event of the first epoch.
         ((2, 5), [("a", (2, 7))]),
         # It has all of the first epoch.
         ((1, 4), []),

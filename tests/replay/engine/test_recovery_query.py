@@ -1,5 +1,3 @@
-"""`$Liveness` in queries on recovery events."""
-
 from __future__ import annotations
 
 import pytest

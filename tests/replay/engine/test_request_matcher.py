@@ -1,5 +1,3 @@
-"""Matching documents and requests: patterns, ranges, clearance, versions, invalid input."""
-
 from __future__ import annotations
 
 import numpy as np

@@ -32,7 +32,7 @@ SEED = 3
 pytestmark = [
     pytest.mark.slow,
     needs("pyspark", "java"),
-    # Warnings of PySpark about pandas, and about sockets to a killed JVM.
+    # From PySpark, about pandas and sockets to a killed JVM.
     pytest.mark.filterwarnings("ignore"),
 ]
 
@@ -58,7 +58,6 @@ def jvm() -> int:
 
 
 def at(engine: SparkEngine, archive: Archive) -> SparkEngine:
-    """Use the same session for another archive."""
     engine._archive = archive
     return engine
 
