@@ -37,7 +37,7 @@ class FallbackEngine:
         except EngineUnavailable as error:
             self._first.close()
             self._first = None
-            self._notice(f"{error}. Replays use the slower pure-Python engine until then")
+            self._notice(f"{error}. Replays use the slower pure-Python engine")
 
     def run(
         self,
