@@ -69,7 +69,7 @@ class DtdCache:
     """DTDs of a node, several versions of a type at once, each fetched once (M13, M17, T25).
 
     `on_new_version` gets the reference of a DTD that is newer than all known versions of its type
-    (M16), in a reactor turn of its own.
+    (M16), and `on_added` each new DTD that is not of the catalogue, in a reactor turn of its own.
     """
 
     _log = Logger()
@@ -81,13 +81,12 @@ class DtdCache:
         limits: CacheLimits,
         clock: IReactorTime,
         on_new_version: Callable[[DtdReference], object] = _ignore,
+        on_added: Callable[[IDtd], object] = _ignore,
         store: AsyncDtdStore | None = None,
     ) -> None:
         """All texts but the catalogue's are stored in `store`, and looked up there first."""
-        self.on_new_version = on_new_version
-        self.on_added: Callable[[IDtd], object] = _ignore
-        #: Called with each new DTD, except those of the catalogue.
-
+        self._on_new_version = on_new_version
+        self._on_added = on_added
         self.conflicts = 0
         #: Rejected second texts of a name.
 
@@ -286,9 +285,9 @@ class DtdCache:
             self._pinned[reference] = dtd
             return
         self._cache_fetched(dtd)
-        self._clock.callLater(0, self.on_added, dtd)
+        self._clock.callLater(0, self._on_added, dtd)
         if others and others[-1] < reference and not reference.variant:
-            self._clock.callLater(0, self.on_new_version, reference)
+            self._clock.callLater(0, self._on_new_version, reference)
 
     def _cache_fetched(self, dtd: Dtd) -> None:
         self._fetched[dtd.reference] = dtd

@@ -49,8 +49,12 @@ class EventLog(LogHistory):
         write: Worker,
         read: Worker,
         window: int = 1024,
+        on_rollback: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """`wall_clock` gives ms since 1970; `write` and `read` are separate threads."""
+        """`wall_clock` gives ms since 1970; `write` and `read` are separate threads.
+
+        `on_rollback` gets the next serial after a failed commit has withdrawn serials and places.
+        """
         super().__init__(file, read, Repairs(file, write, clock))
         self._clock = clock
         self._wall_clock = wall_clock
@@ -72,8 +76,7 @@ class EventLog(LogHistory):
         self.coverage = Coverage(file.covered)
         """Durable mark of each origin, its own too, up to which the log is complete."""
         self.deduplication = Deduplication(file.stored_window, window)
-        self.on_rollback: Callable[[int], object] = lambda _: None
-        """Called with the next serial after a failed commit has withdrawn serials and places."""
+        self._on_rollback = on_rollback
 
     @property
     def own_end(self) -> Mark:
@@ -305,7 +308,7 @@ class EventLog(LogHistory):
         self.deduplication.clear()
         self._retry_at = self._clock.seconds() + RETRY_AFTER / 2
         self._write(self._file.reopen).addErrback(lambda _: None)
-        self.on_rollback(self._next_serial)
+        self._on_rollback(self._next_serial)
         for pending in failed:
             for done, _ in pending.callbacks:
                 self._call(done, error)

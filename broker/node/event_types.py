@@ -47,6 +47,7 @@ class EventTypes:
         sources: Sequence[IDtdSource],
         write: Callable[..., Deferred[Any]],
         wall_clock: Callable[[], int],
+        on_new_version: Callable[[DtdReference], object],
     ) -> None:
         """DTDs are searched on disk, among the shipped ones, in the configured folders, in
         `sources`, and at the event's pointer. `write` runs calls on the thread that writes the log.
@@ -72,8 +73,15 @@ class EventTypes:
                 [AllowedPrefix.parse(url) for url in type_settings.pointers],
             ),
         ]
-        self.dtds = DtdCache(shipped, all_sources, CacheLimits(), reactor, store=self.dtd_store)
-        self.dtds.on_added = self._announce_added
+        self.dtds = DtdCache(
+            shipped,
+            all_sources,
+            CacheLimits(),
+            reactor,
+            on_new_version=on_new_version,
+            on_added=self._announce_added,
+            store=self.dtd_store,
+        )
         self.known_types = KnownTypes(self.dtds, shipped, self._folders)
         self.pending_dtds = PendingDtds(self.dtds, reactor, settings.network.gap_timeout)
         self.unvalidated_events = UnvalidatedEvents(folder / "undecided.json", write, sync=sync)

@@ -94,11 +94,14 @@ class Node:
         sources: list[IDtdSource] = [self._neighbour_dtds]
         if archive is not None:
             sources.append(ArchiveDtdSource(archive))
-        self.types = EventTypes(settings, reactor, sources, threads.write, wall_clock)
+        self.types = EventTypes(
+            *(settings, reactor, sources, threads.write, wall_clock),
+            on_new_version=lambda reference: self.notices.add_version(reference),
+        )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
+        self.output = Output()
         self.event_log = self._open_log(data, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
-        self.output = Output()
         self.quarantine = Quarantine(
             data / "quarantine",
             max_files=settings.limits.quarantine_files,
@@ -161,17 +164,14 @@ class Node:
         self.stream_times = StreamTimes(
             *(self.event_log, reactor, wall_clock, post), self.output.send_progress
         )
-        self.event_log.on_rollback = self.output.roll_back
         self.acceptor = self._make_acceptor()
-        self.acceptor.address = self._find_address
         self.explanation_answers = build_explanation_answers(
             self, self._parse_query, self._advisor.find_warnings, reactor
         )
         versions = self.types.new_versions
-        self.notices = TypeChangeNotices(
+        self.notices: TypeChangeNotices = TypeChangeNotices(
             self._known_types, versions, lambda: self.acceptor.sessions, reactor
         )
-        self.dtds.on_new_version = self.notices.add_version
 
     # ------------------------------------------------------------------ building
 
@@ -193,6 +193,7 @@ class Node:
             write=self._threads.write,
             read=self._threads.read,
             window=settings.deduplication_window,
+            on_rollback=self.output.roll_back,
         )
 
     def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
@@ -236,6 +237,7 @@ class Node:
 
         return SessionAcceptor(
             node_name=self.settings.node.name,
+            address=self._find_address,
             authenticator=authenticator_for(self.settings.accounts, self._threads.run_in_pool),
             event_log=self.event_log,
             clock=self._reactor,

@@ -86,6 +86,7 @@ class SessionAcceptor:
         self,
         *,
         node_name: str,
+        address: Callable[[], str],
         authenticator: IAuthenticator,
         event_log: EventLog,
         clock: IClock,
@@ -93,8 +94,7 @@ class SessionAcceptor:
         make_session: Callable[[Identity, int, bytes], Session],
     ) -> None:
         self._node_name = node_name
-        self.address: Callable[[], str] = lambda: node_name
-        """Clients use it to move to another node."""
+        self._address = address
         self._authenticator = authenticator
         self._event_log = event_log
         self._clock = clock
@@ -188,7 +188,7 @@ class SessionAcceptor:
                         origin=self._event_log.origin,
                         max_event_bytes=self.limits.max_event_bytes,
                         max_frame_bytes=self.limits.max_frame_bytes,
-                        address=self.address(),
+                        address=self._address(),
                     )
                 )
             ]

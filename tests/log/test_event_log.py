@@ -60,6 +60,7 @@ class EventLogTests(SynchronousTestCase):
         self.clock = Clock()
         self.writer = Thread()
         self.now = 1000
+        self.rolled_back: list[int] = []
         self.file = LogFile(Path(self.mktemp()), Retention())
         self.epoch = self.file.bounds.epoch
         self.log = EventLog(
@@ -68,6 +69,7 @@ class EventLogTests(SynchronousTestCase):
             wall_clock=lambda: self.now,
             write=self.writer,
             read=self.writer,
+            on_rollback=self.rolled_back.append,
         )
         self.told: list[list[int] | str] = []
 
@@ -240,14 +242,12 @@ class EventLogTests(SynchronousTestCase):
         self.assertEqual(again.bounds.last, 2)
 
     def test_a_rollback_is_reported(self) -> None:
-        told: list[int] = []
-        self.log.on_rollback = told.append
         self.append(2)
         self.writer.step()
         self.append(3)
-        self.assertEqual(told, [])
+        self.assertEqual(self.rolled_back, [])
         self.fail_next()
-        self.assertEqual(told, [3])
+        self.assertEqual(self.rolled_back, [3])
 
     def test_the_first_event_at_a_time_may_be_under_way(self) -> None:
         self.append(2)

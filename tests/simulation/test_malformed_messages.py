@@ -123,7 +123,7 @@ def test_handshake_of_a_megabyte_is_not_read(world: World) -> None:
 
 def test_welcome_carries_the_address_of_the_node(world: World) -> None:
     stranger = RawConnection(world)
-    world.node.acceptor.address = lambda: "alps.c1/simulated"
+    world.node.acceptor._address = lambda: "alps.c1/simulated"
     stranger.channel.send([messages.encode(hello("a"))])
     world.run(1.0)
     welcome = messages.decode(stranger.packets[0])
