@@ -66,11 +66,16 @@ def _run(context: BenchmarkContext, network: NodeNetwork, each: int, events: int
         phases.append(done)
         return done
 
-    phase("linking", lambda: (network.build(), network.nodes.run(3.0))[0])
-    phase(
-        "subscribing",
-        lambda: (network.subscribe(each), _run_until(network, network.are_interests_active))[0],
-    )
+    def link() -> None:
+        network.build()
+        network.nodes.run(3.0)
+
+    def subscribe() -> None:
+        network.subscribe(each)
+        _run_until(network, network.are_interests_active)
+
+    phase("linking", link)
+    phase("subscribing", subscribe)
     quiet = phase("quiet", lambda: network.nodes.run(QUIET))
     crossings = network.count_crossings()
     phase("publishing", lambda: _publish(network, events))

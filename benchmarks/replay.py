@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -131,7 +132,7 @@ def _measure_spark_alone(
     for count in (1, 10) if not context.quick else (1,):
         context.report_progress(f"Spark's xpath_boolean: {count} queries")
         queries = [query.replace("'", "\\'") for query in band_queries(count)]
-        found.append(_timed("xpath_boolean", count, lambda q=queries: _xpath(session, files, q)))
+        found.append(_timed("xpath_boolean", count, partial(_xpath, session, files, queries)))
     return found
 
 
@@ -176,8 +177,8 @@ def report(
     columns = ("engine", "requests", "s", "one request = 1", "us/event", "events/s", "reading s")
     sheets = [Sheet(f"One job over {count:,} events, each delivered once", columns, rows)]
     if others:
-        columns = ("Spark alone", "queries", "s", "us/event", "matches")
-        sheets.append(Sheet("The same files without our index", columns, others))
+        alone = ("Spark alone", "queries", "s", "us/event", "matches")
+        sheets.append(Sheet("The same files without our index", alone, others))
     notes = [
         f"{count:,} flight events in files of {FLUSH:,}; requests have distinct queries, of which "
         "each event matches one, so deliveries are the same in all rows",

@@ -170,8 +170,11 @@ def no_sleep_in_tests(tree: Tree) -> Iterator[str]:
         if path.suffix != ".py":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
-            from_time = isinstance(node, ast.ImportFrom) and node.module == "time"
-            if (from_time and any(alias.name == "sleep" for alias in node.names)) or (
+            if (
+                isinstance(node, ast.ImportFrom)
+                and node.module == "time"
+                and any(alias.name == "sleep" for alias in node.names)
+            ) or (
                 isinstance(node, ast.Attribute)
                 and node.attr == "sleep"
                 and isinstance(node.value, ast.Name)

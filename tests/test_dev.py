@@ -148,7 +148,7 @@ def test_a_java_that_is_new_enough_is_left_as_it_is(prepared: Machine) -> None:
     prepared.program("id", "echo 0")
     done = prepared.dev("demo", "--limit", "9")
     assert done.returncode == 0
-    assert done.stdout == "runs examples/demo --limit 9\n"
+    assert done.stdout == "runs -m examples.demo --limit 9\n"
     assert "Java" not in done.stderr and JAVA not in done.stderr
 
 
@@ -189,7 +189,7 @@ def test_where_installing_java_fails_that_is_said_and_python_serves(prepared: Ma
     assert done.returncode == 0
     assert f"installing {JAVA} failed" in done.stderr
     assert "replayed by pure Python, not by Spark" in done.stderr
-    assert done.stdout == "runs examples/demo\n"
+    assert done.stdout == "runs -m examples.demo\n"
 
 
 # --------------------------------------------------------------------------- packages for the tests

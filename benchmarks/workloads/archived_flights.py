@@ -97,7 +97,8 @@ def _make_logged_events(
         events.append(
             LoggedEvent(
                 *(1, first + number + 1, _MORNING + (first + number) // _EVENTS_A_MS),
-                *(FLIGHT.security_level.rank, encode_header(header), document, ORIGIN, 0),
+                *(FLIGHT.security_level.rank, encode_header(header), document),
+                *(ORIGIN, 0),
             )
         )
     return events

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from random import Random
 from typing import TypeAlias
 
 import attrs
 from twisted.internet.task import Clock
 
-Address: TypeAlias = tuple[str, int]
+Address: TypeAlias = Hashable
 OnDatagrams: TypeAlias = Callable[[Sequence[tuple[bytes, Address]]], None]
 
 #: Datagrams that arrive within so many seconds are one read.

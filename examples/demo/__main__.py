@@ -16,9 +16,6 @@ from collections import Counter
 from pathlib import Path
 
 import attrs
-from away_client import AwayClient, lose_first_node
-from feed import Feed, load_feed
-from node_process import NodeProcess
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -30,6 +27,9 @@ from broker.client.subscription import Subscription
 from broker.errors import BrokerError
 from broker.event.event_id import EventId
 from broker.event.place import Place
+from examples.demo.away_client import AwayClient, lose_first_node
+from examples.demo.feed import Feed, load_feed
+from examples.demo.node_process import NodeProcess
 
 WINDOW = 2_000
 #: Seconds without progress after which missing events are given up.

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from node_process import NodeProcess
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from broker.client.asyncio_face import AsyncioClient, connect
 from broker.client.subscription import Subscription
 from broker.event.event_id import EventId
+from examples.demo.node_process import NodeProcess
 
 NAME = "away"
 #: Without progress; Spark starts slowly.

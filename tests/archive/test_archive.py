@@ -150,8 +150,8 @@ def test_an_archive_works_on_any_file_system(tmp_path: Path, kind: str) -> None:
         objects._puts_atomically = True
         for folder in ("events/s/2026-11-20T07", "durables/aa", "readers"):
             system.create_dir(f"archive/{folder}")
-        for writer in ("aa", "bb", "cc"):
-            system.create_dir(f"archive/manifests/{writer}")
+        for name in ("aa", "bb", "cc"):
+            system.create_dir(f"archive/manifests/{name}")
     archive = Archive(objects, wall)
     archive.create_if_missing()
     writer = ArchiveWriter(archive, "aa", wall)

@@ -89,7 +89,7 @@ def test_a_change_while_pages_are_read_is_copied_completely(
     place: Place, monkeypatch: pytest.MonkeyPatch, what: Callable[[Place], None]
 ) -> None:
     source = place.opened()
-    get, happened = source.objects.get, []
+    get, happened = source.objects.get, list[str]()
 
     def meanwhile(path: str) -> bytes:
         if not happened:

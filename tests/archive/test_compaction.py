@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from random import Random
 
 import attrs
@@ -147,9 +148,7 @@ def test_a_large_stream_moves_out_of_a_shared_partition(place: Place) -> None:
 def test_a_damaged_file_is_set_aside_and_the_rest_is_merged(place: Place) -> None:
     made = [event(n) for n in range(1, 13)]
     paths = [place.writer.write(covering([e]), [e], {}).files[0] for e in made]
-    place.disk.damage_file(
-        place.opened().objects._root / paths[4], lambda data: data[:-9] + bytes(9)
-    )  # type: ignore[attr-defined]
+    place.disk.damage_file(Path("/archive", paths[4]), lambda data: data[:-9] + bytes(9))
     place.wall.now += 2 * HOUR
     first = place.compaction().run()
     assert (first.damaged, first.passed_over) == ([paths[4]], 1)

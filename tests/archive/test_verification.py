@@ -31,7 +31,7 @@ class Place:
         self.archive = self.opened()
         writer = ArchiveWriter(self.archive, "aa", clock)
         self.made = [event(n, document=b"<e>%d</e>" % n * 50) for n in range(1, 21)]
-        self.paths = []
+        self.paths: list[str] = []
         for start in range(0, 20, 4):
             some = self.made[start : start + 4]
             self.paths += writer.write(covering(some), some, {TEXT: b"<!ELEMENT e ANY>"}).files

@@ -33,7 +33,7 @@ class Site:
         unarchived_bytes: int = 0,
     ) -> None:
         self._archive_of = archive or self
-        self.wall = archive.wall if archive else Wall()
+        self.wall: Wall = archive.wall if archive else Wall()
         self._disk = FragileDisk(self.wall)
         # By this clock the log's epochs begin with 1.
         retention = Retention(max_bytes, unarchived_bytes=unarchived_bytes)

@@ -307,7 +307,7 @@ def test_durables_are_stored_changed_and_removed(site: Site) -> None:
         ({"b": None, "d": b"4"}, {"a": b"2", "d": b"4"}),
         ({"a": None, "d": None}, {}),
     ):
-        site.store(step)  # type: ignore[arg-type]
+        site.store(step)
         archiver = site.carry(archiver)
         assert _durables(site.open()) == durables
     site.store({"e": b"5"})

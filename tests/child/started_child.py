@@ -7,7 +7,7 @@ import socket
 import struct
 import subprocess
 import sys
-from typing import Generic
+from typing import Generic, Self
 
 from broker.transport.socket.framing import encode_frames
 from broker.wire.codec import Codec, M
@@ -24,11 +24,11 @@ class StartedChild(Generic[M]):
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", *command],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
 
-    def __enter__(self) -> StartedChild[M]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

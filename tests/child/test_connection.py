@@ -26,7 +26,7 @@ def encoded(*sent: messages.Message) -> bytes:
     end = End()
     for message in sent:
         end.link.send(message)
-    return end.transport.value()
+    return bytes(end.transport.value())
 
 
 WORDS = (messages.More(1, 2), messages.Status(), messages.Page(3, 0, (b"x" * 3_000, b"y")))

@@ -19,8 +19,8 @@ REQUEST = ReplayRequest("a.>", "//x:a", {"x": "urn:x"}, 2)
 REPORT = Report(1, 2, 3, 4, 5, 6, {"a": (1, 2)}, (("a", (1, 2), (1, 9)),), ("note",), ERROR)
 DTD = ("flight", "1.0", "")
 COVERAGE = Coverage(
-    *({"a": [((1, 0), (1, 4)), ((2, 0), (2, 2**62))], "b": []}, frozenset({"b"})),
-    *(frozenset(), {"c": (1, 2)}, True),
+    *({"a": [((1, 0), (1, 4)), ((2, 0), (2, 2**62))], "b": []}, frozenset({"b"}), frozenset()),
+    *({"c": (1, 2)}, True),
 )
 EXAMPLES: list[tuple[Codec[Any], Message]] = [
     *(

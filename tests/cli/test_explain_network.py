@@ -15,9 +15,10 @@ from tests.simulation.simulated_client import flight
 def answer(verdict: str, *, known: bool | None = True) -> dict[str, Any]:
     row = {"durable": "d", "pattern": ">", "verdict": verdict, "reason": "because"}
     nodes = [{"node": "one/a", "verdict": verdict, "reason": "so", "subscriptions": [row]}]
-    network = {"known": known, "place": "o:1:2", "nodes": nodes if known else []}
+    network: dict[str, Any] = {"known": known, "place": "o:1:2", "nodes": nodes if known else []}
     network["silent"] = ["two"]
-    client = {"client": "c", "connected": [], "accepted": None, "subscriptions": [], "left_out": 0}
+    client: dict[str, Any] = {"client": "c", "connected": [], "accepted": None}
+    client |= {"subscriptions": [], "left_out": 0}
     return {"explanation": None, "client": client, "network": network}
 
 

@@ -96,7 +96,8 @@ def test_a_node_with_an_unwritable_log_shows_it() -> None:
 
 
 def test_a_node_that_is_alone_has_no_network() -> None:
-    alone = {"node": "n1", "network": None, "published": {"received": 3}, "sessions": []}
+    alone: dict[str, Any] = {"node": "n1", "network": None, "sessions": []}
+    alone["published"] = {"received": 3}
     assert row(shown([Sample("tcp:a:1", 1.0, alone)], [None]), "n1")[-1] == "alone"
 
 

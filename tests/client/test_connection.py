@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from twisted.internet.task import Clock
+from zope.interface import implementer
 
 from broker.client.connection import HANDSHAKE_TIMEOUT, Connection, make_connection_machine
-from broker.client.twisted_face import DeferredPromise
 from broker.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -18,34 +19,28 @@ from broker.errors import (
     ShuttingDown,
 )
 from broker.transport.backoff import SUCCESS_AFTER, Backoff
-from broker.transport.socket import ISocketChannel
+from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.wire import messages
 from broker.wire.messages import MAGIC, Goodbye, Hello, Refuse, Welcome
+from tests.transport.recording import RecordingChannel
 
 HELLO = Hello(MAGIC, (1,), "a", 1, b"t" * 16, "", "")
 WELCOME = messages.encode(Welcome(1, "node", "origin", 1000, 1000, "node"))
 
 
-class FakeChannel:
-    def __init__(self) -> None:
-        self.receiver = None
-        self.max_frame = 0
-        self.sent: list[bytes] = []
-        self.aborted: BrokerError | None = None
-
-    def send(self, packets: Sequence[bytes]) -> None:
-        self.sent += packets
-
-    def abort(self, error: BrokerError) -> None:
-        self.aborted = error
-
-
+@implementer(ISocketReceiver)
 class Stack:
     def __init__(self) -> None:
         self.received: list[bytes] = []
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
         self.received += packets
+
+    def channel_lost(self, error: BrokerError | None) -> None:
+        raise NotImplementedError
+
+    def writable_changed(self, writable: bool) -> None:
+        raise NotImplementedError
 
 
 class World:
@@ -59,7 +54,7 @@ class World:
         self.backoff = Backoff(1.0, 8.0, random.Random(1))
         self.machine = make_connection_machine(
             Connection(
-                loop=self,
+                loop=cast(Any, self),
                 endpoints=endpoints or ("one",),
                 make_hello=lambda: HELLO,
                 attach=self._attach,
@@ -73,12 +68,6 @@ class World:
         self.attached.append(channel)
         channel.receiver = self.stack
 
-    def make_promise(self) -> DeferredPromise:
-        raise NotImplementedError
-
-    def call_soon(self, call: Callable[[], None]) -> None:
-        raise NotImplementedError
-
     def dial(
         self,
         endpoint: str,
@@ -88,23 +77,23 @@ class World:
         self.dialled.append(endpoint)
         self.connected, self.failed = connected, failed
 
-    def connect(self) -> FakeChannel:
-        channel = FakeChannel()
+    def connect(self) -> RecordingChannel:
+        channel = RecordingChannel()
         self.connected(channel)
         return channel
 
 
-def greeted(world: World) -> FakeChannel:
+def greeted(world: World) -> RecordingChannel:
     world.machine.start()
     channel = world.connect()
-    channel.receiver.packets_received([WELCOME])  # type: ignore[attr-defined]
+    channel.deliver(WELCOME)
     return channel
 
 
 def test_it_dials_sends_hello_and_attaches_the_channel() -> None:
     world = World()
     channel = greeted(world)
-    assert messages.decode(channel.sent[0]) == HELLO
+    assert channel.log == [("send", [messages.encode(HELLO)])]
     assert world.attached == [channel]
     assert world.clock.getDelayedCalls() == []
 
@@ -113,7 +102,7 @@ def test_packets_after_the_welcome_go_to_the_new_receiver() -> None:
     world = World()
     world.machine.start()
     channel = world.connect()
-    channel.receiver.packets_received([WELCOME, b"first packet"])  # type: ignore[attr-defined]
+    channel.deliver(WELCOME, b"first packet")
     assert world.stack.received == [b"first packet"]
 
 
@@ -139,7 +128,7 @@ def _wait_after_session(lasted: float) -> float:
     for _ in range(5):
         world.failed(NotConnected("refused"))
         world.clock.advance(8)
-    world.connect().receiver.packets_received([WELCOME])  # type: ignore[attr-defined]
+    world.connect().deliver(WELCOME)
     world.backoff.report_up(world.clock.seconds())
     world.clock.advance(lasted)
     world.machine.lost(None)
@@ -160,7 +149,7 @@ def test_a_wrong_credential_stops_the_machine() -> None:
     world.machine.start()
     channel = world.connect()
     refuse = messages.encode(Refuse(AuthenticationFailed("wrong").to_wire()))
-    channel.receiver.packets_received([refuse])  # type: ignore[attr-defined]
+    channel.deliver(refuse)
     assert isinstance(world.stops[0], AuthenticationFailed)
     assert world.clock.getDelayedCalls() == []
 
@@ -169,7 +158,7 @@ def test_a_stopping_node_is_retried() -> None:
     world = World()
     world.machine.start()
     refuse = messages.encode(Refuse(ShuttingDown("stopping").to_wire()))
-    world.connect().receiver.packets_received([refuse])  # type: ignore[attr-defined]
+    world.connect().deliver(refuse)
     assert isinstance(world.downs[0], ShuttingDown)
     world.clock.advance(1)
     assert len(world.dialled) == 2
@@ -180,7 +169,7 @@ def test_a_silent_peer_is_dropped_after_the_timeout() -> None:
     world.machine.start()
     channel = world.connect()
     world.clock.advance(HANDSHAKE_TIMEOUT)
-    assert isinstance(channel.aborted, PeerSilent)
+    assert channel.log[-1] == ("abort", PeerSilent)
     assert isinstance(world.downs[0], PeerSilent)
 
 
@@ -189,8 +178,8 @@ def test_a_peer_that_is_no_node_is_a_protocol_error() -> None:
         world = World()
         world.machine.start()
         channel = world.connect()
-        channel.receiver.packets_received([answer])  # type: ignore[attr-defined]
-        assert isinstance(channel.aborted, ProtocolError)
+        channel.deliver(answer)
+        assert channel.log[-1] == ("abort", ProtocolError)
         assert isinstance(world.downs[0], ProtocolError)
 
 
@@ -216,7 +205,7 @@ def test_a_connection_after_stopping_is_aborted() -> None:
     world = World()
     world.machine.start()
     world.machine.stop()
-    assert isinstance(world.connect().aborted, NotConnected)
+    assert world.connect().log == [("abort", NotConnected)]
 
 
 def test_a_lost_connection_is_dialled_again() -> None:

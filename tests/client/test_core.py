@@ -150,14 +150,14 @@ def test_acceptance_and_flow_arrive_in_order() -> None:
         (ALL, None, Position()),
         (since(at(3)), None, at(3)),
         (STORED, None, at(10)),
-        (STORED, [("n", 1, 4)], at(4)),
+        (STORED, (("n", 1, 4),), at(4)),
         # Without processed events it begins at the beginning, not at the cut.
-        (STORED, [], Position()),
-        (NEW, [("n", 1, 4)], at(10)),
+        (STORED, (), Position()),
+        (NEW, (("n", 1, 4),), at(10)),
     ],
 )
 def test_a_position_begins_at_the_start(
-    start: Start, stored: list[tuple[str, int, int]] | None, begins: Position
+    start: Start, stored: tuple[tuple[str, int, int], ...] | None, begins: Position
 ) -> None:
     core = new_core()
     subscribe(core, start, "d")

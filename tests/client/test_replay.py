@@ -131,7 +131,7 @@ def test_a_replay_has_one_beginning(net: FakeNet) -> None:
     client = net.client(FakeNode(net, "a"))
     for wrong in ({"since": at(1), "last": 2}, {"since_time": 1, "last": 2}, {"pace": -1.0}):
         with pytest.raises(BadPosition):
-            client.replay(**wrong)  # type: ignore[arg-type]
+            client.replay(**wrong)
     with pytest.raises(BadPosition):
         client.subscribe(start=last(0))
 

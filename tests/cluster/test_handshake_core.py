@@ -80,14 +80,14 @@ def answering(key: bytes | None = None, **fields: object) -> Responder:
 def converse(one: Initiator, other: Responder) -> tuple[list[Effect], list[Effect]]:
     """Return the results at both sides, with all messages on the wire."""
     ends: dict[object, list[Effect]] = {id(one): [], id(other): []}
-    to_do = [(one, effect) for effect in one.start(0.0)]
+    to_do: list[tuple[Initiator | Responder, Effect]] = [(one, effect) for effect in one.start(0.0)]
     while to_do:
         side, effect = to_do.pop(0)
         if isinstance(effect, Send):
             far: Initiator | Responder = other if side is one else one
             to_do += [
                 (far, each) for each in far.receive_message(decode(encode(effect.message)), 0.1)
-            ]  # type: ignore[misc]
+            ]
         else:
             ends[id(side)].append(effect)
     assert one.state is other.state is HandshakeState.ENDED

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import attrs
 import pytest
@@ -298,7 +298,7 @@ def test_an_unmatched_entering_range_is_not_announced_as_complete() -> None:
 def test_a_failed_append_is_retried() -> None:
     setting = Setting()
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **named: object) -> NoReturn:
         raise RuntimeError("the environment is closed")
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]
@@ -315,7 +315,7 @@ def test_a_failed_append_does_not_block_other_origins() -> None:
     setting = Setting()
     real = setting.log.deduplication.record
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **named: object) -> NoReturn:
         raise RuntimeError("the environment is closed")
 
     setting.log.deduplication.record = broken  # type: ignore[method-assign]

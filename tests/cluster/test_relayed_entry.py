@@ -59,7 +59,7 @@ def test_of_unfiltered_ranges_only_local_matches_are_logged(all: bool) -> None:
 
 @pytest.mark.parametrize("all", [False, True])
 def test_undecided_and_refused_events_keep_their_places(all: bool) -> None:
-    verdicts = [Accepted(header(1), (7,)), Accepted(header(2), ()), _REFUSED]
+    verdicts: list[Verdict] = [Accepted(header(1), (7,)), Accepted(header(2), ()), _REFUSED]
     found = gathered(*verdicts, all=all, undecided=(0, 1))
     assert found.entries == [
         *((each.mark, each.record, 1, each.document) for each in (carried(1), carried(2))),

@@ -9,7 +9,7 @@ from broker.delivery.commit_share import RecipientRun, SharedEncodings, encode_r
 from broker.delivery.feed import Feed
 from broker.log.logged_event import LoggedEvent
 
-FEEDS = [Feed(n, matcher_number=n, is_durable=False, cut=(1, 0), cursor=1) for n in (1, 2)]
+FEEDS = [Feed(n, matcher_number=n, is_durable=False, cut=0, cursor=1) for n in (1, 2)]
 
 
 def event(offset: int, level: int = 0) -> LoggedEvent:

@@ -14,7 +14,7 @@ from broker.log.logged_event import LoggedEvent
 
 LINKS = {number: "abc"[number % 3] for number in range(9)}
 FEEDS = {
-    number: Feed(number, matcher_number=number, is_durable=False, cut=(1, 0), cursor=1)
+    number: Feed(number, matcher_number=number, is_durable=False, cut=0, cursor=1)
     for number in LINKS
 }
 SUBSCRIBERS = {number: (LINKS[number], FEEDS[number]) for number in LINKS}

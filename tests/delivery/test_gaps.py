@@ -66,7 +66,7 @@ def test_events_of_other_logs_are_recovered_and_the_log_continues(
     it = Setting(recovery := Recovery(), far=(1, 3))
     it.comes(after, 8, reason)
     assert it.asked == [({"far": ((1, 3), (1, 9))}, reason)] and it.archived == [archived]
-    assert it.feed.state is FeedState.RECOVERING and it.writer.deliveries == []
+    assert (it.feed.state, it.writer.deliveries) == (FeedState.RECOVERING, [])
     recovery.give(far(5), far(9))
     recovery.give()
     assert it.writer.deliveries == [[5], [9]]

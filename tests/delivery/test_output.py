@@ -58,7 +58,7 @@ def setting(*numbers: int) -> tuple[Output, dict[int, FakeDelivery]]:
         if number // 10 not in deliveries:
             deliveries[number // 10] = FakeDelivery(output)
             output.add_session(cast(Any, deliveries[number // 10]))
-        feed = Feed(number % 10, matcher_number=number, is_durable=False, cut=(1, 0), cursor=1)
+        feed = Feed(number % 10, matcher_number=number, is_durable=False, cut=0, cursor=1)
         output.add_feed(cast(Any, deliveries[number // 10]), feed)
     for delivery in deliveries.values():
         delivery.calls.clear()

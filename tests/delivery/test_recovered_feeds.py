@@ -41,7 +41,7 @@ async def everything(_: int, documents: Sequence[bytes], liveness: Liveness) -> 
 
 
 def make_delivery(
-    writer: FakeWriter, log: Log, failed: Callable[[Failure], object], clock: Clock
+    writer: FakeWriter, log: Log, failed: Callable[[Failure], None], clock: Clock
 ) -> SessionDelivery:
     return SessionDelivery(
         writer,
@@ -120,7 +120,7 @@ class Setting:
 
 def test_recovered_events_come_before_the_log() -> None:
     it = Setting(recovery := Recovery(), held=2, far=0)
-    assert it.feed.state is FeedState.RECOVERING
+    assert (it.feed.state, it.writer.deliveries) == (FeedState.RECOVERING, [])
     recovery.give(far(3), far(5))
     recovery.give(far(8))
     assert it.writer.deliveries == [[3], [5], [8]]
@@ -133,8 +133,7 @@ def test_recovered_events_come_before_the_log() -> None:
 def test_a_client_ahead_of_its_node_continues_from_the_log() -> None:
     it = Setting(recovery := Recovery(), held=2)
     recovery.give()
-    assert it.writer.deliveries == [[1], [2]]
-    assert it.feed.state is FeedState.CATCHING_UP
+    assert (it.feed.state, it.writer.deliveries) == (FeedState.CATCHING_UP, [[1], [2]])
     late = [attrs.evolve(far(n), serial=serial) for serial, n in ((3, 7), (4, 8), (5, 9))]
     it.log.events += late
     it.delivery.resume_after_commit()

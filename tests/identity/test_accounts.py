@@ -11,7 +11,7 @@ from broker.errors import BadName, NotAllowed
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity import Account, accounts_by_name, identity_for
-from broker.identity.accounts import matches_client_id
+from broker.identity.client_ids import matches_client_id
 
 TEXT = """
 [accounts.zbw]

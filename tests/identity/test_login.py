@@ -9,6 +9,7 @@ from twisted.cred.portal import IRealm, Portal
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import Interface
 from zope.interface.verify import verifyObject
 
 from broker.config import load_text
@@ -25,6 +26,7 @@ from broker.identity import (
     authenticator_for,
     hash_secret,
 )
+from broker.identity.identity import Identity
 from broker.identity.login import MAX_CONCURRENT_CHECKS, MAX_WAITING_CHECKS
 
 SETTINGS = load_text(
@@ -64,7 +66,7 @@ class AccountsTests(SynchronousTestCase):
 
     def authenticate(
         self, client_id: str, account: str | None, secret: bytes | None
-    ) -> Deferred[IIdentity]:
+    ) -> Deferred[Identity]:
         login = self.authenticator.authenticate(client_id, account, secret)
         self.threads.run_all()
         return login
@@ -165,7 +167,9 @@ class AccountsTests(SynchronousTestCase):
 
     def test_a_realm_with_another_kind_of_avatar_is_an_error(self) -> None:
         class OtherRealm(AccountsRealm):
-            def requestAvatar(self, avatarId: object, mind: object, *interfaces: object) -> object:
+            def requestAvatar(
+                self, avatarId: object, mind: object, *interfaces: object
+            ) -> tuple[type[Interface], object, Callable[[], None]]:
                 return IIdentity, object(), lambda: None
 
         accounts = accounts_by_name(SETTINGS.accounts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -181,7 +182,7 @@ def test_places_of_chunks_are_written_again_when_the_log_is_opened(tmp_path: Pat
         log, everything = filled(folder)
         log.close()
         nth = 2  # After `c` and before `s`: the first chunk of an origin.
-        damage_folder(folder, "origins", lambda value, bit=bit: flipped(value, bit), nth)
+        damage_folder(folder, "origins", partial(flipped, bit=bit), nth)
         again = LogFile(folder, Retention(), sync=False)
         assert again.startup_repairs.healed == 1
         for origin in ("far", again.origin):
@@ -265,7 +266,7 @@ def test_another_process_reads_no_damaged_event_either(tmp_path: Path) -> None:
     log, everything = filled(tmp_path)
     own = [each for each in everything if each.origin == log.origin]
     for nth, bit in ((0, -20), (2, 45)):
-        damage_log(log, "events", lambda v, bit=bit: flipped(v, bit % (len(v) * 8)), nth)
+        damage_log(log, "events", partial(flipped, bit=bit), nth)
     log.crash()
     along = ExternalReader(tmp_path)
     (columns,) = along.read((0, 0), 99, 1 << 30)
@@ -318,20 +319,20 @@ def test_a_damaged_value_is_had_of_its_copy(tmp_path: Path, table: str) -> None:
     log.close()
     for nth in range(entries):
         for bit in (0, 5, 40, 75):
-            damage_folder(tmp_path, table, lambda v, bit=bit: flipped(v, bit), nth)
+            damage_folder(tmp_path, table, partial(flipped, bit=bit), nth)
             again = LogFile(tmp_path, Retention(), sync=False)
             assert VALUES[table](again) == before, f"{table} {nth} {bit}"
             again.close()
             if table == "marks":
-                damage_folder(tmp_path, table, lambda v, bit=bit: flipped(v, bit), nth)
+                damage_folder(tmp_path, table, partial(flipped, bit=bit), nth)
     again = LogFile(tmp_path, Retention(), sync=False)
     assert VALUES[table](again) == before and not again.startup_repairs.healed
 
 
 def test_a_replica_that_was_damaged_is_named_and_written_again(tmp_path: Path) -> None:
     log = with_values(tmp_path)
-    for bit in (45, 3000):
-        damage_log(log, "kept", lambda value, bit=bit: flipped(value, bit % (len(value) * 8)), 1)
+    for bit in (45, 2900):
+        damage_log(log, "kept", partial(flipped, bit=bit), 1)
         with pytest.raises(DamageFound) as caught:
             log.read_replica("far", (1, 0), 99, 1 << 30)
             log.read_replica("far", (1, 3), 99, 1 << 30)

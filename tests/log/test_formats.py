@@ -6,6 +6,7 @@ import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import lmdb
@@ -111,13 +112,13 @@ def test_damage_in_unchecked_chunks_is_no_event(old_code: Path, tmp_path: Path) 
     LogFile(tmp_path, Retention(), sync=False).close()
     # All that format 3 shows: the count, and the length of a document.
     for bit in (3, (5 + 24 + 22 * 60 + 3) * 8):
-        damage_folder(tmp_path, "events", lambda value, bit=bit: flipped(value, bit), 0)
+        damage_folder(tmp_path, "events", partial(flipped, bit=bit), 0)
         log = LogFile(tmp_path, Retention(), sync=False)
         events, (damage,) = read_past_damage(log)
         assert (damage.first, damage.origin) == (1, log.origin)
         assert damage.last >= 1 and events[0].serial == damage.last + 1
         log.close()
-        damage_folder(tmp_path, "events", lambda value, bit=bit: flipped(value, bit), 0)
+        damage_folder(tmp_path, "events", partial(flipped, bit=bit), 0)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from zope.interface import implementer
 
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
+from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType, Liveness, SecurityLevel
 from broker.event.event_id import EventId
@@ -40,8 +42,9 @@ FLIGHT_DTD = b"""
 """
 
 
-class KnownDtds:
-    """A DTD cache that fetches nothing."""
+@implementer(IDtdCache)
+class KnownDtds:  # type: ignore[misc]
+    """A DTD cache that fetches nothing. Engines call only `get`."""
 
     def __init__(self, *dtds: Dtd) -> None:
         self.by_reference = {dtd.reference: dtd for dtd in dtds}

@@ -24,6 +24,7 @@ from broker.matching.query.query import parse_query
 from broker.matching.screening import find_undefined_entity
 from broker.matching.switch import Switch
 from broker.matching.whitespace import mark_mixed_runs
+from broker.matching.xpath_evaluation import ParsedEvent
 from tests.event.delimiters import KIND, event_with, single_fillings
 from tests.matching import processor_time
 from tests.matching.conftest import KnownDtds, event, load_dtd
@@ -40,6 +41,7 @@ def test_client_reads_the_payload_that_was_matched(dead_letters: KnownDtds) -> N
     for place, filling in single_fillings():
         document, _ = event_with({place: filling})
         subject = examiner.examine(document, frozenset())
+        assert isinstance(subject, ParsedEvent)
         read = read_event(document)
         assert read.payload is not None
         wrapper = b'<Mspaces:Event xmlns:Mspaces="%b">%b</Mspaces:Event>'

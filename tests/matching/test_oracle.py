@@ -125,10 +125,11 @@ def test_engine_agrees_with_the_oracle(
     }
     documents = [event(payload.encode()) for payload in events]
     verdicts = engine.match(documents)
-    for payload, verdict in zip(events, verdicts, strict=True):
-        assert isinstance(verdict, Accepted), verdict
+    accepted = [verdict for verdict in verdicts if isinstance(verdict, Accepted)]
+    assert accepted == verdicts
+    for payload, verdict in zip(events, accepted, strict=True):
         expected = [number for number, query in numbers.items() if oracle(query, payload)]
         assert list(verdict.subscriptions) == expected, (payload, queries)
     for number in numbers:
-        expected_selection = [number in verdict.subscriptions for verdict in verdicts]
+        expected_selection = [number in verdict.subscriptions for verdict in accepted]
         assert engine.select(number, documents, Liveness.LIVE) == expected_selection

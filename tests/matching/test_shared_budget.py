@@ -315,9 +315,10 @@ def remaining_queries(
     for document in documents[50:]:
         (verdict,) = engine.match([document])
         assert isinstance(verdict, Accepted)
-        assert others <= {*verdict.subscriptions}
+        matched = {*verdict.subscriptions}
+        assert others <= matched
     suspended = {number for number, _ in engine.take_suspended()}
-    assert {*verdict.subscriptions} == (greedy | others) - suspended
+    assert matched == (greedy | others) - suspended
     return len(greedy - suspended), suspended - greedy
 
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.python.failure import Failure
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.messages import RoutedMessage
@@ -97,10 +98,10 @@ def test_a_lost_request_is_repeated() -> None:
 def test_a_node_without_an_answer_is_peer_silent() -> None:
     clock = Clock()
     made, messenger, _ = exchange(HERE, clock)
-    failed: list[BaseException] = []
-    made.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+    failed: list[Failure] = []
+    made.fetch_page(THERE, REQUEST).addErrback(failed.append)
     clock.pump([RETRY_AFTER] * round(TIMEOUT / RETRY_AFTER))
-    assert [type(error) for error in failed] == [PeerSilent]
+    assert [each.type for each in failed] == [PeerSilent]
     assert len(messenger.sent) == TIMEOUT / RETRY_AFTER
     assert not clock.getDelayedCalls()
 
@@ -128,18 +129,18 @@ def test_errors_of_either_side_come_at_once() -> None:
     clock = Clock()
     asker, asked, _ = exchange(HERE, clock)
     server, messenger, pages = exchange(THERE, Clock())
-    failed: list[BaseException] = []
+    failed: list[Failure] = []
     for _ in range(2):
-        asker.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
+        asker.fetch_page(THERE, REQUEST).addErrback(failed.append)
     for question in asked.sent:
         messenger.deliver(question)
     pages.reading[0].errback(Overloaded("a DTD is looked for"))
     asked.deliver(messenger.sent[0])
-    assert isinstance(failed[0], NotConnected) and "a DTD is looked for" in str(failed[0])
+    assert failed[0].check(NotConnected) and "a DTD is looked for" in str(failed[0].value)
     pages.reading[1].callback(Page([], {"o": (1, 9)}, 0))
     assert messenger.sent[1].level == 0 and server.pages_served == 1
     asked.deliver(msgspec.structs.replace(messenger.sent[1], chunks=(b"damaged",)))
-    assert isinstance(failed[1], BrokerError)
+    assert failed[1].check(BrokerError)
     assert not clock.getDelayedCalls()
 
 
@@ -188,9 +189,9 @@ def test_a_page_has_only_events_cleared_for_the_route(clearance: int) -> None:
 def test_an_unreachable_node_is_not_asked() -> None:
     made, messenger, _ = exchange(HERE, Clock())
     messenger.can_reach = False
-    failed: list[BaseException] = []
-    made.fetch_page(THERE, REQUEST).addErrback(lambda failure: failed.append(failure.value))
-    assert [type(error) for error in failed] == [NotConnected]
+    failed: list[Failure] = []
+    made.fetch_page(THERE, REQUEST).addErrback(failed.append)
+    assert [each.type for each in failed] == [NotConnected]
     assert messenger.sent == []
 
 

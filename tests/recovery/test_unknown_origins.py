@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import attrs
 import pytest
@@ -92,7 +93,8 @@ def test_a_node_that_may_have_the_log_is_awaited(
             clock.pump([1.0] * int(PATIENCE))
             assert page.called
             waited = True
-        found += [(event.origin, event.offset) for event in page.result]  # type: ignore[union-attr]
+        events = cast(Sequence[LoggedEvent], page.result)
+        found += [(event.origin, event.offset) for event in events]
     assert sorted(found) == sorted([*ALL, *([(GONE, 3)] * has_event)])
     assert waited == waits
     expected = [(each.origin, each.after, each.upto) for each in recovery.remaining_losses()]

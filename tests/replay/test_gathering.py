@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.replay.replay_entry import GATHER_SECONDS, MAX_GATHER_SECONDS
-from tests.replay.test_replayer_core import Process
+from tests.replay.simulated_replayer import Process
 
 
 def test_steady_requests_do_not_delay_the_first_one_without_bound() -> None:

@@ -85,7 +85,7 @@ ANY = st.lists(
     ),
     max_size=30,
     unique_by=lambda row: row[:3],
-).map(lambda rows: [Row(*row, timestamp=row[-1]) for row in rows])
+).map(lambda rows: [Row(*(*row, row[-1])) for row in rows])
 
 
 @given(ANY)

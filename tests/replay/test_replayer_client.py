@@ -23,7 +23,7 @@ def replays(reactor: Reactor, folder: Path) -> ReplayerClient:
     )
 
 
-def error_of(events: Deferred[Any]) -> Exception:
+def error_of(events: Deferred[Any]) -> BaseException | None:
     failures: list[Failure] = []
     events.addErrback(failures.append)
     return failures[0].value

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
+from twisted.logger import capturedLogs
 
 from broker.errors import BadQuery, BrokerError, ProtocolError
 from broker.identity.identity import anonymous_identity
@@ -248,12 +248,8 @@ def test_an_internal_error_in_a_later_slice_ends_the_session_and_is_logged() -> 
     setting = Setting()
     setting.receive(*map(subscribe, range(1, 30)))
     setting.node.broken = True
-    logged: list[Any] = []
-    globalLogPublisher.addObserver(logged.append)
-    try:
+    with capturedLogs() as logged:
         setting.finish()
-    finally:
-        globalLogPublisher.removeObserver(logged.append)
     assert setting.node.done == [*range(1, 12), "left"]
     assert isinstance(setting.session.end_reason, ProtocolError)
     assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]

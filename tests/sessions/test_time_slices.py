@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
+from twisted.logger import capturedLogs
 
 from broker.errors import BadQuery, ProtocolError, UnknownType
 from broker.identity.identity import anonymous_identity
@@ -77,6 +77,8 @@ class RefusingSubscriptions:
 
 
 class Setting(InputSetting):
+    matcher: SlowMatcher
+
     def __init__(self) -> None:
         super().__init__()
         self.clock = Clock()
@@ -257,12 +259,8 @@ def test_an_error_in_a_later_slice_ends_the_session_and_is_logged(setting: Setti
     session, driver = setting.session()
     setting.receive(session, batch(1, *run(1, 400)))
     setting.matcher.broken = True
-    logged: list[Any] = []
-    globalLogPublisher.addObserver(logged.append)
-    try:
+    with capturedLogs() as logged:
         setting.finish()
-    finally:
-        globalLogPublisher.removeObserver(logged.append)
     assert session.has_ended and isinstance(session.end_reason, ProtocolError)
     assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]
 
@@ -272,12 +270,8 @@ def test_an_error_after_a_wait_for_a_type_ends_the_session_too(setting: Setting)
     setting.receive(session, batch(1, "odd 1"))
     setting.matcher.broken = True
     setting.dtds.asked[0].errback(UnknownType("there is none"))
-    logged: list[Any] = []
-    globalLogPublisher.addObserver(logged.append)
-    try:
+    with capturedLogs() as logged:
         setting.finish()
-    finally:
-        globalLogPublisher.removeObserver(logged.append)
     assert session.has_ended and isinstance(session.end_reason, ProtocolError)
     assert [each["log_failure"].type for each in logged if "log_failure" in each] == [KeyError]
 

@@ -17,6 +17,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.testing.simulation import World
+from broker.testing.virtual_time import VirtualTime
 
 FLIGHT = EventType("flight", "1.0")
 STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
@@ -84,7 +85,7 @@ def read_log(world: World) -> list[LogEntry]:
 
 
 class Publisher:
-    def __init__(self, world: World, client: Client) -> None:
+    def __init__(self, world: VirtualTime, client: Client) -> None:
         self._world = world
         self.client = client
         self.results: list[tuple[EventId, Receipt | BrokerError]] = []
@@ -115,6 +116,10 @@ class Publisher:
     @property
     def receipts(self) -> list[Receipt]:
         return [result for _, result in self.results if isinstance(result, Receipt)]
+
+    @property
+    def marks(self) -> list[Mark]:
+        return [receipt.place.mark for receipt in self.receipts if receipt.place]
 
 
 class Reader:

@@ -257,7 +257,7 @@ def test_events_full_of_delimiters_are_delivered_and_replayed_unchanged() -> Non
             for payload, (place, filling) in zip(payloads, chosen, strict=True)
             if place == "reason" and "orged" in filling and not filling.startswith(("<!--", "<?"))
         ]
-        right = (payloads, [], expected)
+        right: tuple[list[bytes], ...] = (payloads, [], expected)
         for subscription, published in zip((all_events, none, some), right, strict=True):
             assert [e.payload for e in read_all(world, subscription)] == published
         for query, published in zip(queries, right, strict=True):

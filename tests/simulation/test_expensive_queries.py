@@ -10,6 +10,7 @@ import pytest
 from broker.client.received import ALL
 from broker.errors import QueryTooExpensive
 from broker.matching import budget
+from broker.matching.switch import Switch
 from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent
 from broker.testing.simulation import World
 from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
@@ -22,8 +23,10 @@ class Stopwatch:
     def __init__(self, world: World) -> None:
         self.slow = False
         self.now = 0.0
-        world.node.matcher._evaluator._budget._bounds.clock = self
-        world.node.matcher._time_shares._clock = self
+        matcher = world.node.matcher
+        assert isinstance(matcher, Switch)
+        matcher._evaluator._budget._bounds.clock = self
+        matcher._time_shares._clock = self
 
     def __call__(self) -> float:
         self.now += 10_000.0 if self.slow else 0.0

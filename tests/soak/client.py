@@ -17,6 +17,7 @@ from typing import Any
 
 from broker.cli.recovery_progress import INTERVAL, ask_recoveries
 from broker.client.asyncio_face import AsyncioClient, connect
+from broker.client.effects import Item
 from broker.client.received import ALL, ReceivedEvent
 from broker.client.subscription_state import SubscriptionState
 from broker.client.worker import Working
@@ -26,6 +27,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Position
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
+from broker.wire.codec import WireTimes
 from broker.wire.messages import Flowing, Subscribe, Subscribed
 from tests.simulation.simulated_client import flight
 from tests.soak.interests import ALL_INTERESTS, ALTITUDES, STREAMS
@@ -120,22 +122,24 @@ def trace_positions(notes: Notebook) -> None:
         SubscriptionState.receive_progress,
     )
 
-    def note_subscribe(state: SubscriptionState) -> Subscribe:
-        message = subscribe(state)
+    def note_subscribe(self: SubscriptionState) -> Subscribe:
+        message = subscribe(self)
         notes.note("subscribes", former=message.previous_address, position=message.position)
         return message
 
-    def note_accepted(state: SubscriptionState, message: Subscribed) -> Any:
+    def note_accepted(self: SubscriptionState, message: Subscribed) -> list[Item]:
         notes.note("accepted", warnings=message.warnings)
-        return receive_subscribed(state, message)
+        return receive_subscribed(self, message)
 
-    def note_flowing(state: SubscriptionState, message: Flowing, node: str) -> Any:
+    def note_flowing(self: SubscriptionState, message: Flowing, node: str) -> list[Item]:
         notes.note("flows", node=node, position=message.cut)
-        return receive_flowing(state, message, node)
+        return receive_flowing(self, message, node)
 
-    def note_progress(state: SubscriptionState, position: Position, *times: Any) -> Any:
+    def note_progress(
+        self: SubscriptionState, position: Position, times: WireTimes = ()
+    ) -> list[Item]:
         notes.note("moved", position=position.to_wire())
-        return receive_progress(state, position, *times)
+        return receive_progress(self, position, times)
 
     SubscriptionState.begin_session = note_subscribe  # type: ignore[method-assign]
     SubscriptionState.receive_subscribed = note_accepted  # type: ignore[method-assign]

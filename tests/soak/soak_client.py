@@ -53,7 +53,7 @@ class SoakClient:
         if self.is_running:
             return
         number = len(self.processes) + 1
-        arguments = {
+        arguments: dict[str, object] = {
             "client": self.name,
             "endpoints": [self._layout.endpoint(node) for node in self._nodes],
             "notes": str(self.notebook_of(number)),

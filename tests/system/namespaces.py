@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -44,7 +43,7 @@ class Host:
 
 
 class Hosts:
-    hosts: Sequence[Host]
+    hosts: tuple[Host, ...]
 
     def __enter__(self) -> Self:
         try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
 
 from tests.system.namespaces import Host, Hosts, run
 
@@ -16,7 +15,7 @@ class Segment(Hosts):
         """The first host has the address 10.78.0.1."""
         tag = f"xs{os.getpid()}"
         self._bridge = f"{tag}-b"
-        self.hosts: Sequence[Host] = tuple(
+        self.hosts = tuple(
             Host(f"{tag}-{host}", f"{tag}h{host}"[:15], f"10.78.0.{host}", f"fd78::{host}")
             for host in range(1, count + 1)
         )

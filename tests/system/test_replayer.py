@@ -102,7 +102,7 @@ def test_bad_and_too_large_requests_raise_typed_errors(node: StartedReplayer) ->
     # Everything exceeds the limit of this process.
     node.send(messages.Replay(2, ReplayRequest(">", "true()").to_wire()))
     node.send(messages.Replay(3, ReplayRequest(">", "/flight/id = 'UAL7'").to_wire()))
-    found = {}
+    found: dict[int, messages.Failed | messages.Found] = {}
     while len(found) < 2:
         message = node.receive()
         if isinstance(message, messages.Failed | messages.Found):

@@ -93,7 +93,7 @@ class ClientsOfBothVersions:
         self._published += [str(event_id) for event_id in ids_of(receipts)]
         expected = {*self._published, *self._by_previous()}
         for inbox in self._inboxes:
-            await inbox.wait_until(lambda inbox=inbox: expected <= set(map(str, inbox.ids)))
+            await inbox.wait_for_ids(expected)
         for each in self._previous:
             await each.until_received(expected)
 

@@ -82,6 +82,9 @@ class Inbox:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def wait_for_ids(self, expected: set[str]) -> None:
+        await self.wait_until(lambda: expected <= set(map(str, self.ids)))
+
     async def wait_for_receipts(self, receipts: list[Receipt]) -> None:
         wanted = {receipt.event_id for receipt in receipts}
         await self.wait_until(lambda: len(self.events) >= len(wanted) and wanted <= set(self.ids))

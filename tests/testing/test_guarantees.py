@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import attrs
 import pytest
@@ -54,7 +55,7 @@ class Run:
     def deliver(self, *numbers: int) -> None:
         self.process.items += map(self.delivered, numbers)
 
-    def change(self, number: int, **values: object) -> None:
+    def change(self, number: int, **values: Any) -> None:
         self.process.items[number - 1] = attrs.evolve(self.process.items[number - 1], **values)
 
     def gap(self, first: int, last: int, reason: str = "lost") -> ReportedGap:

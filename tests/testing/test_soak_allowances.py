@@ -47,7 +47,8 @@ def allowances(
 
 
 def excused(published_at: float, durability: str = "node", **damaged: float) -> bool:
-    return allowances(published_at, durability, **damaged).justifies_gap(KEY, Place("a", 1, 1), GAP)
+    allowed = allowances(published_at, durability, None, **damaged)
+    return allowed.justifies_gap(KEY, Place("a", 1, 1), GAP)
 
 
 @pytest.mark.parametrize(("published_at", "expected"), [(4.0, True), (6.0, False)])

@@ -48,9 +48,9 @@ HERE, THERE = Address(C1, "n1"), Address(("sea",), "n2")
 HOPS = (HERE, THERE, 9)
 BARE = NodeDescriptor(THERE, "f" * 16, 0, (1,))
 NODE = NodeDescriptor(
-    *(HERE, "0123456789abcdef01234567", 7, (1, 2)),
-    *(Endpoint("192.0.2.1", 4000), Endpoint("2001:db8::1", 4001)),
-    *(MulticastGroup("239.1.2.3", 4002, "eth0"), 1, True, ("zstd", "none"), 1_700_000_000_000),
+    *(HERE, "0123456789abcdef01234567", 7, (1, 2), Endpoint("192.0.2.1", 4000)),
+    *(Endpoint("2001:db8::1", 4001), MulticastGroup("239.1.2.3", 4002, "eth0"), 1, True),
+    *(("zstd", "none"), 1_700_000_000_000),
 )
 HELLO = handshake.NodeHello("xmlbroker-node", (1, 2), "net", NODE, "member", C1, b"n" * 16)
 VALUES = (("a", -7), ("b", b"\x00"), ("c", True), ("d", 1.5), ("e", ("x", (None,))), ("old", None))
@@ -65,7 +65,8 @@ FRAME = Frame(
         Range(THERE, (1, 0), (1, 2), None, True, (1, 0), True),
         Range(Address(("sea",), ""), (1, 0), (1, 2), (1, 1)),
     ),
-    *(((1, 1, 2),), ((2, (0, 1)),), 0, (2, 1), (1, 2), b"rrs", b"deE"),
+    *(((1, 1, 2),), ((2, (0, 1)),), 0, (2, 1)),
+    *((1, 2), b"rrs", b"deE"),
     (3, 1 << 62, (2, 9)),
 )
 REQUEST = ReplayRequest(
@@ -221,9 +222,9 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
     (
         recovery.FetchPage(
             *HOPS,
-            *(5, "alice", "", "a.>", "//x:a", {"x": "urn:x"}, 2),
-            (("a", (1, 2), None), ("b", (1, 2), (1, 9))),
-            0,
+            *(5, "alice", ""),
+            *("a.>", "//x:a", {"x": "urn:x"}),
+            *(2, (("a", (1, 2), None), ("b", (1, 2), (1, 9))), 0),
         ),
         "839c9292a4616c7073a26331a26e319291a3736561a26e320905a5616c696365a0a3612e3ea52f2f"
         "783a6181a178a575726e3a78029293a161920102c093a16292010292010900",

@@ -107,7 +107,7 @@ def test_a_question_without_room_for_an_event_is_one_without_an_event() -> None:
     assert messages.decode(encoded) == messages.Ask(1, "status", {})
 
 
-WANTED = (1, "a", "b", {}, "", "last", (), 0)
+WANTED = (1, "a", "b", dict[str, str](), "", "last", (), 0)
 
 
 def test_omitted_fields_of_a_subscription_have_neutral_defaults() -> None:

@@ -5,14 +5,17 @@ from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
+from zope.interface import implementer
 
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.discovery.seed_poller import PERIOD, SHORTEST_PERIOD, SeedPoller
+from broker.cluster.discovery.seed_source import ISeedSource
 from broker.errors import NotConnected
 
 SOMEBODY = (Endpoint("10.0.0.7", 8766),)
 
 
+@implementer(ISeedSource)
 class Source:
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

@@ -126,7 +126,8 @@ def flooded(shape: SimulatedNetwork, rng: random.Random) -> Flood:
     for node in shape.nodes.values():
         flood.add(node.descriptor)
     for pair in rng.sample(sorted(shape.links, key=sorted), len(shape.links)):
-        flood.link(*sorted(pair), cost=shape.links[pair][0])
+        one, other = sorted(pair)
+        flood.link(one, other, shape.links[pair][0])
         flood.run(rng.uniform(0.0, 0.05))
     return flood
 
@@ -145,7 +146,8 @@ def test_maps_agree_soon_after_the_last_change(seed: int) -> None:
         if shape.holds_together():
             flood.cut(*pair)
         else:
-            shape.link(*pair, cost, clearance)
+            one, other = pair
+            shape.link(one, other, cost, clearance)
         flood.run(rng.uniform(0.0, 0.3))
     flood.run(8.0)
     flood.everyone_finds_everyone()

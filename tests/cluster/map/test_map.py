@@ -3,10 +3,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from broker.cluster.address import Address
+from broker.cluster.address import Address, UnitPath
 from broker.cluster.map.unit_graph import MAX_GATEWAYS
 from tests.cluster.map.simulated_network import Circle, Pair, SimulatedNetwork, random_network
 
@@ -100,9 +101,10 @@ def test_routes_heal_while_the_network_is_connected(seed: int) -> None:
                 network.kill(victim)
         elif before:
             pair = rng.choice(sorted(before, key=sorted))
-            network.cut(*pair)
+            one, other = pair
+            network.cut(one, other)
             if not network.holds_together():
-                network.link(*pair, *before[pair])
+                network.link(one, other, *before[pair])
     everyone_finds_everyone(network)
 
 
@@ -278,7 +280,7 @@ def test_invalid_entries_are_rejected_and_counted() -> None:
     a3 = network.nodes["a3"].map
     good = network.nodes["a1"].descriptor.to_plain()
     unit_link = ("a", "b", "a/a1", "b/b1", 1, 2, ("b1", 4000))
-    wrong = [
+    wrong: list[tuple[tuple[str, str, str], UnitPath, dict[str, Any]]] = [
         (("node", "a1", "a1"), ("a",), {"self": "nothing"}),
         (("node", "a1", "a1"), ("a",), {"self": (*good[:1], "other", *good[2:])}),
         (("node", "a2", "a2"), ("a",), {"self": good}),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,14 @@ from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD, Thread, log_at
 
 
+def sender_to(sent: list[bytes]) -> Callable[[str, bytes], bool]:
+    def send(name: str, data: bytes) -> bool:
+        sent.append(data)
+        return True
+
+    return send
+
+
 def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> None:
     """The link breaks and returns during a commit, or the disk is slow for five seconds."""
     clock = Clock()
@@ -42,7 +51,7 @@ def test_a_request_during_a_commit_loses_no_replicated_event(tmp_path: Path) -> 
         origin_log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
-        lambda name, data: not to_store.append(data),
+        sender_to(to_store),
     )
     store = ReplicaStore(
         log,
@@ -105,7 +114,7 @@ def test_a_second_neighbour_with_progress_is_not_asked_again(tmp_path: Path) -> 
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
-        lambda name, data: not sent.append(data),
+        sender_to(sent),
     )
     epoch = log.bounds.epoch
     replicator.replicated_upto = (epoch, 3000)  # the first replica had all
@@ -136,7 +145,7 @@ def test_a_replica_has_no_missing_range_when_retention_overtakes_it(tmp_path: Pa
         log,
         [StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour")],
         clock,
-        lambda name, data: not sent.append(data),
+        sender_to(sent),
     )
     append(15)
     replicator.choose_neighbour(["keeper"])

@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable
 from broker.cluster.address import Address, UnitPath, is_within
 from broker.cluster.messages import Value, decode, encode
 from broker.cluster.tables.core import Tables
-from broker.cluster.tables.effects import Send, TableChanged, TableEchoed, TablesEffect
+from broker.cluster.tables.effects import (
+    NameConflict,
+    Send,
+    TableChanged,
+    TableEchoed,
+    TablesEffect,
+)
 from broker.cluster.tables.table import GroupKey, TableKey, TableLimits, TableTimes
 
 Pair = frozenset[str]
@@ -39,6 +45,7 @@ class Node:
             elif isinstance(effect, TableEchoed):
                 self.network.echoed(self, effect)
             else:
+                assert not isinstance(effect, NameConflict)
                 self.network.synchronised(self, effect.neighbour)
 
     def held_versions(self, unit: UnitPath) -> dict[GroupKey, tuple[int, int]]:

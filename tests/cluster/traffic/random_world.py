@@ -53,9 +53,9 @@ class World:
             for i, one in enumerate(names):
                 for other in names[i + 1 : i + 2] if line else names[i + 1 :]:
                     self.pairs.append((one, other))
-        for one, other in joins:
+        for here, there in joins:
             for _ in range(self.random.randint(1, 2)):
-                pair = (self.random.choice(members[one]), self.random.choice(members[other]))
+                pair = (self.random.choice(members[here]), self.random.choice(members[there]))
                 if pair not in self.pairs:
                     self.pairs.append(pair)
 

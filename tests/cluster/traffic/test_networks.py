@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 
 import pytest
 
@@ -46,8 +47,8 @@ def calamity(world: World) -> None:
         world.link_all()
 
 
-def troubled(seed: int, *, deaths: bool = False, **settings: object) -> World:
-    world = World(seed, **settings)
+def troubled(seed: int, *, deaths: bool = False, capacity: int = 64) -> World:
+    world = World(seed, capacity=capacity)
     world.nodes.late_entry_rate = 0.05
     world.link_all()
     world.nodes.run(3.0)
@@ -119,9 +120,8 @@ def test_no_event_is_lost_when_a_gateway_dies_for_good(seed: int) -> None:
             if other.state.address.unit == cluster and other is not node:
                 world.nodes.link_nodes(node.name, other.name)
     units = {node.state.address.unit: node.name for node in world.alive()}
-    names = list(units.values())
-    for one, other in zip(names, names[1:], strict=False):
-        world.nodes.link_nodes(one, other)
+    for pair in pairwise(units.values()):
+        world.nodes.link_nodes(*pair)
     world.nodes.run(QUIET)
     world.check()
 

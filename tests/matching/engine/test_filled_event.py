@@ -8,6 +8,7 @@ import pytest
 
 from broker.dtd.dtd import Dtd
 from broker.matching.engine import filled_event
+from broker.matching.examiner import Examiner
 from tests.matching.conftest import event
 from tests.matching.engine.engine_pair import EnginePair
 
@@ -49,13 +50,13 @@ def documents() -> list[bytes]:
 def rereadings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Records recognised documents that were parsed."""
     found: list[bytes] = []
-    reread = filled_event.Examiner.parse_recognised
+    reread = Examiner.parse_recognised
 
     def noted(self: Any, document: bytes, *others: Any) -> Any:
         found.append(document)
         return reread(self, document, *others)
 
-    monkeypatch.setattr(filled_event.Examiner, "parse_recognised", noted)
+    monkeypatch.setattr(Examiner, "parse_recognised", noted)
     return found
 
 

@@ -24,7 +24,7 @@ from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.index.member import Member
 from broker.matching.query.query import Query, parse_query
-from broker.matching.query.tree import Binary, FunctionCall, Literal, Number
+from broker.matching.query.tree import Binary, Expression, FunctionCall, Literal, Number
 from broker.matching.switch import Switch
 from tests.matching.conftest import KnownDtds
 from tests.matching.engine.test_hostile import flight, leg
@@ -51,12 +51,12 @@ def make_queries(forms: tuple[str, ...], count: int) -> Iterator[Query]:
     for number in range(count):
         form, query = parsed[number % len(forms)]
         match query.expression:
-            case Binary(right=Number()) as whole:
-                literal = attrs.evolve(whole.right, value=float(number))
-                expression = attrs.evolve(whole, right=literal)
-            case FunctionCall(arguments=(subject, Literal() as letters)) as whole:
+            case Binary(right=Number() as constant) as whole:
+                numeral = attrs.evolve(constant, value=float(number))
+                expression: Expression = attrs.evolve(whole, right=numeral)
+            case FunctionCall(arguments=(subject, Literal() as letters)) as call:
                 literal = attrs.evolve(letters, value=f"{letters.value[:1]}{number}")
-                expression = attrs.evolve(whole, arguments=(subject, literal))
+                expression = attrs.evolve(call, arguments=(subject, literal))
         text = form.format(number)
         yield attrs.evolve(query, text=text, compilable=text, expression=expression)
 

@@ -50,7 +50,7 @@ def test_bitmaps_contain_exactly_the_numbered_members(portion: int) -> None:
 
 def check(members: TemplateMembers, numbered: list[Member], chance: random.Random) -> None:
     value = float(chance.randrange(3050))
-    row = value, value, b"%d" % chance.randrange(30)
+    row: tuple[float | bytes, ...] = (value, value, b"%d" % chance.randrange(30))
     assert set(members.select_members(members.full_bitmap)) == set(numbered)
     bits = members.full_bitmap
     for parameter, each in enumerate(row):

@@ -9,7 +9,7 @@ from broker.matching.partial.document_tree import build_document_tree
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import evaluate_template
 from broker.matching.partial.formula import UNKNOWN, And, Atom, Formula, Not, Or, is_decided
-from broker.matching.partial.source import Constant, Slot
+from broker.matching.partial.source import Constant, Slot, Source
 from broker.matching.partial.template import Template, extract_templates
 from broker.matching.query.query import parse_query
 from broker.matching.shape.tree import Node
@@ -22,7 +22,7 @@ from tests.matching.unlimited import ANY_COST
 
 XML = "<f x='1'><a b='1' c='2'>3<b>4</b></a><a b='5' c='6'>7<b>8</b></a><b>9</b></f>"
 ENVELOPE = "<e><a b='10'/></e>"
-VARIABLES = {"StreamId": Slot(100), "TimeStamp": Constant(5.0)}
+VARIABLES: dict[str, Source] = {"StreamId": Slot(100), "TimeStamp": Constant(5.0)}
 
 
 def template(query: str) -> Template:

@@ -72,7 +72,7 @@ def test_paths_over_nitf_agree_with_lxml(shared_data: Path, attribute: float) ->
     nitf = Nitf(shared_data)
     chance = random.Random(7)
     index: PathIndex[str] = PathIndex()
-    exact = {}
+    exact: dict[str, bool] = {}
     while len(exact) < 1500:
         text = nitf.path(chance, attribute)
         if text not in exact:

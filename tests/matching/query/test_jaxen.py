@@ -71,6 +71,10 @@ def cases(folder: Path) -> Iterator[Case]:
                 yield _case(name, select, _context_node(tree, context, test), test)
 
 
+def by_lxml(expression: str, namespaces: dict[str, str], node: Any) -> Any:
+    return etree.XPath(expression, namespaces=namespaces, regexp=False)(node)
+
+
 def _namespaces(element: etree._Element) -> dict[str, str]:
     return {prefix: uri for prefix, uri in element.nsmap.items() if prefix and prefix != "var"}
 
@@ -82,9 +86,7 @@ def _context_node(tree: Any, context: etree._Element, test: etree._Element) -> A
     for element in [*outer, *([parent] if parent is not None and parent.tag == "test" else [])]:
         if any(function in str(element.get("select")) for function in NOT_IN_XPATH):
             return None
-        found = etree.XPath(
-            str(element.get("select")), namespaces=_namespaces(element), regexp=False
-        )(node)
+        found = by_lxml(str(element.get("select")), _namespaces(element), node)
         node = found[0] if found else None
         if not (isinstance(node, etree._Element) and isinstance(node.tag, str)):
             return None
@@ -158,15 +160,12 @@ def test_evaluation_has_lxmls_boolean_value(all_cases: list[Case]) -> None:
     for case in all_cases:
         if case.node is None or case.refused or _foreign(case):
             continue
-        theirs = etree.XPath(case.expression, namespaces=case.namespaces, regexp=False)(case.node)
+        theirs = by_lxml(case.expression, case.namespaces, case.node)
         if isinstance(theirs, float):
             expected = theirs != 0 and theirs == theirs
         elif theirs == []:
             # lxml omits the document node from its lists; `count` includes it.
-            counting = etree.XPath(
-                f"count({case.expression})", namespaces=case.namespaces, regexp=False
-            )
-            expected = counting(case.node) > 0
+            expected = by_lxml(f"count({case.expression})", case.namespaces, case.node) > 0
         else:
             expected = bool(theirs)
         ours = CompiledQuery(parse_query(case.expression, case.namespaces))
@@ -180,11 +179,9 @@ def test_lxml_and_jaxen_differ_only_in_the_listed_cases(all_cases: list[Case]) -
     for case in all_cases:
         if case.node is None or case.refused or _foreign(case):
             continue
-        result = etree.XPath(case.expression, namespaces=case.namespaces, regexp=False)(case.node)
+        result = by_lxml(case.expression, case.namespaces, case.node)
         if case.value is not None:
-            text = etree.XPath(
-                f"string({case.expression})", namespaces=case.namespaces, regexp=False
-            )(case.node)
+            text = by_lxml(f"string({case.expression})", case.namespaces, case.node)
             agrees = text == case.value
         elif case.count is not None:
             agrees = len(result) == case.count

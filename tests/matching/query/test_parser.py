@@ -29,6 +29,8 @@ from broker.matching.query.tree import (
     Variable,
 )
 
+BEGINS = {PathStart.CONTEXT: "", PathStart.DOCUMENT: "/", PathStart.ENVELOPE: "E/"}
+
 
 def tree(text: str) -> Expression:
     return parse_expression(text, QueryLimits())[0]
@@ -54,10 +56,7 @@ def shape(expression: Expression) -> str:
         case Filter(primary=primary, predicates=predicates):
             return shape(primary) + "".join(f"[{shape(p)}]" for p in predicates)
         case Path(start=start, steps=steps):
-            begin = {PathStart.CONTEXT: "", PathStart.DOCUMENT: "/", PathStart.ENVELOPE: "E/"}.get(
-                start
-            )
-            begin = f"{shape(start)}/" if begin is None else begin
+            begin = BEGINS[start] if isinstance(start, PathStart) else f"{shape(start)}/"
             return begin + "/".join(map(step_shape, steps))
 
 

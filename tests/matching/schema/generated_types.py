@@ -62,7 +62,7 @@ class GeneratedType:
         return kind, names
 
     def _attributes(self) -> dict[str, tuple[str, tuple[str, ...]]]:
-        found = {}
+        found: dict[str, tuple[str, tuple[str, ...]]] = {}
         for name in self.random.sample(ATTRIBUTES, self.random.randint(0, 2)):
             rule, values = self.random.choice(
                 (

@@ -96,7 +96,8 @@ class CheckedCache:
             parts = read_envelope(first, shape.reference, plain=True)
             self._fillable_trees[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
         found = [form.fill(values) for form in self._fillable_trees[shape]]
-        assert found[0].getroottree().docinfo.doctype == root.getroottree().docinfo.doctype
+        docinfos: list[Any] = [each.getroottree().docinfo for each in (found[0], root)]
+        assert docinfos[0].doctype == docinfos[1].doctype
         for filled, expected in zip(found, (root, parsed.document()), strict=True):
             assert etree.tostring(filled) == etree.tostring(expected), document
             assert of_lxml(filled) == of_lxml(expected), document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from random import Random
 
 import pytest
@@ -30,7 +30,7 @@ class DatagramWire:
         self.endpoint: DatagramEndpoint | None = None
         self.bound: MemoryDatagramSocket = network.bind(address, self._receive)
 
-    def _receive(self, batch: Sequence[tuple[bytes, tuple[str, int]]]) -> None:
+    def _receive(self, batch: Sequence[tuple[bytes, Hashable]]) -> None:
         if self.endpoint is not None:
             self.endpoint.datagrams_received(batch)
 
@@ -46,7 +46,7 @@ class Node:
         self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
         wire = DatagramWire(network, ("node", number))
         self.endpoint = wire.endpoint = DatagramEndpoint(
-            *(clock, wire.bound, self.driver.attach, ArqSettings()),  # type: ignore[arg-type]
+            *(clock, wire.bound, self.driver.attach, ArqSettings()),
             *(Random(number).randbytes, DEFAULT_MAX_FRAME),
         )
         self.dials = number == 1

@@ -53,8 +53,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkEngine]:
 def jvm() -> int:
     from pyspark import SparkContext
 
-    process: Any = SparkContext._gateway.proc
-    return int(process.pid)
+    gateway: Any = SparkContext._gateway
+    return int(gateway.proc.pid)
 
 
 def at(engine: SparkEngine, archive: Archive) -> SparkEngine:

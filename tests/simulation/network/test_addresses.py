@@ -78,7 +78,7 @@ def test_networks_of_interfaces_are_read_from_linux() -> None:
         ip_network("fe80::/64"),
         ip_network("2001:db8::/48"),
     ]
-    assert ip_network("127.0.0.0/8") in building.attached_networks()
+    assert ip_network("127.0.0.0/8") in segment.attached_networks()
 
 
 def test_networks_of_all_interfaces_are_attached(

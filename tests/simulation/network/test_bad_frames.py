@@ -20,11 +20,11 @@ from tests.simulation.network.test_bad_peers import (
 from tests.simulation.network.test_replicas import publish, three_nodes
 
 FRAMES = {
-    "an epoch of 33 bits": {"ranges": [to_alice((1, 0), (1 << 32, 1))]},
-    "an epoch of 62 bits": {"ranges": [to_alice((1, 0), (1 << 62, 1))]},
-    "an offset of 65 bits": {"ranges": [Range(ALICE, (1, 0), (1, (1 << 64) - 1))]},
-    "a long origin": {"ranges": [to_alice()], "origin": "\U0001f600" * 64},
-    "an origin with a NUL": {"ranges": [to_alice()], "origin": "a\0b"},
+    "an epoch of 33 bits": frame(to_alice((1, 0), (1 << 32, 1))),
+    "an epoch of 62 bits": frame(to_alice((1, 0), (1 << 62, 1))),
+    "an offset of 65 bits": frame(Range(ALICE, (1, 0), (1, (1 << 64) - 1))),
+    "a long origin": frame(to_alice(), origin="\U0001f600" * 64),
+    "an origin with a NUL": frame(to_alice(), origin="a\0b"),
 }
 
 
@@ -33,9 +33,7 @@ def test_invalid_frame_does_not_break_the_log(kind: str) -> None:
     world, publisher, reader = two_nodes()
     with world:
         peer = BadPeer(world, "a")
-        fields = dict(FRAMES[kind])
-        ranges = fields.pop("ranges")
-        peer.send(frame(*ranges, **fields).encode())
+        peer.send(FRAMES[kind].encode())
         world.run(1.0)
         log = world["a"].event_log
         assert log.failures == 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from broker.event.envelope import SecurityLevel
@@ -45,17 +47,17 @@ def test_link_carries_only_levels_it_is_cleared_for(
 ) -> None:
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY) if trusted else None
-        settings = {"cleartext_clearance": cleared, "clearance": cleared, "key_file": key}
-        world.add("a", "one", **settings)
+        add = partial(world.add, cleartext_clearance=cleared, clearance=cleared, key_file=key)
+        add("a", "one")
         if far:
-            world.add("b", "two", gateways=["a"], **settings)
+            add("b", "two", gateways=["a"])
         else:
-            world.add("b", "one", join=["a"], **settings)
+            add("b", "one", join=["a"])
         world.run(3.0)
         assert world.are_linked("a", "b")
         network, reader_at = world.network_of("a"), world.network_of("b").membership.node.address
-        cleared = [network.is_cleared(reader_at, level.rank) for level in LEVELS]
-        assert cleared == [True] * passes + [False] * (3 - passes)
+        passing = [network.is_cleared(reader_at, level.rank) for level in LEVELS]
+        assert passing == [True] * passes + [False] * (3 - passes)
         publisher = Publisher(world, world.client("publisher", "a"))
         near = Reader(world, world.client("near", "a"))
         reader = Reader(world, world.client("reader", "b"))
@@ -84,12 +86,12 @@ def test_link_carries_only_levels_it_is_cleared_for(
 def test_longer_route_is_taken_if_only_it_is_cleared(seed: int) -> None:
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY)
+        add = partial(world.add, key_file=key, cleartext_clearance=SecurityLevel.HIGH)
         for name in "ab":
             # Their own link is cleared for little.
-            world.add(name, f"c-{name}", key_file=key, cleartext_clearance=SecurityLevel.HIGH)
-        settings = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
-        world.add("c", "c-c", gateways=["a", "b"], **settings)
-        world.add("d", "c-d", gateways=["a", "c"], clearance=SecurityLevel.LOW, **settings)
+            add(name, f"c-{name}")
+        add("c", "c-c", gateways=["a", "b"])
+        add("d", "c-d", gateways=["a", "c"], clearance=SecurityLevel.LOW)
         world.run(3.0)
         publisher = Publisher(world, world.client("publisher", "a"))
         high = Reader(world, world.client("high", "b"))
@@ -120,9 +122,9 @@ def test_outcomes_add_up_with_events_denied_on_the_way(seed: int) -> None:
     """One outcome for each place of each origin (T40)."""
     with NetworkWorld(seed) as world:
         key = world.key_file(KEY)
-        settings = {"key_file": key, "cleartext_clearance": SecurityLevel.HIGH}
-        world.add("a", "one", **settings)
-        world.add("b", "two", gateways=["a"], clearance=SecurityLevel.LOW, **settings)
+        add = partial(world.add, key_file=key, cleartext_clearance=SecurityLevel.HIGH)
+        add("a", "one")
+        add("b", "two", gateways=["a"], clearance=SecurityLevel.LOW)
         world.run(3.0)
         publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
         reader_of_all = Reader(world, world.client("all", "b"))

@@ -302,7 +302,7 @@ def test_started_node_answers_incomplete_while_it_learns_the_network(seed: int) 
     handover = roaming.world["c1"].recovery.handover
     assert handover is not None
     sent: list[RoutedMessage] = []
-    handover._search._messenger.send = sent.append  # type: ignore[method-assign]
+    handover._search._messenger.send = lambda message: sent.append(message)  # type: ignore[method-assign]
     asker, asked = Address(("alps", "a"), "a2"), Address(("sea", "c"), "c1")
     question = FindDurables(asked, asker, 9, 1, (("nobody", "d"),), ("sea", "c"), 1_000)
     roaming.world.run(1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import attrs
 import msgpack
@@ -20,8 +20,14 @@ from tests.simulation.network.test_event_verdicts import ThreeNodes, subscriptio
 from tests.simulation.simulated_client import Interest, flight
 from tests.simulation.test_identities import ACCOUNTS, asdi
 
-LOW = {"account": "low", "secret": "right"}
-ALL = {"account": "all", "secret": "right"}
+
+class Login(TypedDict):
+    account: str
+    secret: str
+
+
+LOW: Login = {"account": "low", "secret": "right"}
+ALL: Login = {"account": "all", "secret": "right"}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -29,15 +30,15 @@ class ThreeNodes:
 
     def __init__(self, *, settings: Settings | None = None, **of_c: Any) -> None:
         self.world = world = NetworkWorld(1, settings=settings)
-        common = {"key_file": world.key_file(KEY), "cleartext_clearance": SecurityLevel.HIGH}
-        self.common = common
-        world.add("a", "one", **common)
-        world.add("b", "one", join=["a"], **common)
-        world.add("c", "two", gateways=["b"], **{**common, **of_c})
+        key = world.key_file(KEY)
+        add = partial(world.add, key_file=key, cleartext_clearance=SecurityLevel.HIGH)
+        add("a", "one")
+        add("b", "one", join=["a"])
+        add("c", "two", gateways=["b"], **of_c)
         world.run(3.0)
         self._incarnation = 0
 
-    def join(self, publisher: str = "publisher", **login: str) -> Client:
+    def join(self, publisher: str = "publisher", **login: Any) -> Client:
         client = self.world.client(publisher, "a", **login)
         self.world.run(0.5)
         return client
@@ -220,10 +221,12 @@ def test_neighbour_of_the_previous_version_gets_no_question(all_nodes: list[Thre
     neighbour.version = 1
     sent: list[RoutedMessage] = []
     receive = nodes.world.network_of("b").driver.on_other_message
-    nodes.world.network_of("b").driver.on_other_message = lambda message: (
-        sent.append(message),
-        receive(message),
-    )
+
+    def receive_message(message: RoutedMessage) -> None:
+        sent.append(message)
+        receive(message)
+
+    nodes.world.network_of("b").driver.on_other_message = receive_message
     document = nodes.publish(nodes.join())
     answer = nodes.explain("a", document, "reader")
     assert not [each for each in sent if isinstance(each, Question)]

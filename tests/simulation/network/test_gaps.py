@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import pytest
 
@@ -102,10 +104,10 @@ def test_client_at_another_node_gets_events_that_node_did_not_receive(seed: int)
         world.add("c", "two", gateways=["a", "b"])
         world.run(2.0)
         publisher = Publisher(world, world.client("publisher", "c"))
-        late = {"first_wait": 8.0, "longest_wait": 8.0}
-        shared = Reader(world, world.client("shared", "a", "b", **late), INTERESTS[4])
+        late_client = partial(world.client, first_wait=8.0, longest_wait=8.0)
+        shared = Reader(world, late_client("shared", "a", "b"), INTERESTS[4])
         other = Reader(world, world.client("other", "b"), INTERESTS[4])
-        alone = Reader(world, world.client("alone", "a", "b", **late), INTERESTS[1])
+        alone = Reader(world, late_client("alone", "a", "b"), INTERESTS[1])
         world.run(3.0)
         for _ in range(10):
             publisher.publish("other")

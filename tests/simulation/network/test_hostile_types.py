@@ -152,10 +152,10 @@ def test_owner_can_not_use_the_share_of_another(tmp_path: Any) -> None:
 
 def test_announcement_of_the_origin_overrides_those_of_others() -> None:
     def announce(types: TypeTables, author: str, entries: dict[str, Any]) -> None:
-        key = TableKey(TYPES, author, author)
-        changes = {**types._tables.get(key), **entries}
-        types._tables.get = lambda asked: changes if asked == key else {}  # type: ignore[method-assign]
-        types.apply_change(TableChanged(key, ("one",), entries), 0.0)
+        changed = TableKey(TYPES, author, author)
+        changes = {**types._tables.get(changed), **entries}
+        types._tables.get = lambda key: changes if key == changed else {}  # type: ignore[method-assign]
+        types.apply_change(TableChanged(changed, ("one",), entries), 0.0)
 
     types = TypeTables(Tables(OWN, 1, lambda: ("origin", 1, 1)))
     address_of_a, other = Address(("one",), "a"), "cd" * 32

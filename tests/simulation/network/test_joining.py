@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.cluster.address import UnitPath
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.simulated_client import Publisher, Reader, read_logs, settle
+
+KEY = b"k" * 32
 
 
 def members_by_unit(world: NetworkWorld) -> dict[UnitPath, set[str]]:
@@ -62,29 +66,22 @@ def test_node_founds_a_cluster_when_another_is_full(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "code"),
+    ("cluster", "key", "settings", "code"),
     [
-        ({"name": "another"}, "wrong-network"),
-        ({"key": b"x" * 32}, "authentication-failed"),
-        ({"key": None}, "authentication-failed"),
-        ({"cluster": "elsewhere"}, "wrong-network"),
+        ("", KEY, {"name": "another"}, "wrong-network"),
+        ("", b"x" * 32, {}, "authentication-failed"),
+        ("", None, {}, "authentication-failed"),
+        ("elsewhere", KEY, {}, "wrong-network"),
     ],
     ids=["network", "key", "no key", "cluster"],
 )
 def test_foreign_node_is_refused_and_retries_with_backoff(
-    settings: dict[str, object], code: str
+    cluster: str, key: bytes | None, settings: dict[str, Any], code: str
 ) -> None:
     with NetworkWorld(1) as world:
-        key = world.key_file(b"k" * 32)
-        world.add("a", "c", key_file=key)
-        other = dict(settings)
-        if "key" in other:
-            given = other.pop("key")
-            other["key_file"] = world.key_file(given) if isinstance(given, bytes) else None
-        else:
-            other["key_file"] = key
-        cluster = str(other.pop("cluster", ""))
-        world.add("b", cluster, join=["a"], **other)
+        world.add("a", "c", key_file=world.key_file(KEY))
+        key_file = None if key is None else world.key_file(key)
+        world.add("b", cluster, join=["a"], key_file=key_file, **settings)
         world.run(20.0)
         refused = {
             name: set(world.network_of(name).membership.failed_handshakes) for name in world.names

@@ -15,7 +15,7 @@ def test_reconnected_node_gets_the_events_of_its_interest(
 ) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "one")
-        world.add("b", "two" if far else "one", **{"gateways" if far else "join": ["a"]})
+        world.add("b", "two" if far else "one", gateways=["a"] * far, join=["a"] * (not far))
         world.add("lone", "two" if far else "one", join=["b"])
         world.run(8.0)
         publisher = Publisher(world, world.client("publisher", "a"))

@@ -78,8 +78,8 @@ def test_replica_reports_the_range_it_no_longer_holds(seed: int, away: float, cl
     with NetworkWorld(seed) as world:
         near = cluster == "one"
         world.add("owner", cluster, settings=guarded_and_short())
-        known = {"join" if near else "gateways": ["owner"]}
-        world.add("keeper", "one", settings=guarded_and_short(), **known)
+        join, gateways = ["owner"] * near, ["owner"] * (not near)
+        world.add("keeper", "one", settings=guarded_and_short(), join=join, gateways=gateways)
         world.add("b", "two", gateways=["keeper"])
         world.run(3.0)
         reader = Reader(world, world.client("reader", "b"))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -42,9 +42,8 @@ def test_feeds_of_two_origins_merge_and_a_kill_loses_nothing(seed: int) -> None:
                 if turn in (0, 149) or random.random() < rate:
                     kind = EventType("flight", "1.0")
                     payload = b"<flight><id>U</id><flightleg/></flight>"
-                    client.publish(stream, payload, kind, linkage=LINKAGE).addCallback(
-                        lambda receipt: published.append(str(receipt.event_id))
-                    )
+                    asked: Any = client.publish(stream, payload, kind, linkage=LINKAGE)
+                    asked.addCallback(lambda receipt: published.append(str(receipt.event_id)))
             events += cast("list[MergedEvent]", subscription.take_ready())
             world.run(random.choice((0.01, 0.05, 0.2)))
             if turn == 75:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def test_node_of_an_earlier_version_gets_no_placeholders(version: int) -> None:
             world, world.client("rover", "n", incarnation=2), EVERYTHING, durable="d"
         )
         read(world, returning, seconds=20.0)
-        marks = [receipt.place.mark for receipt in publisher.receipts]
+        marks = publisher.marks
         got = [
             each.first.mark if isinstance(each, Gap) else each.place.mark
             for each in returning.items
@@ -95,12 +96,10 @@ def test_undecided_event_is_decided_before_a_roaming_client_gets_it(
 ) -> None:
     settings = folder_with(tmp_path / "types", v1_0=report_text())
     with NetworkWorld(0) as world:
-        for name, cluster, more in (
-            ("a", "one", {"settings": settings}),
-            ("b", "two", {"gateways": ["a"]}),
-            ("n", "two", {"join": ["b"]}),
-        ):
-            world.add(name, cluster, gap_timeout=20.0, **more)  # type: ignore[arg-type]
+        add = partial(world.add, gap_timeout=20.0)
+        add("a", "one", settings=settings)
+        add("b", "two", gateways=["a"])
+        add("n", "two", join=["b"])
         world.run(5.0)
         for name in "bn":
             world[name].dtds.remove(REPORT)
@@ -117,7 +116,7 @@ def test_undecided_event_is_decided_before_a_roaming_client_gets_it(
             world, world.client("rover", "n", incarnation=2), BY_DEFAULT, durable="d"
         )
         read(world, returning, seconds=30.0)
-        marks = [receipt.place.mark for receipt in publisher.receipts]
+        marks = publisher.marks
         assert [(gap.reason, gap.first.mark) for gap in returning.gaps] == [
             ("unknown-type", marks[0]),
             ("unknown-type", marks[2]),

@@ -56,7 +56,8 @@ def test_relinked_node_stays_in_its_cluster(seed: int) -> None:
         for other in "ad":
             world.heal("b", other)
         world.run(100.0)
-        assert world.network_of("b").state.address.unit == ("c",)
+        state = world.network_of("b").state
+        assert state is not None and state.address.unit == ("c",)
         assert all(world.are_linked("b", other) for other in "ad")
 
 

@@ -35,7 +35,7 @@ def numbers_of(world: NetworkWorld, node: str, **arguments: Any) -> list[int]:
     replay = world.client(f"reader-{next(_readers)}", node).replay(**arguments)
 
     async def read_all() -> list[int]:
-        found = [int(event.payload.split(b"id>")[1][:-2]) async for event in replay]
+        found = [int(event.document.split(b"id>")[1][:-2]) async for event in replay]
         assert not isinstance(replay, ResolvedReplay) or replay.position.marks
         return found
 

@@ -36,7 +36,8 @@ def test_new_process_at_another_node_resumes_where_the_last_one_ended(seed: int)
     roaming.check()
     recovered = [event for event in returning.events if event.liveness is Liveness.RECOVERY]
     assert len(recovered) >= 20
-    assert roaming.world["old"].recovery.handover.handed_over == 1
+    handover = roaming.world["old"].recovery.handover
+    assert handover is not None and handover.handed_over == 1
     roaming.world.run(5.0)
     assert roaming.world["old"].durables.get("rover", "d") is None
     assert roaming.world["new"].durables.get("rover", "d") is not None
@@ -340,6 +341,7 @@ def test_old_node_releases_after_a_lost_message(seed: int) -> None:
     roaming.publish(1)
     read(roaming.world, roaming.readers[-1], seconds=5.0)
     assert roaming.world["old"].durables.get("rover", "d") is None
-    assert roaming.world["new"].durables.get("rover", "d").previous_address == ""
+    durable = roaming.world["new"].durables.get("rover", "d")
+    assert durable is not None and durable.previous_address == ""
     roaming.check()
     roaming.world.close()

@@ -26,7 +26,8 @@ class LateNode:
     ) -> None:
         self.world = world = NetworkWorld(seed)
         world.add("a", of_a)
-        world.add("b", "c", **{"join" if of_a == "c" else "gateways": ["a"]})
+        joins = of_a == "c"
+        world.add("b", "c", join=["a"] * joins, gateways=["a"] * (not joins))
         near = cluster == "c"
         world.add("c", cluster, join=["b"] if near else [], gateways=["b"] * (not near))
         world.run(4.0)

@@ -188,7 +188,7 @@ def test_event_without_a_dtd_becomes_a_gap_after_the_timeout(settings: Settings)
         assert altitudes(waiting) == [1, 3]
         for reader in (waiting, by_default):
             assert [(gap.reason, gap.count) for gap in reader.gaps] == [("unknown-type", 1)] * 2
-        marks = [receipt.place.mark for receipt in publisher.receipts]
+        marks = publisher.marks
         assert [gap.first.mark for gap in waiting.gaps] == [marks[1], marks[3]]
         world.check_outcomes()
 
@@ -227,7 +227,7 @@ def test_event_refused_by_a_relay_is_a_gap_with_its_code(settings: Settings) -> 
                 item.place.mark if hasattr(item, "place") else (item.reason, item.first.mark)
                 for item in reader.items
             ]
-            marks = [receipt.place.mark for receipt in publisher.receipts]
+            marks = publisher.marks
             assert got == [marks[0], ("too-large", refused.place.mark), marks[1]], got
         assert other.items == []
         world.check_outcomes()

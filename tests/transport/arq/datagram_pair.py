@@ -5,10 +5,12 @@ from random import Random
 
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from broker.errors import BrokerError
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.transport.arq import ArqSettings
+from broker.transport.socket import ISocketReceiver
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.socket.datagram_endpoint import DatagramEndpoint
@@ -18,6 +20,7 @@ THERE = ("there", 2)
 MAX_FRAME = 1024 * 1024
 
 
+@implementer(ISocketReceiver)
 class User:
     """Sends its packets as far as allowed, and stores received ones."""
 

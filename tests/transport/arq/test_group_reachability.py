@@ -16,7 +16,7 @@ class Deaf:
 
         def carry_to(datagram: bytes, source: object, target: object) -> None:
             if not (self.holds and self._to_group and target in addresses):
-                carry(datagram, source, target)  # type: ignore[arg-type]
+                carry(datagram, source, target)
 
         members.network._send_one = carry_to  # type: ignore[method-assign]
         for member in members.all:
