@@ -115,7 +115,7 @@ class Trial:
         world = self._world = NetworkWorld(7)
         world.add("a", "one")
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(0.5)
         client = world.client("reader", "a")
         reader = Reader(world, client, durable="d")
@@ -194,7 +194,7 @@ class Trial:
         due = set(range(READ_BEFORE + 1, EVENTS + 1))
         if lost := due - got.keys() - told:
             return f"lost in silence: {sorted(lost)}, gaps {reader.gaps}"
-        publisher = Publisher(world, world.client("publisher", "a", incarnation=2))
+        publisher = Publisher(world.client("publisher", "a", incarnation=2))
         world.run(0.5)
         self._publish(publisher, 2)
         read(world, reader)

@@ -17,7 +17,6 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.testing.simulation import World
-from broker.testing.virtual_time import VirtualTime
 
 FLIGHT = EventType("flight", "1.0")
 STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
@@ -85,8 +84,7 @@ def read_log(world: World) -> list[LogEntry]:
 
 
 class Publisher:
-    def __init__(self, world: VirtualTime, client: Client) -> None:
-        self._world = world
+    def __init__(self, client: Client) -> None:
         self.client = client
         self.results: list[tuple[EventId, Receipt | BrokerError]] = []
         self.published = 0

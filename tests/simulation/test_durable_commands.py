@@ -29,7 +29,7 @@ from tests.simulation.test_identities import ACCOUNTS, asdi, member
 class DurableSetup:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.publisher = Publisher(world, world.client("publisher"))
+        self.publisher = Publisher(world.client("publisher"))
         self.incarnation = 0
         self.reader = self.start_reader()
         self.asker = world.client("asker")
@@ -246,7 +246,7 @@ def test_accounts_manage_their_own_subscriptions_and_administrators_all() -> Non
         two = member(world, "low-2", "low")
         feed, admin = member(world, "feed", "feed"), member(world, "root", "all")
         world.run(1.0)
-        Publisher(world, admin).publish("public", level=SecurityLevel.HIGH)
+        Publisher(admin).publish("public", level=SecurityLevel.HIGH)
         world.run(0.5)
 
         def ask(asker: Client, what: str, **said: str) -> Any:

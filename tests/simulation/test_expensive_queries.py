@@ -40,7 +40,7 @@ def world() -> Iterator[World]:
 
 
 def test_live_query_over_its_budget_ends_alone(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("reader")
     expensive, cheap = Reader(world, client, UNDECIDED), Reader(world, client)
     world.run(1.0)
@@ -65,7 +65,7 @@ def test_live_query_over_its_budget_ends_alone(world: World) -> None:
 
 
 def test_durable_subscription_over_its_budget_keeps_its_position(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     for _ in range(10):
         publisher.publish(altitude=600)
     world.run(1.0)
@@ -100,7 +100,7 @@ def test_many_slow_queries_of_one_client_end_only_that_clients_subscriptions(
 
     monkeypatch.setattr(CompiledXPath, "matches", slowly)
     monkeypatch.setattr(budget, "_SECONDS_A_VISIT", 1.0e9)
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     other = Reader(world, world.client("other"), UNDECIDED)
     client = world.client("greedy")
     greedy = [

@@ -56,7 +56,7 @@ def world() -> Iterator[World]:
 
 
 def test_query_is_explained_with_the_shapes_of_the_node(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     for altitude in range(5):
         publisher.publish(altitude=altitude)
     world.run(1.0)
@@ -154,7 +154,7 @@ def test_only_administrators_inspect_other_clients(guarded: World) -> None:
 
 def test_shapes_are_shown_only_to_accounts_that_may_read_every_event(guarded: World) -> None:
     low, admin = member(guarded, "low-1", "low"), member(guarded, "root", "all")
-    publisher = Publisher(guarded, admin)
+    publisher = Publisher(admin)
     guarded.run(1.0)
     for altitude in range(5):
         publisher.publish(altitude=altitude)
@@ -206,7 +206,7 @@ def test_each_subscription_gets_its_own_reason(world: World) -> None:
 
 
 def test_explanation_shows_if_the_node_accepted_the_event(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
     publisher.publish("asdi.zbw", altitude=310)
@@ -223,7 +223,7 @@ def test_explanation_shows_if_the_node_accepted_the_event(world: World) -> None:
 
 
 def test_full_queue_is_the_reason(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     Reader(world, world.client("reader", window_bytes=SLOW))
     world.run(1.0)
     publish_steadily(world, publisher, 300)
@@ -276,7 +276,7 @@ def test_node_stops_after_an_explanation(world: World) -> None:
 
 
 def test_status_and_metrics_count_each_type(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     Reader(world, world.client("reader"), interest_in(">", "count(//flightleg[altitude > 3]) > 0"))
     world.run(1.0)
     for altitude in range(20):

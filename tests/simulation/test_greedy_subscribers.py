@@ -103,7 +103,7 @@ class OtherClients:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.publisher = Publisher(world, world.client("publisher"))
+        self.publisher = Publisher(world.client("publisher"))
         self.reader = Reader(world, world.client("reader"))
         world.run(1.0)
         self.engine_sizes = engine_sizes(world)

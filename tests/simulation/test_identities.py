@@ -88,7 +88,7 @@ def test_sequence_numbers_start_again_with_each_incarnation(world: World) -> Non
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
     for incarnation in (1, 2, 3):
-        publisher = Publisher(world, world.client("p", incarnation=incarnation))
+        publisher = Publisher(world.client("p", incarnation=incarnation))
         for _ in range(5):
             publisher.publish()
         world.run(2.0)
@@ -100,7 +100,7 @@ def test_sequence_numbers_start_again_with_each_incarnation(world: World) -> Non
 
 
 def test_durable_subscription_moves_to_the_later_process(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     first = Reader(world, world.client("a", incarnation=1), durable="d")
     world.run(1.0)
     publisher.publish()
@@ -241,7 +241,7 @@ def test_rights_apply_to_each_stream(guarded: World) -> None:
     assert {pattern: reader.error is None for pattern, reader in readers.items()} == expected_rights
     assert all(isinstance(r.error, NotAllowed) for r in readers.values() if r.error is not None)
     forbidden = Reader(guarded, feed, asdi())
-    publisher = Publisher(guarded, feed)
+    publisher = Publisher(feed)
     for stream in ("asdi.x", "other", "asdi", "asdi.y"):
         publisher.publish(stream)
     guarded.run(1.0)
@@ -253,7 +253,7 @@ def test_rights_apply_to_each_stream(guarded: World) -> None:
 
 
 def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
-    publisher = Publisher(guarded, member(guarded, "source", "all"))
+    publisher = Publisher(member(guarded, "source", "all"))
     low = Reader(guarded, member(guarded, "low-1", "low"), asdi())
     high = Reader(guarded, member(guarded, "reader", "all"))
     guarded.run(1.0)
@@ -276,7 +276,7 @@ def test_events_reach_only_cleared_subscribers(guarded: World) -> None:
 
 
 def test_clearance_applies_to_events_from_the_log(guarded: World) -> None:
-    publisher = Publisher(guarded, member(guarded, "source", "all"))
+    publisher = Publisher(member(guarded, "source", "all"))
     for level in [*SecurityLevel] * 3:
         publisher.publish(level=level)
     guarded.run(2.0)
@@ -294,7 +294,7 @@ def test_clearance_applies_to_events_from_the_log(guarded: World) -> None:
 
 
 def test_publishing_above_the_clearance_is_refused(guarded: World) -> None:
-    publisher = Publisher(guarded, member(guarded, "feed", "feed"))
+    publisher = Publisher(member(guarded, "feed", "feed"))
     for level in SecurityLevel:
         publisher.publish(level=level)
     guarded.run(1.0)

@@ -44,7 +44,7 @@ def world() -> Iterator[World]:
     settings = Settings()
     limits = attrs.evolve(settings.limits, handshake_timeout=HANDSHAKE, max_sessions=5)
     with World(1, settings=attrs.evolve(settings, limits=limits)) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         reader = Reader(world, world.client("reader"))
         world.run(1.0)
         publisher.publish()

@@ -69,7 +69,7 @@ def match_all() -> Interest:
 
 def test_batch_waits_for_its_type_and_later_batches_stay_in_order(world: World) -> None:
     source = add_source(world)
-    blocked, free = (Publisher(world, world.client(name)) for name in ("blocked", "free"))
+    blocked, free = (Publisher(world.client(name)) for name in ("blocked", "free"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
     blocked.publish(altitude=1)
@@ -97,7 +97,7 @@ def test_events_without_a_dtd_are_refused_and_others_accepted(
     world: World,
 ) -> None:
     source = add_source(world)
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     world.run(1.0)
     for altitude, name in ((1, "flight"), (2, "report"), (3, "flight"), (4, "report")):
         publisher.publish(altitude=altitude, name=name)
@@ -132,7 +132,7 @@ def test_events_without_a_dtd_are_refused_and_others_accepted(
 
 def test_publishers_waiting_for_one_type_share_the_request(world: World) -> None:
     source = add_source(world)
-    publishers = [Publisher(world, world.client(f"p-{n}")) for n in range(3)]
+    publishers = [Publisher(world.client(f"p-{n}")) for n in range(3)]
     world.run(1.0)
     for publisher in publishers:
         publisher.publish(name="report")
@@ -146,7 +146,7 @@ def test_publishers_waiting_for_one_type_share_the_request(world: World) -> None
 
 def test_several_types_are_requested_at_once(world: World) -> None:
     source = add_source(world)
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     world.run(1.0)
     for name in ("report", "notice", "report"):
         publisher.publish(name=name)
@@ -165,7 +165,7 @@ def test_undescribed_types_are_accepted_if_configured() -> None:
     settings = attrs.evolve(settings, types=attrs.evolve(settings.types, undescribed="accept"))
     with World(1, settings=settings) as world:
         source = add_source(world)
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         query = Interest(">", "/report/reportleg/altitude > 1", lambda s, altitude: altitude > 1)
         live = Reader(world, world.client("live"), query)
         world.run(1.0)
@@ -196,7 +196,7 @@ def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
     settings = attrs.evolve(settings, limits=attrs.evolve(settings.limits, session_lease=1.0))
     with World(1, settings=settings) as world:
         source = add_source(world)
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         world.run(1.0)
         publisher.publish(altitude=1, name="report")
         publisher.publish(altitude=2)
@@ -224,7 +224,7 @@ def test_waiting_batch_is_accepted_in_order_in_the_next_session() -> None:
 
 def test_node_restart_loses_no_waiting_batch(world: World) -> None:
     add_source(world)
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     world.run(1.0)
     publisher.publish(altitude=1, name="report")
     publisher.publish(altitude=2)
@@ -242,7 +242,7 @@ def test_node_restart_loses_no_waiting_batch(world: World) -> None:
 def test_batch_returned_for_too_many_requests_is_accepted_later(world: World) -> None:
     source = add_source(world)
     world.node.dtds._limits = attrs.evolve(world.node.dtds._limits, max_waiters=1)
-    first, second = (Publisher(world, world.client(name)) for name in ("first", "second"))
+    first, second = (Publisher(world.client(name)) for name in ("first", "second"))
     world.run(1.0)
     first.publish(name="report")
     world.run(0.2)
@@ -263,7 +263,7 @@ def test_batch_returned_for_too_many_requests_is_accepted_later(world: World) ->
 
 def test_unloaded_dtd_is_fetched_again_for_a_reader_of_the_log(world: World) -> None:
     source = add_source(world)
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     world.run(1.0)
     publisher.publish(altitude=1, name="report")
     world.run(1.0)

@@ -89,7 +89,7 @@ class FaultyRun:
 
     def _add_publisher(self, client_id: str, incarnation: int) -> None:
         client = self.world.client(client_id, incarnation=incarnation)
-        self.publishers.append(Publisher(self.world, client))
+        self.publishers.append(Publisher(client))
 
     def _add_readers(self, n: int) -> None:
         random, world = self.random, self.world

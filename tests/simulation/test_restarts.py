@@ -46,7 +46,7 @@ def settle(world: World, publisher: Publisher, *readers: Reader, seconds: float 
 @pytest.mark.parametrize("moment", range(40))
 def test_node_killed_at_any_moment_loses_and_duplicates_nothing(moment: int) -> None:
     with World(moment, thread_delay=0.01) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         transient = Reader(world, world.client("reader"))
         durable = Reader(world, world.client("durable"), durable="d")
         world.run(1.0)
@@ -66,7 +66,7 @@ def test_node_killed_at_any_moment_loses_and_duplicates_nothing(moment: int) -> 
 @pytest.mark.parametrize("moment", range(0, 40, 4))
 def test_stopped_node_loses_and_duplicates_nothing(moment: int) -> None:
     with World(moment, thread_delay=0.01) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         reader = Reader(world, world.client("reader"))
         durable = Reader(world, world.client("durable"), durable="d")
         reasons: list[object] = []
@@ -88,7 +88,7 @@ def test_accepted_events_are_acknowledged_as_duplicates_after_a_kill() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, log=attrs.evolve(settings.log, deduplication_window=16))
     with World(1, settings=settings, thread_delay=0.05) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         world.run(1.0)
         for _ in range(3000):
             publisher.publish()
@@ -107,7 +107,7 @@ def test_accepted_events_are_acknowledged_as_duplicates_after_a_kill() -> None:
 
 def test_outbox_is_bounded_and_sent_when_the_node_starts(world: World) -> None:
     world.kill_node()
-    publisher = Publisher(world, world.client("publisher", outbox_events=10))
+    publisher = Publisher(world.client("publisher", outbox_events=10))
     for _ in range(10):
         publisher.publish()
     with pytest.raises(Exception, match="10 events"):
@@ -125,7 +125,7 @@ def test_closing_a_client_fails_its_waiting_publications(
     world: World,
 ) -> None:
     world.kill_node()
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     publisher.publish()
     world.run(1.0)
     world.wait(publisher.client.close())
@@ -145,7 +145,7 @@ def short_leases() -> Settings:
 
 def test_session_resumes_within_its_lease() -> None:
     with World(1, settings=short_leases()) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         reader = Reader(world, world.client("reader"))
         world.run(1.0)
         publisher.publish()
@@ -168,7 +168,7 @@ def test_session_resumes_within_its_lease() -> None:
 @pytest.mark.parametrize("resumed", [True, False], ids=["resumed", "anew"])
 def test_requests_made_offline_are_sent_on_the_next_connection(resumed: bool) -> None:
     with World(1, settings=short_leases()) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         client = world.client("reader")
         left, kept = Reader(world, client), Reader(world, client, INTERESTS[4])
         forgotten = Reader(world, client, durable="forgotten")
@@ -207,7 +207,7 @@ def test_requests_made_offline_are_sent_on_the_next_connection(resumed: bool) ->
 @pytest.mark.parametrize("forget", [True, False])
 def test_unsubscription_survives_the_death_of_the_node(forget: bool) -> None:
     with World(1) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         client = world.client("reader")
         left = Reader(world, client, durable="d")
         world.run(1.0)
@@ -224,7 +224,7 @@ def test_unsubscription_survives_the_death_of_the_node(forget: bool) -> None:
 
 
 def test_positions_processed_offline_are_sent_on_the_next_connection(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("reader"), durable="d")
     world.run(1.0)
     publisher.publish()
@@ -243,7 +243,7 @@ def test_positions_processed_offline_are_sent_on_the_next_connection(world: Worl
 
 
 def test_client_starts_a_new_session_after_an_inconsistent_delivery(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
     for _ in range(3):
@@ -264,7 +264,7 @@ def test_client_starts_a_new_session_after_an_inconsistent_delivery(world: World
 
 
 def test_full_disk_stops_acknowledgements_and_loses_nothing(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     troubles: list[object] = []
     publisher.client.on_trouble = troubles.append
@@ -288,7 +288,7 @@ def test_answers_from_before_a_cut_are_ignored_after_it(world: World) -> None:
     # The client gets the first answer before the cut.
     for step in range(30):
         with World(step, latency=0.05) as world:
-            publisher = Publisher(world, world.client("publisher"))
+            publisher = Publisher(world.client("publisher"))
             world.run(1.0)
             world.disk.is_full = True
             for _ in range(6):

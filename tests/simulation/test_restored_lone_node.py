@@ -14,7 +14,7 @@ def test_client_returning_to_a_restored_node_gets_one_gap() -> None:
         world.run(1.0)
         first = Reader(world, world.client("first", "a"), durable="d")
         away = Reader(world, world.client("away", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: first.is_flowing and away.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -54,7 +54,7 @@ def test_client_returning_at_another_restored_node_gets_a_gap() -> None:
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -91,7 +91,7 @@ def test_client_continues_after_an_unmarked_restore() -> None:
         world.add("a")
         world.run(1.0)
         reader = Reader(world, world.client("reader", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: reader.is_flowing)
         publisher.publish()
         read(world, reader)

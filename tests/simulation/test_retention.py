@@ -25,7 +25,7 @@ def small() -> Iterator[World]:
 
 def test_events_removed_by_retention_are_reported_as_one_gap(small: World) -> None:
     world = small
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d")
     world.run(1.0)
     publish(world, publisher, 10)
@@ -50,7 +50,7 @@ def test_position_moves_past_a_gap_of_an_earlier_epoch(
     small: World,
 ) -> None:
     world = small
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d")
     world.run(1.0)
     publish(world, publisher, 10)
@@ -81,7 +81,7 @@ def test_position_moves_past_a_gap_of_an_earlier_epoch(
 
 def test_rarely_matching_query_does_not_hold_back_retention(small: World) -> None:
     world = small
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     rare = Reader(world, world.client("reader"), INTERESTS[3], durable="d")
     world.run(1.0)
     for _ in range(20):

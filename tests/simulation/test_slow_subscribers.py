@@ -45,7 +45,7 @@ def read_all(world: World, *readers: Reader, seconds: float = 5.0) -> None:
 
 
 def test_slow_transient_subscriber_loses_the_oldest_events_and_gets_a_gap(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("slow", window_bytes=SLOW))
     world.run(1.0)
     publish_steadily(world, publisher, 400)
@@ -65,7 +65,7 @@ def test_slow_transient_subscriber_loses_the_oldest_events_and_gets_a_gap(world:
 
 
 def test_each_full_queue_makes_its_own_gap(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("slow", window_bytes=SLOW))
     world.run(1.0)
     for _ in range(3):
@@ -77,7 +77,7 @@ def test_each_full_queue_makes_its_own_gap(world: World) -> None:
 
 
 def test_slow_durable_subscriber_gets_everything_from_the_log(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("slow", window_bytes=SLOW), durable="all")
     world.run(1.0)
     publish_steadily(world, publisher, 400)
@@ -90,7 +90,7 @@ def test_slow_durable_subscriber_gets_everything_from_the_log(world: World) -> N
 
 
 def test_slow_subscribers_do_not_delay_a_fast_one(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     fast = Reader(world, world.client("fast"))
     world.run(1.0)
     publish_steadily(world, publisher, 300)
@@ -117,7 +117,7 @@ def test_slow_subscribers_do_not_delay_a_fast_one(world: World) -> None:
 def test_subscriptions_of_one_client_share_a_window_and_lose_separately(
     world: World,
 ) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("both", window_bytes=SLOW)
     transient = Reader(world, client)
     durable = Reader(world, client, durable="d")
@@ -137,7 +137,7 @@ def test_subscriptions_of_one_client_share_a_window_and_lose_separately(
 
 
 def test_events_waiting_for_an_ended_subscription_count_as_dropped(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("slow", window_bytes=SLOW)
     first, second = Reader(world, client), Reader(world, client)
     world.run(1.0)
@@ -160,7 +160,7 @@ def test_events_waiting_for_an_ended_subscription_count_as_dropped(world: World)
 def test_unread_events_of_an_ended_subscription_free_their_room(
     world: World,
 ) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("both", window_bytes=SLOW)
     left, unaffected = Reader(world, client), Reader(world, client, INTERESTS[4])
     world.run(1.0)
@@ -184,7 +184,7 @@ def test_gap_precedes_later_events_when_the_queue_is_empty() -> None:
         queue=attrs.evolve(settings.queue, bytes=1_000),
     )
     with World(2, settings=settings) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         reader = Reader(world, world.client("slow", window_bytes=SLOW))
         world.run(1.0)
         publish_steadily(world, publisher, 200)
@@ -202,7 +202,7 @@ def test_gap_precedes_later_events_when_the_queue_is_empty() -> None:
 
 def test_all_security_levels_arrive_without_accounts(world: World) -> None:
     # Without accounts every client is cleared for all levels.
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     world.run(1.0)
     for level in SecurityLevel:
@@ -215,7 +215,7 @@ def test_many_catching_up_subscriptions_do_not_flood_their_session() -> None:
     settings = Settings()
     settings = attrs.evolve(settings, limits=attrs.evolve(settings.limits, window_bytes=16_384))
     with World(3, settings=settings) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         world.run(1.0)
         publish_steadily(world, publisher, 200)
         client = world.client("reader", window_bytes=SLOW)

@@ -85,7 +85,7 @@ class ClientProcess:
 class EndingSetup:
     def __init__(self, world: World, folder: Path) -> None:
         self.world, self.folder = world, folder
-        self.publisher = Publisher(world, world.client("publisher"))
+        self.publisher = Publisher(world.client("publisher"))
         self._published = 0
 
     def start(self, kind: str, **how: Any) -> ClientProcess:

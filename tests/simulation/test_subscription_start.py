@@ -25,7 +25,7 @@ def world() -> Iterator[World]:
 
 
 def test_each_start_begins_at_its_place(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 10)
     world.run(5.0)
@@ -71,7 +71,7 @@ def test_each_start_begins_at_its_place(world: World) -> None:
 
 
 def test_invalid_start_is_refused_with_its_reason(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     publish(world, publisher, 3)
     client = world.client("reader")
     origin = world.node.event_log.origin
@@ -89,7 +89,7 @@ def test_invalid_start_is_refused_with_its_reason(world: World) -> None:
 
 
 def test_durable_subscription_resumes_where_its_last_process_ended(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d", start=ALL)
     publish(world, publisher, 10)
     read(world, first)
@@ -103,7 +103,7 @@ def test_durable_subscription_resumes_where_its_last_process_ended(world: World)
 
 def test_process_killed_before_its_first_position_loses_nothing(world: World) -> None:
     # The stored position is empty, before the first event.
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     publish(world, publisher, 10)
     for incarnation in (1, 2, 3):
         client = world.client("reader", incarnation=incarnation)
@@ -117,7 +117,7 @@ def test_process_killed_before_its_first_position_loses_nothing(world: World) ->
 
 
 def test_arrived_but_unprocessed_events_come_again(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     first = Reader(world, world.client("reader", incarnation=1), durable="d")
     world.run(1.0)
     publish(world, publisher, 10)
@@ -133,7 +133,7 @@ def test_arrived_but_unprocessed_events_come_again(world: World) -> None:
 
 
 def test_accepted_durable_subscription_survives_an_immediate_kill(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     publish(world, publisher, 5)
     client = world.client("reader", incarnation=1)
     reader = Reader(world, client, durable="d")
@@ -162,7 +162,7 @@ def test_durable_subscription_is_accepted_when_it_is_stored(world: World) -> Non
 
 
 def test_forgotten_durable_subscription_starts_anew(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("reader")
     reader = Reader(world, client, durable="d")
     world.run(1.0)
@@ -201,7 +201,7 @@ def test_unused_durable_subscription_expires() -> None:
 def test_cut_holds_while_batches_are_committed(start: Start) -> None:
     for step in range(40):
         with World(step, thread_delay=0.02) as world:
-            publisher = Publisher(world, world.client("publisher"))
+            publisher = Publisher(world.client("publisher"))
             client = world.client("reader")
             world.run(1.0)
             for _ in range(5):
@@ -223,7 +223,7 @@ def test_cut_holds_while_batches_are_committed(start: Start) -> None:
 
 
 def test_cut_from_before_a_failed_commit_hides_no_event(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 3)
     epoch = world.node.event_log.bounds.epoch
@@ -246,7 +246,7 @@ def test_cut_from_before_a_failed_commit_hides_no_event(world: World) -> None:
 
 def test_cut_holds_during_the_first_commits_after_a_failed_one() -> None:
     with World(1, thread_delay=3.0) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         client = world.client("reader")
         publish(world, publisher, 3)
         world.disk.is_full = True
@@ -273,7 +273,7 @@ def test_cut_holds_during_the_first_commits_after_a_failed_one() -> None:
 
 def test_cut_holds_in_a_new_session_during_commits() -> None:
     with World(1, thread_delay=3.0) as world:
-        publisher = Publisher(world, world.client("publisher"))
+        publisher = Publisher(world.client("publisher"))
         client = world.client("reader")
         world.run(1.0)
         for _ in range(5):
@@ -298,7 +298,7 @@ def test_cut_holds_in_a_new_session_during_commits() -> None:
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_no_place_is_reused_after_failed_commits_and_a_restart(world: World, ending: str) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     client = world.client("reader")
     publish(world, publisher, 3)
     world.disk.is_full = True
@@ -319,7 +319,7 @@ def test_no_place_is_reused_after_failed_commits_and_a_restart(world: World, end
         world.kill_node()
     world.start_node()
     world.run(4.0)
-    again = Publisher(world, world.client("publisher", incarnation=2))
+    again = Publisher(world.client("publisher", incarnation=2))
     publish(world, again, 20)
     read(world, *readers)
     for reader in readers:

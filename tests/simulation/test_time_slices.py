@@ -25,7 +25,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def test_time_slices_lose_nothing_and_keep_the_order(world: World) -> None:
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     reader = Reader(world, world.client("reader"))
     greedy = Greedy(world)
     world.run(1.0)
@@ -65,7 +65,7 @@ def test_connection_broken_between_time_slices_loses_nothing(
     world.run_until(lambda: greedy.answered == 30)
     assert begun >= 19
     assert (len(greedy.accepted), len(greedy.refused)) == (20, 10)
-    publisher = Publisher(world, world.client("publisher"))
+    publisher = Publisher(world.client("publisher"))
     world.run(1.0)
     publisher.publish("greedy.x", altitude=4)
     world.run(1.0)
@@ -130,7 +130,7 @@ def run_calls(world: World, seconds: float) -> float:
 
 def publish_batch(world: World, name: str = "publisher") -> Publisher:
     """Return when about a third of the batch is matched."""
-    publisher = Publisher(world, world.client(name))
+    publisher = Publisher(world.client(name))
     run_calls(world, 1.0)
     for altitude in range(DOCUMENTS):
         publisher.publish(altitude=altitude)
@@ -190,7 +190,7 @@ def test_batch_is_answered_once_while_other_clients_publish(
     slow_world: World,
 ) -> None:
     world = slow_world
-    other = Publisher(world, world.client("other"))
+    other = Publisher(world.client("other"))
     run_calls(world, 1.0)
     publisher = publish_batch(world)
     for _ in range(2):

@@ -45,7 +45,7 @@ def test_event_is_acknowledged_when_its_dtd_is_on_disk(disk: Disk, tmp_path: Pat
         world.add("a", "one", settings=settings)
         world.run(2.0)
         reader = Reader(world, world.client("reader", "a"), BY_DEFAULT, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(1.0)
         publisher.publish(altitude=1, name="report")
         publisher.publish(altitude=2, name="report")
@@ -90,7 +90,7 @@ def test_killed_node_logs_no_event_without_its_dtd(disk: Disk, tmp_path: Path) -
     with NetworkWorld(0, thread_delay=0.02) as world:
         world.add("a", "one", settings=settings)
         world.run(2.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         publisher.publish(altitude=1, name="report")
         publisher.publish(altitude=2)
         world.run(5.0)

@@ -170,7 +170,7 @@ class ChaosRun:
 
     def _publisher(self, name: str) -> Publisher:
         client = self._world.client(f"p-{name}", *self._nodes_of_publisher(name))
-        return Publisher(self._world, self._observer.watch(client))
+        return Publisher(self._observer.watch(client))
 
     def _nodes_of_publisher(self, name: str) -> list[str]:
         others = [other for other in self._world.names if other != name]

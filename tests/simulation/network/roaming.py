@@ -21,8 +21,8 @@ class Roaming:
         world.add("far", "two", gateways=["old", "new"])
         world.run(2.0)
         self.publishers = [
-            Publisher(world, world.client("p-far", "far")),
-            Publisher(world, world.client("p-new", "new")),
+            Publisher(world.client("p-far", "far")),
+            Publisher(world.client("p-new", "new")),
         ]
         self.readers: list[Reader] = []
         self.incarnation = 0

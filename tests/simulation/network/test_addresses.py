@@ -48,7 +48,7 @@ def test_excluded_node_founds_its_own_cluster(
             ("top", "c-far"): {"far", "farther"},
         }
         assert world.network_of("a").membership.failed_handshakes["address-not-allowed"] >= 3
-        publishers = [Publisher(world, world.client(f"p-{n}", n)) for n in ("b", "farther")]
+        publishers = [Publisher(world.client(f"p-{n}", n)) for n in ("b", "farther")]
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in world.names]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for publisher in publishers:

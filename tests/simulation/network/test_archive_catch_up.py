@@ -30,7 +30,7 @@ class PartedNodes:
             "b", cluster, join=["a"] if cluster == "c" else [], gateways=["a"] * (cluster != "c")
         )
         world.run(4.0)
-        self.publisher = Publisher(world, world.client("publisher", "a"))
+        self.publisher = Publisher(world.client("publisher", "a"))
         self.reader = Reader(world, world.client("reader", "b"), interest)
         world.run_until(lambda: self.reader.is_flowing)
         self.publish(5)

@@ -27,7 +27,7 @@ def test_node_replays_an_unknown_type_from_the_archive(tmp_path: Path, subscribe
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
         assert world["b"].dtds.known_hash(REPORT) is not None
-        publisher = Publisher(world, world.client("publisher", "b"))
+        publisher = Publisher(world.client("publisher", "b"))
         for altitude in range(5):
             publisher.publish(altitude=altitude, name="report")
         world.run(5.0)

@@ -80,7 +80,7 @@ def test_replica_request_for_an_invalid_origin_is_ignored(origin: str) -> None:
 
 def test_peer_can_not_replace_the_replica_of_another_node() -> None:
     with three_nodes(1) as world:
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run(2.0)
         publish(world, publisher, 20)
         world.run(2.0)
@@ -95,7 +95,7 @@ def test_peer_can_not_replace_the_replica_of_another_node() -> None:
 
 def test_replica_acknowledgement_of_another_node_is_ignored() -> None:
     with three_nodes(1) as world:
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run(2.0)
         publisher.publish()
         world.run(2.0)

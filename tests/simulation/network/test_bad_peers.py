@@ -30,7 +30,7 @@ def two_nodes(seed: int = 1) -> tuple[NetworkWorld, Publisher, Reader]:
     world.add("a", "one")
     world.add("b", "one", join=["a"])
     world.run(3.0)
-    publisher = Publisher(world, world.client("publisher", "a"))
+    publisher = Publisher(world.client("publisher", "a"))
     reader = Reader(world, world.client("reader", "b"))
     world.run(2.0)
     return world, publisher, reader

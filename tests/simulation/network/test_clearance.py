@@ -58,7 +58,7 @@ def test_link_carries_only_levels_it_is_cleared_for(
         network, reader_at = world.network_of("a"), world.network_of("b").membership.node.address
         passing = [network.is_cleared(reader_at, level.rank) for level in LEVELS]
         assert passing == [True] * passes + [False] * (3 - passes)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         near = Reader(world, world.client("near", "a"))
         reader = Reader(world, world.client("reader", "b"))
         world.run(2.0)
@@ -93,7 +93,7 @@ def test_longer_route_is_taken_if_only_it_is_cleared(seed: int) -> None:
         add("c", "c-c", gateways=["a", "b"])
         add("d", "c-d", gateways=["a", "c"], clearance=SecurityLevel.LOW)
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         high = Reader(world, world.client("high", "b"))
         low = Reader(world, world.client("low", "d"))
         world.run(2.0)
@@ -109,7 +109,7 @@ def test_high_events_cross_no_cleartext_link_by_default() -> None:
         world.add("a", "one", key_file=key)
         world.add("b", "two", gateways=["a"], key_file=key)
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "b"))
         world.run(2.0)
         publish_all(world, publisher)
@@ -126,7 +126,7 @@ def test_outcomes_add_up_with_events_denied_on_the_way(seed: int) -> None:
         add("a", "one")
         add("b", "two", gateways=["a"], clearance=SecurityLevel.LOW)
         world.run(3.0)
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in "ab"]
         reader_of_all = Reader(world, world.client("all", "b"))
         world.run(2.0)
         for publisher in publishers:

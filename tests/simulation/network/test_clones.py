@@ -18,7 +18,7 @@ def test_older_clone_stops_and_events_of_both_arrive(seed: int) -> None:
         world.add("twin", "one", gateways=["b"], configured_name="a", start=False)
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
-        at_a = Publisher(world, world.client("at-a", "a"))
+        at_a = Publisher(world.client("at-a", "a"))
         world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             at_a.publish()
@@ -33,7 +33,7 @@ def test_older_clone_stops_and_events_of_both_arrive(seed: int) -> None:
         world.run(5.0)
         assert len(at_a.receipts) == 15
         world.start("twin")
-        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        at_twin = Publisher(world.client("at-twin", "twin"))
         for _ in range(5):
             at_twin.publish()
         read(world, far, seconds=10.0)
@@ -83,7 +83,7 @@ def test_clones_in_a_cluster_are_detected_without_a_common_neighbour(seed: int) 
         world.add("twin", "one", join=["y"], configured_name="a", start=False)
         world.run(5.0)
         far = Reader(world, world.client("far", "y"), durable="d")
-        at_a = Publisher(world, world.client("at-a", "a"))
+        at_a = Publisher(world.client("at-a", "a"))
         world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             at_a.publish()
@@ -92,7 +92,7 @@ def test_clones_in_a_cluster_are_detected_without_a_common_neighbour(seed: int) 
         world.cut("a", "y", refuse=True)
         world.cut("twin", "x", refuse=True)
         world.start("twin")
-        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        at_twin = Publisher(world.client("at-twin", "twin"))
         world.run(3.0)
         for _ in range(5):
             at_twin.publish()
@@ -120,14 +120,14 @@ def test_clones_are_detected_without_a_node_linked_to_both(seed: int) -> None:
         world.add("twin", "one", configured_name="a", start=False)
         world.run(3.0)
         far = Reader(world, world.client("far", "y"), durable="d")
-        at_a = Publisher(world, world.client("at-a", "a"))
+        at_a = Publisher(world.client("at-a", "a"))
         world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             at_a.publish()
         read(world, far)
         world.clone_disk("a", "twin")
         world.start("twin")
-        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        at_twin = Publisher(world.client("at-twin", "twin"))
         for _ in range(5):
             at_a.publish()
             at_twin.publish()
@@ -176,7 +176,7 @@ def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) 
         world.add("twin", "one", gateways=["b"], configured_name="a", start=False)
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
-        at_a = Publisher(world, world.client("at-a", "a"))
+        at_a = Publisher(world.client("at-a", "a"))
         world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             at_a.publish()
@@ -186,7 +186,7 @@ def test_original_resumes_after_its_clone_is_gone(starts: int, restarted: bool) 
         for _ in range(5):
             at_a.publish()
         world.run(2.0)
-        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        at_twin = Publisher(world.client("at-twin", "twin"))
         for _ in range(starts):
             world.start("twin")
             at_twin.publish()
@@ -213,7 +213,7 @@ def test_lost_events_of_a_clone_are_a_gap_for_readers_of_the_original() -> None:
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
-        at_a = Publisher(world, world.client("at-a", "a"))
+        at_a = Publisher(world.client("at-a", "a"))
         world.run_until(lambda: far.is_flowing and own.is_flowing)
         at_a.publish()
         read(world, far, own)
@@ -222,7 +222,7 @@ def test_lost_events_of_a_clone_are_a_gap_for_readers_of_the_original() -> None:
         for _ in range(5):
             at_a.publish()
         world.start("twin")
-        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        at_twin = Publisher(world.client("at-twin", "twin"))
         for _ in range(3):
             at_twin.publish()
         read(world, own, seconds=10.0)

@@ -48,8 +48,8 @@ def test_dtd_is_fetched_once_from_the_previous_hop_and_order_is_kept(
 ) -> None:
     with NetworkWorld(seed) as world:
         line_of_three(world, report_settings(tmp_path / "types", "1.0"))
-        publisher = Publisher(world, world.client("publisher", "a"))
-        direct = Publisher(world, world.client("direct", "b"))
+        publisher = Publisher(world.client("publisher", "a"))
+        direct = Publisher(world.client("direct", "b"))
         reader = Reader(world, world.client("reader", "c"), ALL)
         world.run(2.0)
         world.delay("a", "b", 0.3)

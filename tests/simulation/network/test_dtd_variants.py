@@ -72,7 +72,7 @@ def test_event_waits_for_the_announcement_of_its_dtd(
         world.run(3.0)
         monkeypatch.setattr(TypeTables, "handle_timeout", handle_timeout)
         world.add("a", "one", gateways=["b"], settings=texts["reported"])
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(5.0)
         publisher.publish(altitude=7, name="report")
         publisher.publish(altitude=8)
@@ -103,7 +103,7 @@ def test_events_of_a_dead_origin_use_its_dtd(
         world.cut("b", "c", refuse=True)
         world.add("a", "one", join=["b"], settings=guarded(texts["reported"]))
         world.cut("a", "c", refuse=True)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         reader_of_all = Reader(world, world.client("reader", "b"))
         world.run(5.0)
         publisher.publish(altitude=1, name="report")
@@ -128,7 +128,7 @@ def test_three_units_with_three_dtds_of_one_name(
         world.run(6.0)
         at_d = readers(world, "d")
         others = Reader(world, world.client("third", "d"), by_default("third"))
-        publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "abc"]
+        publishers = [Publisher(world.client(f"at-{name}", name)) for name in "abc"]
         world.run(3.0)
         for number, publisher in enumerate(publishers, 1):
             publisher.publish(altitude=number, name="report")
@@ -150,7 +150,7 @@ def test_replay_from_the_archive_uses_the_dtd_of_the_origin(
         world.add("c", "one", settings=texts["assigned"])
         world.add("a", "one", join=["c"], settings=guarded(texts["reported"]))
         world.run(3.0)
-        publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "ac"]
+        publishers = [Publisher(world.client(f"at-{name}", name)) for name in "ac"]
         world.run(1.0)
         for number, publisher in enumerate(publishers, 1):
             publisher.publish(altitude=number, name="report")

@@ -28,7 +28,7 @@ def test_events_resent_to_another_node_are_delivered_once(seed: int) -> None:
         world.add("c", "two", gateways=["a", "b"])
         world.run(3.0)
         client = world.client("publisher", "a", "b")
-        publisher = Publisher(world, client)
+        publisher = Publisher(client)
         # A reader at `b` would bring the events there.
         readers = [Reader(world, world.client(f"reader{number}", "c")) for number in range(2)]
         world.run(2.0)
@@ -62,7 +62,7 @@ def test_second_place_of_an_event_replaces_an_unreadable_first_place() -> None:
         world.add("b", "two", gateways=["a"])
         world.add("c", "two", join=["b"])
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a", "b"))
+        publisher = Publisher(world.client("publisher", "a", "b"))
         reading_client = world.client("reader", "a")
         reader = Reader(world, reading_client, durable="d")
         world.run_until(lambda: reader.is_flowing)
@@ -115,7 +115,7 @@ def test_archive_repeats_no_event_that_the_client_had() -> None:
         world.add("b", "one", join=["a"])
         world.add("c", "two", gateways=["a"])
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a", "b"))
+        publisher = Publisher(world.client("publisher", "a", "b"))
         reading_client = world.client("reader", "c")
         first_reader = Reader(world, reading_client)
         world.run_until(lambda: first_reader.is_flowing)
@@ -150,7 +150,7 @@ def test_deduplication_state_is_bounded() -> None:
         for name, join in (("a", []), ("b", ["a"])):
             world.add(name, "one", join=join, settings=settings)
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "b"))
         world.run(2.0)
         for _ in range(500):

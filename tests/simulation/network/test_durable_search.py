@@ -40,8 +40,8 @@ class WideRoaming(Roaming):
         world.add("d1", "sea.d", gateways=["c1"])
         world.run(6.0)
         self.publishers = [
-            Publisher(world, world.client("p-a", "a1")),
-            Publisher(world, world.client("p-d", "d1")),
+            Publisher(world.client("p-a", "a1")),
+            Publisher(world.client("p-d", "d1")),
         ]
         self.readers = []
         self.incarnation = 0

@@ -237,7 +237,7 @@ def test_deletion_reaches_all_nodes(all_nodes: list[ThreeNodes]) -> None:
     nodes = ThreeNodes()
     all_nodes.append(nodes)
     world = nodes.world
-    publisher = Publisher(world, world.client("publisher", "a"))
+    publisher = Publisher(world.client("publisher", "a"))
     reader = Reader(world, world.client("reader", "c"), durable="d")
     world.run(1.0)
     publisher.publish()

@@ -13,7 +13,7 @@ def test_events_that_a_full_disk_rejected_come_again(seed: int) -> None:
         world.add("a", "one")
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         readers = [Reader(world, world.client("reader", "b"))]
         readers.append(Reader(world, world.client("durable", "b"), INTERESTS[1], durable="d"))
         world.run(2.0)

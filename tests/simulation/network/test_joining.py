@@ -32,7 +32,7 @@ def test_ten_nodes_join_at_once_and_deliver_events(seed: int) -> None:
         assert members_by_unit(world) == {("c",): set(names)}
         missing = [(a, b) for a in names for b in names if a < b and not world.are_linked(a, b)]
         assert missing == []
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names[::3]]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in names[::3]]
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(10):
@@ -55,7 +55,7 @@ def test_node_founds_a_cluster_when_another_is_full(seed: int) -> None:
         assert sum(map(len, found.values())) == 7, found
         assert all(len(members) <= 3 for members in found.values()), found
         assert all(unit[:1] == ("top",) for unit in found)
-        publisher = Publisher(world, world.client("publisher", names[-1]))
+        publisher = Publisher(world.client("publisher", names[-1]))
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in names]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(10):
@@ -104,7 +104,7 @@ def test_node_without_free_links_refers_to_others(seed: int) -> None:
         world.run(40.0)
         assert members_by_unit(world) == {("c",): set("abcdef")}
         assert world.network_of("a").neighbours.count_links("tcp") == 2
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         readers = [Reader(world, world.client(f"r-{name}", name)) for name in "abcdef"]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         publisher.publish()
@@ -118,7 +118,7 @@ def test_node_without_its_disk_is_a_new_origin_with_the_same_name(seed: int) -> 
         world.add("a", "c")
         world.add("b", "c", join=["a"])
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "b"))
+        publisher = Publisher(world.client("publisher", "b"))
         reader = Reader(world, world.client("reader", "a"))
         world.run(2.0)
         for _ in range(5):

@@ -16,7 +16,7 @@ def test_restarted_leader_does_not_withdraw_its_units_interest(
         world.add("b", "one", join=["a"], suspect=suspect)
         world.add("e", "two", gateways=["b"], suspect=suspect)
         world.run(5.0)
-        publisher = Publisher(world, world.client("publisher", "e"))
+        publisher = Publisher(world.client("publisher", "e"))
         reader = Reader(world, world.client("reader", "b"))
         narrow = Reader(world, world.client("narrow", "a"), INTERESTS[1], durable="d")
         world.run_until(lambda: reader.is_flowing and narrow.is_flowing)

@@ -44,7 +44,7 @@ def test_events_leave_by_the_cheaper_gateway(settings: dict[str, Any], used: str
         world.add("g2", "c", join=["m"])
         world.add("f", "d", gateways=["g1", "g2"])
         world.run(10.0)
-        publisher = Publisher(world, world.client("publisher", "m"))
+        publisher = Publisher(world.client("publisher", "m"))
         reader = Reader(world, world.client("reader", "f"))
         world.run_until(lambda: reader.is_flowing)
         before = {name: transit(world, name) for name in ("g1", "g2")}

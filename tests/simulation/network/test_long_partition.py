@@ -18,7 +18,7 @@ def test_reconnected_node_gets_the_events_of_its_interest(
         world.add("b", "two" if far else "one", gateways=["a"] * far, join=["a"] * (not far))
         world.add("lone", "two" if far else "one", join=["b"])
         world.run(8.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "lone"), INTERESTS[0])
         other = Reader(world, world.client("other", "b"), INTERESTS[3])
         world.run_until(lambda: reader.is_flowing and other.is_flowing)

@@ -29,7 +29,7 @@ def restart_without_disk(world: NetworkWorld) -> Publisher:
     world.run(1.0)
     world.cut("here", "there", refuse=True)
     world.start("there")
-    publisher = Publisher(world, world.client("publisher", "there"))
+    publisher = Publisher(world.client("publisher", "there"))
     world.run_until(lambda: publisher.client.connected)
     for _ in range(5):
         publisher.publish()
@@ -105,7 +105,7 @@ def test_two_clients_at_an_empty_node_get_their_own_missing_events(seed: int) ->
         world.run(4.0)
         slow = Reader(world, world.client("slow", "first", "third", longest_wait=0.2))
         quick = Reader(world, world.client("quick", "second", "third", longest_wait=0.2))
-        publisher = Publisher(world, world.client("publisher", "there"))
+        publisher = Publisher(world.client("publisher", "there"))
         world.run_until(lambda: slow.is_flowing and quick.is_flowing and publisher.client.connected)
         publisher.publish()
         read(world, slow, quick, seconds=2.0)

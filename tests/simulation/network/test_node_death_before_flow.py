@@ -22,7 +22,7 @@ def test_events_received_before_the_flow_hide_no_missing_range(seed: int, durabl
     with NetworkWorld(seed) as world:
         random = world.random
         add_cluster(world, "a", "first", "second", "third")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         other = Reader(world, world.client("other", "second"), INTERESTS[1])
         client = world.client("reader", "first", "second", "third", longest_wait=0.2)
         reader = Reader(world, client, durable=durable)
@@ -53,7 +53,7 @@ def test_event_with_two_places_is_delivered_once(seed: int) -> None:
     """Each of the client's nodes gets the event from another log."""
     with NetworkWorld(seed) as world:
         add_cluster(world, "a", "b", "first", "second")
-        publisher = Publisher(world, world.client("publisher", "a", "b", longest_wait=0.2))
+        publisher = Publisher(world.client("publisher", "a", "b", longest_wait=0.2))
         other = Reader(world, world.client("other", "second"))
         reader = Reader(world, world.client("reader", "first", "second", longest_wait=0.2))
         world.run_until(
@@ -85,7 +85,7 @@ def test_event_with_two_places_is_delivered_once(seed: int) -> None:
 def test_unprocessed_events_come_to_the_next_process(seed: int) -> None:
     with NetworkWorld(seed) as world:
         add_cluster(world, "a", "first", "second")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         other = Reader(world, world.client("other", "second"))
         client = world.client("reader", "first", "second", longest_wait=0.2)
         reader = Reader(world, client, durable="d")

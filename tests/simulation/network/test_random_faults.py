@@ -28,7 +28,7 @@ def run_with_faults(seed: int, *, killing: bool) -> None:
         world.run(4.0)
         names = world.names
         publishing = random.sample(names, min(3, len(names)))
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in publishing]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in publishing]
         readers = []
         for number, interest in enumerate(INTERESTS):
             client = world.client(f"reader{number}", random.choice(names))

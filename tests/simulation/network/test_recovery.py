@@ -36,7 +36,7 @@ def add_cluster(world: NetworkWorld, *names: str) -> None:
 def test_events_of_a_dead_node_come_from_the_archive(seed: int, interest: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, "a", "b", "c")
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in "ab"]
         client = world.client("reader", "c", "b", longest_wait=0.2)
         reader = Reader(world, client, INTERESTS[interest], durable="d")
         world.run_until(lambda: reader.is_flowing)
@@ -70,7 +70,7 @@ def test_events_removed_by_retention_come_from_the_archive(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
         world.run_until(lambda: absent_reader.is_flowing)
@@ -105,13 +105,13 @@ def test_origin_rewrites_damaged_events_of_the_archive(seed: int, found: bool) -
     with NetworkWorld(seed, archived=True) as world:
         world.add("gone", "before")
         world.run(1.0)
-        old = Publisher(world, world.client("p-gone", "gone"))
+        old = Publisher(world.client("p-gone", "gone"))
         old.publish("asdi.zbw.tz")
         world.run(2.5)
         seen = read_logs(world)
         world.kill("gone")
         add_cluster(world, "a", "b")
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in "ab"]
         for _ in range(3):
             for publisher in publishers:
                 publisher.publish("asdi.zbw.tz")
@@ -137,7 +137,7 @@ def test_events_removed_before_they_were_archived_are_a_gap(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
         world.run_until(lambda: absent_reader.is_flowing)
@@ -168,7 +168,7 @@ def test_events_removed_before_they_were_archived_are_a_gap(seed: int) -> None:
 def test_archive_has_events_of_a_dead_node_that_others_do_not_know(seed: int, start: Start) -> None:
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, "a", "b")
-        publisher = Publisher(world, world.client("p-a", "a"))
+        publisher = Publisher(world.client("p-a", "a"))
         process = world.client("rover", "a")
         before = Reader(world, process, durable="d")
         world.run_until(lambda: before.is_flowing)
@@ -199,7 +199,7 @@ def test_new_process_resumes_after_the_loss_of_its_node_and_disk(seed: int) -> N
     """The process has no state."""
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, "a", "b", "c")
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in "ab"]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in "ab"]
         process = world.client("rover", "a")
         before = Reader(world, process, INTERESTS[1], durable="d")
         world.run_until(lambda: before.is_flowing)
@@ -235,7 +235,7 @@ def test_events_held_only_by_a_replica_are_recovered(seed: int, archived: bool) 
         world.add("keeper", "c", join=["owner"])
         world.add("other", "c", join=["owner"])
         world.run(4.0)
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         process = world.client("rover", "other")
         before = Reader(world, process, durable="d")
         world.run_until(lambda: before.is_flowing)
@@ -271,7 +271,7 @@ def test_client_of_a_dead_node_gets_events_from_the_replica(seed: int) -> None:
         world.add("keeper", "c", join=["owner"])
         world.add("other", "c", join=["owner"])
         world.run(4.0)
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         process = world.client("rover", "owner")
         before = Reader(world, process, durable="d")
         world.run_until(lambda: before.is_flowing)
@@ -304,7 +304,7 @@ def test_client_resumes_at_the_node_with_the_replica_or_another(seed: int, at: s
         world.add("keeper", "c", join=["owner"])
         world.add("other", "c", join=["owner"])
         world.run(4.0)
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         reader = Reader(world, world.client("reader", "owner", at, longest_wait=0.2))
         # The replica's node knows the newest place, and has logged none of the events.
         others = [
@@ -335,7 +335,7 @@ def test_one_surviving_node_recovers_from_the_archive(seed: int) -> None:
     names = ("a", "b", "c", "d")
     with NetworkWorld(seed, archived=True) as world:
         add_cluster(world, *names)
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in names]
         process = world.client("rover", "a")
         before = Reader(world, process, durable="d")
         world.run_until(lambda: before.is_flowing)

@@ -49,7 +49,7 @@ def test_node_of_an_earlier_version_gets_no_placeholders(version: int) -> None:
         world.add("n", "two", join=["b"])
         world.run(5.0)
         rover = Reader(world, world.client("rover", "b"), EVERYTHING, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(2.0)
         world.kill_client(rover.client)
         publisher.publish("s", altitude=1)
@@ -105,7 +105,7 @@ def test_undecided_event_is_decided_before_a_roaming_client_gets_it(
             world[name].dtds.remove(REPORT)
         stop_answering(world, "a", "b", "n")
         rover = Reader(world, world.client("rover", "b"), BY_DEFAULT, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(2.0)
         world.kill_client(rover.client)
         publisher.publish("s", altitude=1, name="report")
@@ -146,7 +146,7 @@ def test_recovery_uses_the_dtd_of_each_origin(tmp_path: Path) -> None:
             before = Reader(world, world.client(default, "b"), interest, durable="d")
             world.run(2.0)
             world.kill_client(before.client)
-        publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "ab"]
+        publishers = [Publisher(world.client(f"at-{name}", name)) for name in "ab"]
         world.run(2.0)
         for number in range(3):
             for index, publisher in enumerate(publishers):
@@ -170,7 +170,7 @@ def test_event_refused_by_a_relay_is_lost_to_a_restored_origin() -> None:
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), EVERYTHING, durable="d")
         own = Reader(world, world.client("own", "a"), EVERYTHING, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(2.0)
         publisher.publish("s", altitude=1)
         read(world, far, own, seconds=2.0)

@@ -37,7 +37,7 @@ def replayed(world: NetworkWorld, node: str, **ends: Any) -> list[tuple[str, int
 
 def publish(world: NetworkWorld, *nodes: str) -> None:
     for name in nodes:
-        publisher = Publisher(world, world.client(f"p-{name}", name))
+        publisher = Publisher(world.client(f"p-{name}", name))
         for _ in range(EVENTS):
             publisher.publish("asdi.zbw.tz")
         world.run_until(lambda: not publisher.client.unacknowledged)  # noqa: B023
@@ -118,7 +118,7 @@ def test_explained_recovery_equals_the_actual_one() -> None:
     with NetworkWorld(3, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
         world.run_until(lambda: absent_reader.is_flowing)

@@ -34,7 +34,7 @@ def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:
 def test_acknowledged_events_survive_the_loss_of_the_disk(seed: int) -> None:
     with three_nodes(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run_until(lambda: reader.is_flowing)
         world.cut("keeper", "zone", refuse=True)
         publish(world, publisher, 40)
@@ -62,7 +62,7 @@ def test_replica_holds_events_while_the_archive_is_down(seed: int) -> None:
         world.add("zone", "far", gateways=["keeper"])
         world.run(3.0)
         reader = Reader(world, world.client("reader", "zone"))
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run_until(lambda: reader.is_flowing)
         world.cut("keeper", "zone", refuse=True)
         assert world.archive is not None
@@ -89,7 +89,7 @@ def test_nothing_is_acknowledged_without_a_neighbour(seed: int) -> None:
         world.add("owner", "c", settings=GUARDED)
         world.add("other", "c", join=["owner"], start=False)
         world.run(2.0)
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run(1.0)
         publish(world, publisher, 20)
         world.run(20.0)
@@ -104,7 +104,7 @@ def test_another_neighbour_replaces_a_lost_replica(seed: int) -> None:
     with three_nodes(seed) as world:
         world.add("next", "c", join=["owner"])
         world.run(3.0)
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run(1.0)
         publish(world, publisher, 20)
         world.run(1.0)
@@ -127,7 +127,7 @@ def test_another_neighbour_replaces_a_lost_replica(seed: int) -> None:
 def test_restarted_origin_continues_after_its_replica(seed: int) -> None:
     with three_nodes(seed) as world:
         reader = Reader(world, world.client("reader", "zone"))
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 20)
         world.kill("owner")
@@ -152,7 +152,7 @@ def test_outdated_replica_does_not_answer_for_a_live_origin(
         world.add("zone", "far", join=["former"])
         world.run(3.0)
         reader = Reader(world, world.client("reader", "zone"))
-        publisher = Publisher(world, world.client("publisher", "owner"))
+        publisher = Publisher(world.client("publisher", "owner"))
         world.run_until(lambda: reader.is_flowing)
         publish(world, publisher, 5)
         world.run(1.0)

@@ -34,7 +34,7 @@ def test_other_nodes_return_the_lost_events_of_a_restored_node(seed: int, end: s
         far = Reader(world, world.client("far", "b"), durable="d")
         late = Reader(world, world.client("late", "c"), durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: far.is_flowing and late.is_flowing and own.is_flowing)
         for _ in range(10):
             publisher.publish()
@@ -83,7 +83,7 @@ def test_events_that_no_node_has_are_a_gap(seed: int) -> None:
         late = Reader(world, world.client("late", "c"), durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
         absent_reader = Reader(world, world.client("away", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         readers = (far, late, own, absent_reader)
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(10):
@@ -147,7 +147,7 @@ def test_moved_client_gets_the_rest_of_the_lost_branch(
         copy = three_clusters(world)
         static_reader = Reader(world, world.client("stays", "near"))
         moving_reader = Reader(world, world.client("goes", "far"))
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: static_reader.is_flowing and moving_reader.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -201,7 +201,7 @@ def test_previous_node_without_the_end_of_a_branch_does_not_hide_it(
         copy = three_clusters(world)
         static_reader = Reader(world, world.client("stays", "near"))
         moving_reader = Reader(world, world.client("goes", "far"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: static_reader.is_flowing and moving_reader.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -245,7 +245,7 @@ def test_restored_node_with_an_earlier_clock_repeats_no_place(seed: int) -> None
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: far.is_flowing)
         publisher.publish()
         world.run(2.0)
@@ -261,7 +261,7 @@ def test_restored_node_with_an_earlier_clock_repeats_no_place(seed: int) -> None
         world.restore_disk("a", copy)
         world.set_clock_offset("a", 0)
         world.start("a")
-        other = Publisher(world, world.client("other", "a"))
+        other = Publisher(world.client("other", "a"))
         for _ in range(5):
             other.publish()
         world.run(20.0)
@@ -278,7 +278,7 @@ def test_whole_loss_is_reported_with_an_earlier_clock() -> None:
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
         absent_reader = Reader(world, world.client("away", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: far.is_flowing and absent_reader.is_flowing)
         publisher.publish()
         read(world, absent_reader)
@@ -296,7 +296,7 @@ def test_whole_loss_is_reported_with_an_earlier_clock() -> None:
         world.set_clock_offset("a", 0)
         world.cut("a", "b", refuse=True)
         world.start("a")
-        other = Publisher(world, world.client("other", "a"))
+        other = Publisher(world.client("other", "a"))
         for _ in range(5):
             other.publish()
         world.run(5.0)

@@ -24,7 +24,7 @@ def test_archive_returns_the_events_of_a_lone_node(seed: int) -> None:
         world.add("a", "one")
         world.run(3.0)
         own = Reader(world, world.client("own", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: own.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -58,7 +58,7 @@ def test_roaming_client_gets_a_gap_for_a_branch_that_only_a_node_knew(seed: int)
         world.run(3.0)
         rover = Reader(world, world.client("rover", "a"), durable="d")
         far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: rover.is_flowing and far.is_flowing)
         for _ in range(10):
             publisher.publish()

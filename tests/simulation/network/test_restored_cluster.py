@@ -23,7 +23,7 @@ def test_all_nodes_of_a_cluster_are_restored_at_once(seed: int) -> None:
         world.add("c", "two", gateways=["a"])
         world.run(5.0)
         readers = [Reader(world, world.client(f"at-{n}", n), durable="d") for n in "abc"]
-        publishers = [Publisher(world, world.client(f"p-{n}", n)) for n in "ab"]
+        publishers = [Publisher(world.client(f"p-{n}", n)) for n in "ab"]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         for _ in range(5):
             for publisher in publishers:
@@ -67,7 +67,7 @@ def test_restored_archive_gets_its_events_again(seed: int) -> None:
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
         rover = Reader(world, world.client("rover", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: rover.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -104,7 +104,7 @@ def test_position_of_a_lost_branch_resumes_at_any_node(at: str, further: int) ->
         world.run(3.0)
         client = world.client("rover", "a")
         rover = Reader(world, client, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: rover.is_flowing)
         for _ in range(5):
             publisher.publish()

@@ -24,7 +24,7 @@ def test_replica_returns_lost_events(seed: int) -> None:
         world.add("keeper", "one", settings=guarded(), join=["a"])
         world.run(5.0)
         own = Reader(world, world.client("own", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: own.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -53,7 +53,7 @@ def test_archive_returns_lost_events(seed: int) -> None:
         world.add("b", "two", gateways=["a"])
         world.run(3.0)
         own = Reader(world, world.client("own", "a"), durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: own.is_flowing)
         for _ in range(5):
             publisher.publish()
@@ -82,7 +82,7 @@ def test_event_resent_from_an_outbox_is_delivered_once() -> None:
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
         own = Reader(world, world.client("own", "a"), durable="d")
-        first = Publisher(world, world.client("publisher", "a"))
+        first = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: far.is_flowing and own.is_flowing)
         copy = world.copy_disk("a")
         world.network.set_delay(world.client_address("a", "publisher"), 1.0, 0.0)

@@ -17,7 +17,7 @@ def test_slow_reader_gets_removed_events_from_the_archive(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         client = world.client("slow", "a", window_bytes=1 << 18)
         slow = Reader(world, client, durable="d")
         world.run_until(lambda: slow.is_flowing)
@@ -40,7 +40,7 @@ def test_slow_reader_gets_all_events_of_a_node_that_is_new_to_it(
     with NetworkWorld(seed, archived=True) as world:
         world.add("a", "one", settings=short_log())
         world.run(1.0)
-        first = Publisher(world, world.client("first", "a"))
+        first = Publisher(world.client("first", "a"))
         process = world.client("away", "a")
         absent_reader = Reader(world, process, durable="d")
         world.run_until(lambda: absent_reader.is_flowing)
@@ -51,7 +51,7 @@ def test_slow_reader_gets_all_events_of_a_node_that_is_new_to_it(
         world.run(4.0)
         # More than a session accepts at once, then events that the position does not name.
         overflow_log(world, first, 12)
-        second = Publisher(world, world.client("second", "b"))
+        second = Publisher(world.client("second", "b"))
         for _ in range(5):
             second.publish()
         world.run(5.0)

@@ -22,7 +22,7 @@ def test_clones_started_at_the_same_moment(seed: int) -> None:
         world.add("twin", "one", gateways=["b"], configured_name="a", start=False)
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
-        first = Publisher(world, world.client("first", "a"))
+        first = Publisher(world.client("first", "a"))
         world.run_until(lambda: far.is_flowing)
         for _ in range(5):
             first.publish()
@@ -32,8 +32,8 @@ def test_clones_started_at_the_same_moment(seed: int) -> None:
         world.start("a")
         world.start("twin")
         assert world["a"].event_log.newest_own == world["twin"].event_log.newest_own
-        at_a = Publisher(world, world.client("at-a", "a"))
-        at_twin = Publisher(world, world.client("at-twin", "twin"))
+        at_a = Publisher(world.client("at-a", "a"))
+        at_twin = Publisher(world.client("at-twin", "twin"))
         for publisher in (at_a, at_twin):
             for _ in range(5):
                 publisher.publish()
@@ -77,7 +77,7 @@ def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: boo
         world.start("a")
         world.run(3.0)
         far = Reader(world, world.client("far", "b"), durable="d")
-        first = Publisher(world, world.client("first", "a"))
+        first = Publisher(world.client("first", "a"))
         world.run_until(lambda: far.is_flowing)
         first.publish()
         read(world, far)
@@ -85,7 +85,7 @@ def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: boo
         world.set_clock_offset("a", 0)
         copy = world.copy_disk("a")
         world.start("a")
-        previous = Publisher(world, world.client("previous", "a"))
+        previous = Publisher(world.client("previous", "a"))
         for _ in range(lost):
             previous.publish()
         read(world, far, seconds=5.0)
@@ -98,7 +98,7 @@ def test_second_process_reuses_the_places_of_the_first(lost: int, restarted: boo
         world.restore_disk("a", copy)
         world.cut("a", "b", refuse=True)
         world.start("a")
-        later = Publisher(world, world.client("later", "a"))
+        later = Publisher(world.client("later", "a"))
         for _ in range(5):
             later.publish()
         world.run(5.0)

@@ -31,7 +31,7 @@ class LateNode:
         near = cluster == "c"
         world.add("c", cluster, join=["b"] if near else [], gateways=["b"] * (not near))
         world.run(4.0)
-        self.publisher = Publisher(world, world.client("publisher", "a"))
+        self.publisher = Publisher(world.client("publisher", "a"))
         self.reader = Reader(world, world.client("reader", "c"))
         self.other = Reader(world, world.client("other", "b"), at_b)
         world.run_until(lambda: self.reader.is_flowing and self.other.is_flowing)
@@ -118,7 +118,7 @@ def test_origin_loses_its_disk_and_its_replica_is_restored_from_a_copy(seed: int
         world.add("b", "c", join=["a"])
         world.add("d", "d", gateways=["b"])
         world.run(4.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         high = Reader(world, world.client("high", "d"), INTERESTS[1])
         reader = Reader(world, world.client("reader", "b", incarnation=1), durable="d")
         world.run_until(lambda: high.is_flowing and reader.is_flowing)
@@ -159,7 +159,7 @@ class UnarchivedEvents:
         for name, known in (("a", []), ("b", ["a"]), ("c", ["a", "b"])):
             world.add(name, "c", join=known)
         world.run(4.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         readers = [
             Reader(world, world.client("b-reader", "b"), at_b),
             Reader(world, world.client("c-reader", "c"), INTERESTS[3]),
@@ -212,7 +212,7 @@ def test_reader_of_all_events_waits_for_an_unreachable_log(seed: int) -> None:
         world.add("b", "c", gateways=["a"])
         world.add("c", "c", join=["b"])
         world.run(4.0)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         high = Reader(world, world.client("high", "b"), INTERESTS[1])
         world.run_until(lambda: high.is_flowing)
         for altitude in (700, 100):

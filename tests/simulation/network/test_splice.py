@@ -60,7 +60,7 @@ def test_each_event_arrives_once_while_everything_moves(seed: int) -> None:
             world.add(name, "c", join=["a"] if name != "a" else ())
         world.run(4.0)
         publishers = [
-            Publisher(world, world.client(f"p{n}", *random.sample(NODES, 2), longest_wait=0.2))
+            Publisher(world.client(f"p{n}", *random.sample(NODES, 2), longest_wait=0.2))
             for n in range(3)
         ]
         subscriptions = [MovingSubscription(world, f"m{n}", n % 3) for n in range(3)]

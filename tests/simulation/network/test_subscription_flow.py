@@ -36,7 +36,7 @@ def test_subscriptions_made_under_load_get_all_events_after_their_cut(seed: int)
         SHAPES[seed % len(SHAPES)](world, random.randint(2, 6))
         world.run(4.0)
         names = world.names
-        publishers = [Publisher(world, world.client(f"p-{name}", name)) for name in names]
+        publishers = [Publisher(world.client(f"p-{name}", name)) for name in names]
         readers: list[Reader] = []
         clients = [world.client(f"reader{number}", random.choice(names)) for number in range(4)]
         world.run(1.0)
@@ -95,7 +95,7 @@ def test_covered_subscription_flows_at_once(seed: int) -> None:
         world.run_until(lambda: narrow.is_flowing)
         # One round trip to its node, none to another.
         assert world.clock.seconds() - began < 0.2
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         publisher.publish()
         assert wide.subscription is not None
         wide.subscription.unsubscribe()

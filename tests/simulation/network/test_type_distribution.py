@@ -107,7 +107,7 @@ def test_defaults_apply_after_a_restart_of_the_subscribers_node_alone(
     with NetworkWorld(0) as world:
         line(world, settings)
         reader = Reader(world, world.client("reader", "c"), BY_DEFAULT, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(3.0)
         world.kill_client(reader.client)
         world.run(1.0)
@@ -131,7 +131,7 @@ def test_neighbour_sends_the_dtd_when_the_origin_is_away(settings: Settings) -> 
         world["c"].dtds.remove(REPORT)
         stop_answering(world, "a")
         reader = Reader(world, world.client("reader", "c"), BY_DEFAULT)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(2.0)
         publisher.publish(altitude=1, name="report")
         read(world, reader, seconds=5.0)
@@ -152,7 +152,7 @@ def test_event_waits_for_its_dtd_and_others_do_not(settings: Settings) -> None:
             world.client("flights", "c"),
             Interest(">", "/flight/flightleg/altitude > 0", lambda s, _: True),
         )
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(3.0)
         publisher.publish(altitude=1, name="report")
         publisher.publish(altitude=2)
@@ -178,7 +178,7 @@ def test_event_without_a_dtd_becomes_a_gap_after_the_timeout(settings: Settings)
         stop_answering(world, "a", "b")
         waiting = Reader(world, world.client("waiting", "c"), EVERYTHING)
         by_default = Reader(world, world.client("by-default", "c"), BY_DEFAULT, durable="d")
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(3.0)
         for altitude, name in ((1, "flight"), (2, "report"), (3, "flight"), (4, "report")):
             publisher.publish(altitude=altitude, name=name)
@@ -208,7 +208,7 @@ def test_event_refused_by_a_relay_is_a_gap_with_its_code(settings: Settings) -> 
         ]
         absent_reader = Reader(world, world.client("away", "c"), EVERYTHING, durable="d")
         other = Reader(world, world.client("other", "c"), OTHER)
-        publisher = Publisher(world, world.client("publisher", "a"))
+        publisher = Publisher(world.client("publisher", "a"))
         world.run(3.0)
         world.kill_client(absent_reader.client)
         deep = b"<flight><id>F</id><flightleg><coordinate><lat>1</lat><lon>2</lon></coordinate>"
@@ -304,7 +304,7 @@ def test_dtds_with_one_name_apply_to_the_events_of_their_origin(tmp_path: Path) 
             for name in "abc"
             for kind in ("reported", "assigned")
         }
-        publishers = [Publisher(world, world.client(f"at-{name}", name)) for name in "ac"]
+        publishers = [Publisher(world.client(f"at-{name}", name)) for name in "ac"]
         world.run(3.0)
         for number in range(3):
             publishers[0].publish(altitude=10 + number, name="report")
