@@ -20,10 +20,11 @@ from broker.matching.query.query import Query
 from broker.matching.query.worst_case import (
     BYTES_PER_NODE,
     DocumentSize,
+    WorstCaseCosts,
     WorstCost,
     worst_case_cost,
 )
-from broker.matching.xpath_evaluation import ParsedEvent
+from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent, compile_query
 
 #: Bytes of a document of ordinary size. Larger ones get proportionally more time, since otherwise
 #: one large event would suspend many queries.
@@ -36,17 +37,6 @@ _WORK_A_SECOND = 1_000_000
 _MAX_TREE = 131_072
 
 
-class EvaluableQuery(Protocol):
-    """A compiled query."""
-
-    @property
-    def query(self) -> Query:
-        """The parsed query. It may be parsed again."""
-
-    def matches(self, event: ParsedEvent) -> bool:
-        """Return the query's value. Raises `etree.XPathError` if libxml2 fails."""
-
-
 class Runnable(Protocol):
     """A query that can be evaluated."""
 
@@ -55,11 +45,28 @@ class Runnable(Protocol):
         """True for the query `true()`."""
 
     @property
-    def compiled(self) -> EvaluableQuery:
+    def query(self) -> Query:
+        """The parsed query. It may be parsed again."""
+
+    @property
+    def compiled(self) -> CompiledXPath:
         """The compiled query. It may be compiled now."""
 
     def worst_cost(self, nodes: int) -> WorstCost:
         """See `WorstCaseCosts`."""
+
+
+class RunnableQuery:
+    """A parsed and compiled query."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.is_always_true = query.is_true
+        self.compiled = compile_query(query)
+        self._costs = WorstCaseCosts(query.expression)
+
+    def worst_cost(self, nodes: int) -> WorstCost:
+        return self._costs.cost_on(nodes)
 
 
 class QueryBounds:
@@ -134,7 +141,7 @@ class BoundedEvaluation:
         if self.is_cost_within(self._max_worst_visits, worst_cost):
             return True
         # The worst case was for a larger document. Compute it for this one.
-        parsed_query = query.compiled.query
+        parsed_query = query.query
         size = self.measure_event(
             envelope=parsed_query.uses_envelope or not parsed_query.uses_payload
         )
@@ -169,7 +176,7 @@ class BoundedEvaluation:
                 self._exact = ExactEvaluation(
                     self._event, int(self._allowed_seconds * _WORK_A_SECOND)
                 )
-            return self._exact.matches(query.compiled.query)
+            return self._exact.matches(query.query)
         except NotEvaluated as error:
             raise QueryTooExpensive(
                 f"the query would visit about {worst_cost.deep:.3g} nodes in the worst case, more "

@@ -17,7 +17,6 @@ from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
 
 _VALUES: dict[str, Any] = {
     "StreamId": lambda header: header.stream,
@@ -167,15 +166,5 @@ class CompiledXPath:
         return bool(self._xpath(context, **values))
 
 
-class CompiledQuery(CompiledXPath):
-    """A compiled query."""
-
-    __slots__ = ("is_always_true", "query")
-
-    def __init__(self, query: Query) -> None:
-        super().__init__(query.compilable, query.namespaces, query_inputs(query))
-        self.query = query
-        #: True for the query `true()`, which matches every event of its streams.
-        self.is_always_true = (
-            isinstance(query.expression, FunctionCall) and query.expression.name == "true"
-        )
+def compile_query(query: Query) -> CompiledXPath:
+    return CompiledXPath(query.compilable, query.namespaces, query_inputs(query))

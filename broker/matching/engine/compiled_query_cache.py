@@ -24,46 +24,33 @@ _NO_LIMITS = QueryLimits(
 )
 
 
-class CompiledDistinctQuery(CompiledXPath):
-    """A query's compiled expression."""
-
-    __slots__ = ("_distinct_query",)
-
-    def __init__(self, distinct_query: DistinctQuery) -> None:
-        super().__init__(
-            distinct_query.compilable,
-            distinct_query.namespaces,
-            distinct_query.inputs,
-            distinct_query.calls,
-        )
-        self._distinct_query = distinct_query
-
-    @property
-    def query(self) -> Query:
-        """The parsed query. It is seldom used, so the text is parsed again."""
-        return parse_query(
-            self._distinct_query.text, dict(self._distinct_query.namespaces), _NO_LIMITS
-        )
-
-
 @attrs.define(eq=False)
-class RunnableQuery:
+class CachedQuery:
     """A query that is compiled at its first evaluation."""
 
     #: The query `true()` is not an entry of the index.
     is_always_true = False
 
     distinct_query: DistinctQuery
-    _compiled: CompiledDistinctQuery | None = None
+    _compiled: CompiledXPath | None = None
     _nodes: int = 0
     _worst_cost: WorstCost = WorstCost(0.0, 0.0)
 
     @property
-    def compiled(self) -> CompiledDistinctQuery:
+    def query(self) -> Query:
+        """The parsed query. It is seldom used, so the text is parsed again."""
+        query = self.distinct_query
+        return parse_query(query.text, dict(query.namespaces), _NO_LIMITS)
+
+    @property
+    def compiled(self) -> CompiledXPath:
         """The compiled expression. Compiling counts as time of the client, so it happens at the
         evaluation."""
         if self._compiled is None:
-            self._compiled = CompiledDistinctQuery(self.distinct_query)
+            query = self.distinct_query
+            self._compiled = CompiledXPath(
+                query.compilable, query.namespaces, query.inputs, query.calls
+            )
         return self._compiled
 
     def worst_cost(self, nodes: int) -> WorstCost:
@@ -88,14 +75,14 @@ class CompiledQueryCache:
 
     def __init__(self, limit: int = MAX_COMPILED) -> None:
         self._most = limit
-        self._known: OrderedDict[DistinctQuery, RunnableQuery] = OrderedDict()
+        self._known: OrderedDict[DistinctQuery, CachedQuery] = OrderedDict()
 
-    def get(self, query: DistinctQuery) -> RunnableQuery:
+    def get(self, query: DistinctQuery) -> CachedQuery:
         known = self._known.get(query)
         if known is not None:
             self._known.move_to_end(query)
             return known
-        runnable = self._known[query] = RunnableQuery(query)
+        runnable = self._known[query] = CachedQuery(query)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return runnable

@@ -8,7 +8,7 @@ from broker.errors import QueryTooExpensive
 from broker.matching.budget import Budget
 from broker.matching.client_time_share import FREE_SECONDS
 from broker.matching.contract import Accepted, Verdict
-from broker.matching.engine.compiled_query_cache import CompiledQueryCache, RunnableQuery
+from broker.matching.engine.compiled_query_cache import CachedQuery, CompiledQueryCache
 from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.xpath_evaluation import ParsedEvent
@@ -96,8 +96,8 @@ class QueryEvaluator:
     def _suspend_expensive(
         self,
         index: int,
-        matching: list[RunnableQuery],
-        suspended: list[tuple[RunnableQuery, QueryTooExpensive]],
+        matching: list[CachedQuery],
+        suspended: list[tuple[CachedQuery, QueryTooExpensive]],
     ) -> list[DistinctQuery]:
         for query, error in suspended:
             self.suspension_count += 1

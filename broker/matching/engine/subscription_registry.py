@@ -18,7 +18,6 @@ from broker.matching.engine.structure_index import StructureIndex
 from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.template import Template, TemplateInstance, extract_templates
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
 
 
 class SubscriptionRegistry:
@@ -52,7 +51,7 @@ class SubscriptionRegistry:
         self._last_number += 1
         number = self._last_number
         pattern_number = self.stream_patterns.acquire_pattern(pattern)
-        if is_true(query):
+        if query.is_true:
             self._by_number[number] = None
             self.stream_patterns.add_unfiltered(number, pattern_number)
             return number
@@ -149,8 +148,3 @@ class SubscriptionRegistry:
                     self.dead_families += 1
                     del self._families[family.template.key]
                     self.structure_index.remove_family(family)
-
-
-def is_true(query: Query) -> bool:
-    """Return True for the query `true()`."""
-    return isinstance(query.expression, FunctionCall) and query.expression.name == "true"

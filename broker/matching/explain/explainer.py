@@ -17,32 +17,13 @@ from broker.matching.explain.explanation import EventExplanation, Explanation, F
 from broker.matching.explain.index_explainer import IndexExplainer
 from broker.matching.explain.probe import Probe
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
-from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
-from broker.matching.query_bounds import BoundedEvaluation, QueryBounds
-from broker.matching.xpath_evaluation import CompiledQuery
+from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, RunnableQuery
 
 #: Maximum number of measurements. None starts after so many seconds in total.
 MEASUREMENTS: Final = 5
 MAX_SECONDS: Final = 0.02
 
 _NO_EVENT: Final = "not measured: no event was given"
-
-
-@attrs.define(eq=False)
-class _RunnableQuery:
-    """A query in the form that `BoundedEvaluation` requires."""
-
-    compiled: CompiledQuery
-
-    @property
-    def is_always_true(self) -> bool:
-        """See `Runnable`."""
-        return self.compiled.is_always_true
-
-    def worst_cost(self, nodes: int) -> WorstCost:
-        """See `Runnable`."""
-        return WorstCaseCosts(self.compiled.query.expression).cost_on(nodes)
 
 
 class Explainer:
@@ -75,12 +56,12 @@ class Explainer:
         shapes: bool = True,
     ) -> Explanation:
         """See `IMatcher.explain`."""
-        expression, index = query.expression, self._index
+        index = self._index
         explanation = Explanation(
             engine=self._engine,
             query=query.text,
             estimated_cost=query.estimated_cost,
-            everything=isinstance(expression, FunctionCall) and expression.name == "true",
+            everything=query.is_true,
             withheld=index is not None and not shapes,
             measured=Measured(note=_NO_EVENT),
         )
@@ -109,7 +90,7 @@ class Explainer:
             return attrs.evolve(explanation, measured=Measured(note="not measured"), event=answer)
         if isinstance(subject, TypeMissing):
             raise DtdNeeded(subject)
-        runnable = _RunnableQuery(CompiledQuery(query))
+        runnable = RunnableQuery(query)
         evaluation = BoundedEvaluation(self._bounds, subject, document)
         # Shapes, and the time of a look-up, reveal something about other events.
         known = None if self._index is None or not shapes else self._index.find_shape(document)

@@ -16,7 +16,7 @@ from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXES
 from broker.matching.query.parser import parse_expression
-from broker.matching.query.tree import Expression, Step
+from broker.matching.query.tree import Expression, FunctionCall, Step
 
 _PREFIX = re.compile(NAME)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -42,6 +42,11 @@ class Query:
     uses_envelope: bool = attrs.field(eq=False)
     variables: frozenset[str] = attrs.field(eq=False)
     uses_extension_functions: bool = attrs.field(eq=False)
+
+    @property
+    def is_true(self) -> bool:
+        """True for the query `true()`, which matches every event of its streams."""
+        return isinstance(self.expression, FunctionCall) and self.expression.name == "true"
 
 
 def parse_query(

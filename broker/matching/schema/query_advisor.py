@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
 from broker.matching.schema.cause import Unsatisfiable
 from broker.matching.schema.known_types import KnownTypes
 from broker.matching.schema.limits import MAX_WORK
@@ -62,7 +61,7 @@ class QueryAdvisor:
         match though an older one can. The type may have changed while the subscriber was away
         (M16).
         """
-        if isinstance(query.expression, FunctionCall) and query.expression.name == "true":
+        if query.is_true:
             return ()
         if not returning and self._probably_matches(query):
             return ()
