@@ -80,7 +80,10 @@ class Examiner:
             declared = _NO_NAMES if dtd is None else dtd.names
             self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], declared)
             raise
-        return ParsedEvent(root, self._read(root, document, prolog, reference, dtd))
+        if dtd is not None and (prolog.extras or _has_instructions(document, prolog.end)):
+            # Targets of processing instructions are names too, and no DTD declares them.
+            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
+        return ParsedEvent(root, read_envelope(root, reference))
 
     def find_known_type(self, document: bytes) -> DtdReference | None:
         """Return the type that a document names, if its DTD is in the cache."""
@@ -94,21 +97,6 @@ class Examiner:
         root = self._parser.parse(mark_mixed_runs(document, prolog.end))
         check_prolog(prolog, root)
         return root
-
-    def _read(
-        self,
-        root: etree._Element,
-        document: bytes,
-        prolog: Prolog,
-        reference: DtdReference,
-        dtd: IDtd | None,
-    ) -> EnvelopeParts:
-        instructions = _contains(document, b"<?", prolog.end)
-        if dtd is not None and (instructions or prolog.extras):
-            # Targets of processing instructions are names too, and no DTD declares them.
-            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
-        plain = not instructions and not _contains(document, b"<!--", prolog.end)
-        return read_envelope(root, reference, plain=plain)
 
     def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd) -> None:
         name = self.name_watch.find_undeclared(prolog.extras + document[prolog.end :], dtd.names)
@@ -155,14 +143,13 @@ class Examiner:
         else:
             check_envelope_structure(root)
             apply_envelope_defaults(root)
-        plain = not any(_contains(document, sign, prolog.end) for sign in (b"<?", b"<!--"))
-        return ParsedEvent(root, read_envelope(root, reference, plain=plain), liveness)
+        return ParsedEvent(root, read_envelope(root, reference), liveness)
 
 
 def _missing_doctype() -> BadEnvelope:
     return BadEnvelope("the document has no DOCTYPE, which would name its type", line=1, column=1)
 
 
-def _contains(document: bytes, sign: bytes, start: int) -> bool:
-    # The second character is rare, and a single one is found much faster.
-    return document.find(sign[1:2], start) >= 0 and document.find(sign, start) >= 0
+def _has_instructions(document: bytes, start: int) -> bool:
+    # A question mark is rare, and a single character is found much faster.
+    return document.find(b"?", start) >= 0 and document.find(b"<?", start) >= 0

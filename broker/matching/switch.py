@@ -148,7 +148,7 @@ class Switch:
         }
 
     def type_counters(self) -> tuple[TypeCounters, ...]:
-        return self._type_counters.snapshot(self._shapes.statistics())
+        return self._type_counters.snapshot(self._shapes.types)
 
     def explain(
         self,

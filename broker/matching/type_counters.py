@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -10,7 +10,7 @@ import attrs
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
 from broker.matching.contract import Accepted, Refused, TypeCounters, Verdict
-from broker.matching.shape.type_learner import TypeStatistics
+from broker.matching.shape.type_learner import TypeLearner
 
 #: Types with own counters. Further types share counters without a name.
 MAX_TYPES: Final = 256
@@ -69,21 +69,19 @@ class CountersByType:
             counters.parsed_seconds += seconds
 
     def snapshot(
-        self, shapes: dict[DtdReference, TypeStatistics] | None = None
+        self, learners: Mapping[DtdReference, TypeLearner] | None = None
     ) -> tuple[TypeCounters, ...]:
-        """Return the counters by type, sorted. `shapes` are the statistics of the shape cache."""
-        statistics_by_type = {
-            (each.type, each.version): statistics for each, statistics in (shapes or {}).items()
-        }
+        """Return the counters by type, sorted. `learners` are those of the shape cache."""
+        by_type = {(each.type, each.version): learner for each, learner in (learners or {}).items()}
         result = []
         for (name, version), counters in sorted(self._types.items()):
-            statistics = statistics_by_type.get((name, version))
+            learner = by_type.get((name, version))
             result.append(
                 TypeCounters(
                     type=name,
                     version=version,
-                    shapes=0 if statistics is None else statistics.shapes,
-                    suspended=statistics is not None and statistics.suspended,
+                    shapes=0 if learner is None else len(learner.shapes),
+                    suspended=learner is not None and learner.is_suspended,
                     **attrs.asdict(counters),
                 )
             )

@@ -19,7 +19,7 @@ from broker.matching.shape.header_fields import HeaderReaderFactory
 from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton
-from broker.matching.shape.type_learner import TypeLearner, TypeStatistics
+from broker.matching.shape.type_learner import TypeLearner
 
 #: Maximum number of shapes with the document's tag count that are tried, latest first. A document
 #: of a later shape is parsed, which moves its shape to the front.
@@ -44,7 +44,7 @@ class ShapeCache:
         self._max_bytes = min(bounds.max_document_bytes, limits.max_bytes)
         self._prologs = PrologReader()
         self._readers = HeaderReaderFactory()
-        self._types: dict[DtdReference, TypeLearner] = {}
+        self.types: dict[DtdReference, TypeLearner] = {}
         self._buckets: dict[int, list[Shape]] = {}
         self._weights: dict[Shape, int] = {}
         self._bytes = 0
@@ -100,7 +100,7 @@ class ShapeCache:
 
         `root` is its tree with defaults applied. It is not changed.
         """
-        learner = self._types.get(reference)
+        learner = self.types.get(reference)
         if learner is None or learner.dtd.content_hash != dtd.content_hash:
             learner = self._new_type(reference, dtd)
         if not learner.should_learn():
@@ -125,7 +125,7 @@ class ShapeCache:
         bucket.remove(shape)
         if not bucket:
             del self._buckets[shape.tag_count]
-        learner = self._types.get(shape.reference)
+        learner = self.types.get(shape.reference)
         if learner is not None and shape in learner.shapes:
             learner.remove_shape(shape)
         # The module `re` caches the last 512 expressions.
@@ -134,15 +134,11 @@ class ShapeCache:
 
     def drop_type(self, reference: DtdReference) -> None:
         """Drop the shapes and statistics of a type."""
-        learner = self._types.get(reference)
+        learner = self.types.get(reference)
         if learner is not None:
             for shape in list(learner.shapes):
                 self.drop_shape(shape)
-            del self._types[reference]
-
-    def statistics(self) -> dict[DtdReference, TypeStatistics]:
-        """Return the statistics of all types met."""
-        return {reference: learner.statistics() for reference, learner in self._types.items()}
+            del self.types[reference]
 
     # ---------------------------------------------------------------- learning
 
@@ -156,7 +152,7 @@ class ShapeCache:
             raise NotLearnable(Reason.MARKUP)
         if not learner.was_seen(document, prolog.end):
             return None
-        parts = read_envelope(root, reference, plain=True)
+        parts = read_envelope(root, reference)
         learnt = learner.learn_document(document, prolog.end, root, parts)
         if learnt is None:
             return None
@@ -196,15 +192,15 @@ class ShapeCache:
 
     def _new_type(self, reference: DtdReference, dtd: IDtd) -> TypeLearner:
         self.drop_type(reference)
-        if len(self._types) >= self._bounds.max_types:
-            self.drop_type(next(iter(self._types)))
+        if len(self.types) >= self._bounds.max_types:
+            self.drop_type(next(iter(self.types)))
         learner = TypeLearner(
             dtd,
             self._bounds,
             lambda pieces, skeleton: self._make_shape(learner, pieces, skeleton),
             self.drop_shape,
         )
-        self._types[reference] = learner
+        self.types[reference] = learner
         return learner
 
     # ---------------------------------------------------------------- bounds

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 
-import attrs
 from lxml import etree
 
 from broker.dtd.interfaces import IDtd
@@ -34,29 +33,6 @@ _ENCODING = re.compile(
 _CREDIT_INTERVAL = 32
 
 
-@attrs.frozen
-class TypeStatistics:
-    """Counters of a type since its DTD was first met, and present sizes."""
-
-    shapes: int
-    hits: int
-    misses: int
-    """Accepted documents that were not recognised."""
-
-    learnt: int
-    forgotten: int
-    not_learnable: dict[str, int]
-    """Documents without a shape, by `Reason`."""
-
-    slot_attributes: int
-    """Attributes that became slots."""
-
-    suspended: bool
-    """Its shapes do not recur, so its documents are parsed."""
-
-    suspensions: int
-
-
 class TypeLearner:
     """Decides which shapes of one type are learnt. The cache holds the shapes."""
 
@@ -71,6 +47,7 @@ class TypeLearner:
         self.dtd = dtd
         self.shapes: dict[Shape, tuple[Skeleton, Variant]] = {}
         self.not_learnable: Counter[str] = Counter()
+        """Documents without a shape, by `Reason`."""
         self._bounds = bounds
         self._make_shape = make_shape
         self._drop_shape = drop_shape
@@ -78,8 +55,9 @@ class TypeLearner:
         self._signatures: set[int] = set()
         self._too_large: set[int] = set()
         self._skeletons: dict[bytes, Skeleton] = {}
-        self._generalised: set[AttributeClass] = set()
-        self._misses = self._learnt = self._forgotten = self._suspensions = 0
+        self.slot_attributes: set[AttributeClass] = set()
+        """Attributes that became slots."""
+        self.misses = self.learnt = self.forgotten = self.suspensions = 0
         self._hits_of_forgotten = 0
         self._pause = bounds.pause
         self._suspended_for = 0
@@ -92,18 +70,10 @@ class TypeLearner:
         """Number of recognised documents."""
         return self._hits_of_forgotten + sum(shape.hits for shape in self.shapes)
 
-    def statistics(self) -> TypeStatistics:
-        return TypeStatistics(
-            shapes=len(self.shapes),
-            hits=self.hits,
-            misses=self._misses,
-            learnt=self._learnt,
-            forgotten=self._forgotten,
-            not_learnable=dict(self.not_learnable),
-            slot_attributes=len(self._generalised),
-            suspended=self._suspended_for > 0,
-            suspensions=self._suspensions,
-        )
+    @property
+    def is_suspended(self) -> bool:
+        """True while its documents are parsed, since its shapes do not recur."""
+        return self._suspended_for > 0
 
     # ---------------------------------------------------------------- shapes
 
@@ -126,7 +96,7 @@ class TypeLearner:
     @property
     def _is_mostly_recognised(self) -> bool:
         """True if a new document of the type is likely to recur."""
-        return self.hits >= self._bounds.hits_per_miss * self._misses
+        return self.hits >= self._bounds.hits_per_miss * self.misses
 
     def learn_document(
         self, document: bytes, start: int, root: etree._Element, parts: EnvelopeParts
@@ -160,7 +130,7 @@ class TypeLearner:
         """Remove a shape that the cache has dropped."""
         skeleton, variant = self.shapes.pop(shape)
         self._hits_of_forgotten += shape.hits
-        self._forgotten += 1
+        self.forgotten += 1
         variant.shape = None
         for key in [key for key, each in skeleton.variants.items() if each is variant]:
             del skeleton.variants[key]
@@ -169,14 +139,14 @@ class TypeLearner:
         skeleton, is_new = self._get_skeleton(cut)
         variant = skeleton.find_variant(cut)
         if variant is None:
-            if skeleton.can_generalise(self._generalised):
+            if skeleton.can_generalise(self.slot_attributes):
                 # Its attributes vary, and the type's varying attributes are known.
-                self._drop_shapes(skeleton.generalise(self._generalised))
+                self._drop_shapes(skeleton.generalise(self.slot_attributes))
                 is_new = True
             elif len(skeleton.variants) >= self._bounds.max_variants:
                 skeleton.add_variant(cut)
                 attributes = skeleton.most_varied_attributes(cut)
-                self._generalised |= attributes
+                self.slot_attributes |= attributes
                 self._drop_shapes(skeleton.generalise(attributes))
                 is_new = True
             variant = skeleton.add_variant(cut)
@@ -186,7 +156,7 @@ class TypeLearner:
             shape = self._make_shape(cut, skeleton)
             variant.shape = shape
             self.shapes[shape] = (skeleton, variant)
-            self._learnt += 1
+            self.learnt += 1
             self._credit -= 1
         return variant.shape, cut.values_of(skeleton.slot_tokens(cut))
 
@@ -202,7 +172,7 @@ class TypeLearner:
             del self._skeletons[
                 next(key for key, each in self._skeletons.items() if not each.shapes())
             ]
-        skeleton = self._skeletons[key] = Skeleton(cut, self._generalised)
+        skeleton = self._skeletons[key] = Skeleton(cut, self.slot_attributes)
         return skeleton, True
 
     def _drop_shapes(self, shapes: list[Shape]) -> None:
@@ -213,22 +183,22 @@ class TypeLearner:
 
     def should_learn(self) -> bool:
         """Count an unrecognised document; return False while the type is suspended."""
-        self._misses += 1
+        self.misses += 1
         if self._suspended_for:
             self._suspended_for -= 1
             if not self._suspended_for:
-                self._window_ends = self._misses + self._bounds.window
+                self._window_ends = self.misses + self._bounds.window
                 self._hits_before = self.hits
             return False
-        if self._misses % _CREDIT_INTERVAL == 0:
+        if self.misses % _CREDIT_INTERVAL == 0:
             self._add_credit()
-        if self._misses >= self._window_ends:
+        if self.misses >= self._window_ends:
             return not self._suspend_if_unrecognised()
         return True
 
     def _suspend_if_unrecognised(self) -> bool:
         bounds, hits = self._bounds, self.hits
-        self._window_ends = self._misses + bounds.window
+        self._window_ends = self.misses + bounds.window
         recognised, self._hits_before = hits - self._hits_before, hits
         if recognised >= bounds.min_hit_rate * (recognised + bounds.window):
             self._pause = bounds.pause
@@ -238,7 +208,7 @@ class TypeLearner:
         self._signatures.clear()
         self._too_large.clear()
         self._suspended_for = self._pause
-        self._suspensions += 1
+        self.suspensions += 1
         self._pause = min(2 * self._pause, bounds.max_pause)
         self._credit = bounds.credit // 4
         return True

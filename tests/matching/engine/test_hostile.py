@@ -136,7 +136,7 @@ def test_a_type_with_shapes_that_do_not_recur_is_suspended_and_matched(flight_dt
     assert ours < 5 * theirs
     assert engines.count("recognised") == 0
     assert engines.count("shapes") <= 32
-    (statistics,) = engines.switch._shapes.statistics().values()
+    (statistics,) = engines.switch._shapes.types.values()
     assert statistics.suspensions > 0
     assert statistics.learnt < 200
     # No more evaluations than by the reference.

@@ -90,10 +90,10 @@ class CheckedCache:
         """Compare the trees of the shape's first document, filled with values, with this
         document's."""
         root = self.parsed(document)
-        parsed = ParsedEvent(root, read_envelope(root, shape.reference, plain=True))
+        parsed = ParsedEvent(root, read_envelope(root, shape.reference))
         if shape not in self._fillable_trees:
             first = self.parsed(document)
-            parts = read_envelope(first, shape.reference, plain=True)
+            parts = read_envelope(first, shape.reference)
             self._fillable_trees[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
         found = [form.fill(values) for form in self._fillable_trees[shape]]
         assert found[0].getroottree().docinfo.doctype == root.getroottree().docinfo.doctype
@@ -118,7 +118,7 @@ def check_tree(shape: Shape, values: Sequence[bytes], root: etree._Element) -> N
     assert len(values) == shape.slot_count
     assert of_shape(shape.tree, values) == ("", None, [], [of_lxml(root)])
     check_orders(shape.tree)
-    payload = read_envelope(root, shape.reference, plain=True).payload
+    payload = read_envelope(root, shape.reference).payload
     if payload is None:
         assert shape.payload is None
         return
