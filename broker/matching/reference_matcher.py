@@ -198,7 +198,7 @@ class ReferenceMatcher:
             numbers = tuple(n for n, p in group.patterns.items() if p.matches(header.stream))
             if numbers:
                 groups[group] = numbers
-        matching = self._evaluate(groups, examined, document)
+        matching = self._evaluate(groups, examined, document) if groups else ()
         return verdict_class(header, tuple(sorted(n for each in matching for n in groups[each])))
 
     # ---------------------------------------------------------------- queries
