@@ -46,13 +46,10 @@ from broker.matching.engine.filled_event import FillableTreeCache
 from broker.matching.engine.logged_event_selector import LoggedEventSelector
 from broker.matching.engine.lone_document import LoneDocumentMatcher
 from broker.matching.engine.parsed_event_matcher import ParsedEventMatcher
-from broker.matching.engine.plan_cache import PlanCache
 from broker.matching.engine.portion_size import PortionSize
 from broker.matching.engine.query_evaluator import QueryEvaluator
-from broker.matching.engine.recognition import RecognisedGroup, recognise_documents
-from broker.matching.engine.shape_plan import ShapePlan
+from broker.matching.engine.shape_plan import PlanCache, ShapePlan, UndecidedDocument
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
-from broker.matching.engine.undecided_document import UndecidedDocument
 from broker.matching.examiner import Examiner
 from broker.matching.explain.explainer import Explainer
 from broker.matching.explain.explanation import Explanation
@@ -62,7 +59,7 @@ from broker.matching.name_watch import NameWatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
 from broker.matching.query_bounds import QueryBounds
-from broker.matching.shape.cache import ShapeCache
+from broker.matching.shape.cache import RecognisedGroup, ShapeCache, recognise_documents
 from broker.matching.shape.shape import Shape
 from broker.matching.type_counters import CountersByType
 from broker.matching.xpath_evaluation import ParsedEvent
@@ -332,8 +329,7 @@ class Switch:
 
     def _match_by_tree(self, event: ParsedEvent) -> _Candidates:
         matcher = ParsedEventMatcher(event)
-        structure = self._registry.structure_index.match_event(event)
-        matcher.match_families(structure.possible, structure.certain)
+        matcher.match_families(*self._registry.structure_index.match_event(event))
         return matcher.matching, matcher.undecided
 
     def _match_by_shape(self, shape: Shape | None, document: bytes) -> _Candidates | None:

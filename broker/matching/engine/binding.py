@@ -16,10 +16,11 @@ from broker.matching.engine.index_conjunction import (
     ConjunctionReader,
     IndexConjunction,
 )
-from broker.matching.engine.indexed_members import IndexedMembers
 from broker.matching.engine.member_scan import scan_members
-from broker.matching.engine.query_family import QueryFamily
+from broker.matching.engine.query_family import IndexedMembers, QueryFamily
 from broker.matching.index.member import Member
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
 from broker.matching.partial.formula import (
     TRUE,
     And,
@@ -36,7 +37,9 @@ from broker.matching.partial.formula import (
     iterate_sources,
     necessary_condition,
 )
+from broker.matching.partial.plain_path import PlainPart, Row, find_rows
 from broker.matching.partial.source import Source
+from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 
 #: A comparison on bitmaps takes some 3 us, an evaluation by lxml 15 us, and the parse before the
 #: first evaluation 30 us.
@@ -241,3 +244,52 @@ def bind_formula(
     if conjunctions is not None:
         return IndexedBinding(family, decided, conjunctions)
     return BitmapBinding(family, decided, formula)
+
+
+#: Maximum size of a family for which only the plain path is looked up. It ignores parts that shapes
+#: seldom decide. lxml evaluates the members that the path leaves, which is cheaper for so few.
+MAX_PLAIN_MEMBERS = 256
+
+
+def bind_family(
+    family: QueryFamily, evaluation_input: EvaluationInput, reader: ConjunctionReader
+) -> tuple[Binding | None, int]:
+    """Return the binding to the tree of a shape or document, and the number of visits.
+
+    The binding is None if no document of the shape can match.
+    """
+    plain_part = family.plain_part
+    if plain_part is not None and (plain_part.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
+        work = WorkBudget(MAX_VISITS)
+        conjunctions = _read_rows(plain_part, family, evaluation_input, reader, work)
+        if conjunctions is not None:
+            return _bind_conjunctions(family, conjunctions, decided=plain_part.is_whole), work.spent
+    decision = evaluate_template(family.template, evaluation_input)
+    return bind_formula(family, decision.formula, reader), decision.visits
+
+
+def _read_rows(
+    plain_part: PlainPart,
+    family: QueryFamily,
+    evaluation_input: EvaluationInput,
+    reader: ConjunctionReader,
+    work: WorkBudget,
+) -> list[IndexConjunction] | None:
+    def read() -> list[Row] | None:
+        try:
+            return find_rows(plain_part.path, evaluation_input, work)
+        except TooExpensive:
+            return None
+
+    return reader.read_rows(family.template, plain_part.key, read)
+
+
+def _bind_conjunctions(
+    family: QueryFamily, conjunctions: list[IndexConjunction], *, decided: bool
+) -> Binding | None:
+    if not conjunctions:
+        return None
+    if not family.template.parameters or not conjunctions[0].form.parameters:
+        # The path exists, and has no comparisons.
+        return AlwaysBinding(family, decided)
+    return IndexedBinding(family, decided, conjunctions)

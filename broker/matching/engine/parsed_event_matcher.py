@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.batch_match import BatchMatch, match_batches
-from broker.matching.engine.binding import Binding
+from broker.matching.engine.binding import Binding, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries, queries_of
-from broker.matching.engine.family_binding import bind_family
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
@@ -32,8 +32,6 @@ class ParsedEventMatcher:
 
     def __init__(self, event: ParsedEvent) -> None:
         self._event = event
-        self._input: EvaluationInput | None = None
-        self._has_tree = True
         self._members_left = MEMBERS_A_DOCUMENT
         self._reader = ConjunctionReader()
         self.matching: list[Member] = []
@@ -68,10 +66,9 @@ class ParsedEventMatcher:
 
     def _bind_family(self, family: QueryFamily, bindings: ShapeBindings, batch: ShapeBatch) -> bool:
         """Bind a family to the document's tree; return False if there is no tree."""
-        evaluation_input = self._get_input()
-        if evaluation_input is None:
+        if self._input is None:
             return False
-        binding, _ = bind_family(family, evaluation_input, self._reader)
+        binding, _ = bind_family(family, self._input, self._reader)
         if binding is not None:
             self._members_left -= binding.prepare_members(self._members_left)
             if not binding.is_ready:
@@ -89,8 +86,6 @@ class ParsedEventMatcher:
         else:
             self.undecided += iterate_queries(matching)
 
-    def _get_input(self) -> EvaluationInput | None:
-        if self._input is None and self._has_tree:
-            self._input = build_evaluation_input(self._event)
-            self._has_tree = self._input is not None
-        return self._input
+    @cached_property
+    def _input(self) -> EvaluationInput | None:
+        return build_evaluation_input(self._event)

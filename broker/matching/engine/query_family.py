@@ -2,17 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from broker.matching.engine.index_conjunction import predict_form
-from broker.matching.engine.indexed_members import IndexedMembers
-from broker.matching.engine.plain_part import find_plain_part
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Literal
-from broker.matching.index.shared_index import IndexPool, Signature
+from broker.matching.index.shared_index import IndexPool, SharedIndex, Signature
+from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.template_members import TemplateMembers
+from broker.matching.partial.plain_path import find_plain_part
 from broker.matching.partial.template import Template
 from broker.matching.query.worst_case import WorstCaseCosts
+
+
+class IndexedMembers:
+    """The members in `index`. `index_members` adds those that existed before, in portions."""
+
+    __slots__ = ("_parameters", "_postings", "_unindexed", "index")
+
+    def __init__(
+        self, parameters: Sequence[int], index: SharedIndex, members: Iterable[Member]
+    ) -> None:
+        """`parameters` are those of the template, in the index's order."""
+        self._parameters = tuple(parameters)
+        self.index = index
+        self._postings = ShrinkingDict[Member, Member]()
+        self._unindexed = dict.fromkeys(members)
+
+    @property
+    def unindexed(self) -> Collection[Member]:
+        return self._unindexed.keys()
+
+    def index_members(self, limit: int) -> int:
+        """Add up to `limit` members to the index; return their number."""
+        taken = list(islice(self._unindexed, limit))
+        for member in taken:
+            del self._unindexed[member]
+            self.add_member(member)
+        return len(taken)
+
+    def add_member(self, member: Member) -> None:
+        literals = member.literals
+        projected = tuple([literals[parameter] for parameter in self._parameters])
+        if projected == literals:
+            # Share one tuple.
+            projected = literals
+        self._postings[member] = self.index.add(projected, member)
+
+    def remove_member(self, member: Member) -> None:
+        if member in self._unindexed:
+            del self._unindexed[member]
+            return
+        self.index.remove(self._postings[member])
+        del self._postings[member]
+
 
 #: A family of this size is indexed before its first look-up, so that later members are added one by
 #: one.

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import attrs
-
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.paths.index import PathIndex
@@ -13,14 +9,6 @@ from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import DocumentRole, LabelKind
 from broker.matching.paths.requirement_derivation import abstract_literals, derive_from_expression
 from broker.matching.xpath_evaluation import ParsedEvent
-
-
-@attrs.frozen(slots=True)
-class StructureMatch:
-    """Families with only matching queries, and families with queries that may match."""
-
-    certain: Sequence[QueryFamily]
-    possible: Sequence[QueryFamily]
 
 
 class StructureIndex:
@@ -37,8 +25,8 @@ class StructureIndex:
     def remove_family(self, family: QueryFamily) -> None:
         self._index.remove_item(family)
 
-    def match_event(self, event: ParsedEvent) -> StructureMatch:
-        """Return the families that may match a parsed event."""
+    def match_event(self, event: ParsedEvent) -> tuple[list[QueryFamily], list[QueryFamily]]:
+        """Return the families that may match a parsed event, and those that do."""
         labels = self._index.label_paths
         attributes = self._index.uses_label_kind(LabelKind.ATTRIBUTE)
         texts = self._index.uses_label_kind(LabelKind.TEXT)
@@ -49,10 +37,8 @@ class StructureIndex:
         ):
             paths |= labels.collect_from_tree(root, document, attributes=attributes, texts=texts)
         candidates = self._index.find_candidates(paths)
-        items = self._index.items_in
-        return StructureMatch(
-            items(candidates.certain), items(candidates.possible & ~candidates.certain)
-        )
+        possible = candidates.possible & ~candidates.certain
+        return self._index.items_in(possible), self._index.items_in(candidates.certain)
 
     def match_shape(self, evaluation_input: EvaluationInput) -> list[QueryFamily]:
         """Return the families that may match documents of a shape."""

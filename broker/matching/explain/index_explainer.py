@@ -11,10 +11,9 @@ from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.batch_match import BatchMatch, match_batches
 from broker.matching.engine.binding import bind_formula
 from broker.matching.engine.index_conjunction import ConjunctionReader
-from broker.matching.engine.plan_cache import PlanCache
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
-from broker.matching.engine.shape_plan import make_evaluation_input
+from broker.matching.engine.shape_plan import PlanCache, make_evaluation_input
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.explain.access_method import access_method, format_literal, format_operator
 from broker.matching.explain.explanation import Alternative, ShapesExplanation

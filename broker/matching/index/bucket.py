@@ -11,9 +11,8 @@ from broker.matching.index.grid_index import GridIndex
 from broker.matching.index.interval_index import IntervalIndex
 from broker.matching.index.lookup import LinearScan, Lookup, LookupTable
 from broker.matching.index.member import Member
-from broker.matching.index.parameter import Literal, Parameter
+from broker.matching.index.parameter import Literal, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
-from broker.matching.index.window import find_windows
 
 #: More than `_MAX_SCANNED` members are indexed, fewer than `_MIN_INDEXED` are scanned again. The
 #: distance avoids rebuilding a bucket at every change.
@@ -45,9 +44,7 @@ class Buckets:
 
     def __init__(self, remaining: Mapping[int, Parameter]) -> None:
         self._remaining = remaining
-        self._compare = compile_comparison(
-            (position, parameter.operator) for position, parameter in remaining.items()
-        )
+        self._compare = compile_comparison(remaining)
         #: Keys contain no NaN, since a dict would find it by identity.
         self.by_key = ShrinkingDict[Key, Bucket]()
         self._lookups = LookupTable[Key]()

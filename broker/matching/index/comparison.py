@@ -6,12 +6,12 @@ become one generated function, as in `attrs` and `namedtuple`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from broker.matching.index.member import Member
-from broker.matching.index.parameter import Operator
+from broker.matching.index.parameter import Operator, Parameter
 
 #: Called with pairs of a row and its candidates (or None), the columns, and a list. It appends a
 #: pair of row and member for each match.
@@ -25,8 +25,8 @@ Compare: TypeAlias = Callable[
 ]
 
 
-def compile_comparison(operators: Iterable[tuple[int, Operator]]) -> Compare:
-    return _compile(tuple(operators))
+def compile_comparison(parameters: Mapping[int, Parameter]) -> Compare:
+    return _compile(tuple((at, parameter.operator) for at, parameter in parameters.items()))
 
 
 @lru_cache(maxsize=1024)

@@ -13,9 +13,8 @@ from typing import Any, cast
 from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
 from broker.matching.index.member import Member
-from broker.matching.index.parameter import Literal, Parameter
+from broker.matching.index.parameter import Literal, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
-from broker.matching.index.window import find_windows
 
 #: Windows used as coordinates. Each doubles the cells of a member.
 MAX_WINDOWS = 2
@@ -65,9 +64,7 @@ class GridIndex:
 
     def __init__(self, parameters: Mapping[int, Parameter], members: Iterable[Member] = ()) -> None:
         self._windows = tuple(find_windows(parameters)[:MAX_WINDOWS])
-        self._compare = compile_comparison(
-            (position, parameter.operator) for position, parameter in parameters.items()
-        )
+        self._compare = compile_comparison(parameters)
         #: By the number that members store while they are in the level.
         self._levels: dict[int, _GridLevel] = {}
         self._overflow = Overflow(parameters)

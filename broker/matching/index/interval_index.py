@@ -14,9 +14,8 @@ from typing import Any, cast
 from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
 from broker.matching.index.member import Member
-from broker.matching.index.parameter import Operator, Parameter
+from broker.matching.index.parameter import Operator, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
-from broker.matching.index.window import find_windows
 
 #: Segments of one new member. Wider members go to the overflow.
 MAX_SEGMENTS = 64
@@ -47,9 +46,7 @@ class IntervalIndex:
         self._is_inclusive = parameters[self._window.upper].operator is Operator.LESS_EQUAL
         #: True if the window is the only thing to compare.
         self._is_exact = len(parameters) == 2
-        self._compare = compile_comparison(
-            (position, parameter.operator) for position, parameter in parameters.items()
-        )
+        self._compare = compile_comparison(parameters)
         #: Distinct and ascending. One segment lies before each bound, one behind the last.
         self._bounds: list[float] = []
         self._segments: list[tuple[Member, ...]] = [()]

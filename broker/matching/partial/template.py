@@ -28,7 +28,6 @@ _NUMBER_OPERATORS = {
     ">=": Operator.GREATER_EQUAL,
 }
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
-_MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 #: Functions that always read the context, and argument-less ones that never do. The others read the
 #: context node if they have no argument.
 _CONTEXT_FUNCTIONS = frozenset({"position", "last", "lang"})
@@ -198,7 +197,7 @@ class _TemplateExtractor:
             and (left is None) is not (right is None)
         ):
             subject, literal, sign = (
-                (node.right, left, _MIRRORED_OPERATORS[node.operator])
+                (node.right, left, tree.MIRRORED_OPERATORS[node.operator])
                 if right is None
                 else (node.left, right, node.operator)
             )

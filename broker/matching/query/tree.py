@@ -164,6 +164,9 @@ class Chain:
     operands: tuple[Expression, ...]
 
 
+#: Comparisons, each with the operator for exchanged operands.
+MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
 Expression: TypeAlias = (
     Path | Filter | Number | Literal | Variable | FunctionCall | Negation | Binary | Chain
 )

@@ -93,8 +93,6 @@ VARIABLE_TYPES: dict[str, ValueType] = {
     "Liveness": ValueType.STRING,
 }
 
-_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
-
 
 def value_type(expression: tree.Expression) -> ValueType:
     match expression:
@@ -109,7 +107,7 @@ def value_type(expression: tree.Expression) -> ValueType:
         case tree.FunctionCall(name=name):
             return CORE_FUNCTIONS[name].result_type
         case tree.Binary(operator=operator):
-            return ValueType.BOOLEAN if operator in _COMPARISONS else ValueType.NUMBER
+            return ValueType.BOOLEAN if operator in tree.MIRRORED_OPERATORS else ValueType.NUMBER
         case tree.Chain(operator=operator):
             return ValueType.NODE_SET if operator == "|" else ValueType.BOOLEAN
 

@@ -14,8 +14,7 @@ import attrs
 
 from broker.matching.query.number import parse_number
 from broker.matching.schema.cause import Cause, deeper_cause, format_list
-from broker.matching.schema.limits import MAX_VALUES
-from broker.matching.schema.schema_node import NodeKind, SchemaNode
+from broker.matching.schema.schema_node import MAX_VALUES, NodeKind, SchemaNode
 
 _NOTHING: Final[frozenset[SchemaNode]] = frozenset()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.matching.query.tree import MIRRORED_OPERATORS
 from broker.matching.schema.abstract_value import (
     UNKNOWN_TRUTH,
     NodeSet,
@@ -24,8 +25,6 @@ from broker.matching.schema.abstract_value import (
 )
 from broker.matching.schema.cause import Cause, FailedPart, closest_name, deeper_cause, format_list
 
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-
 
 def compare(operator: str, left: Value, right: Value, position: int) -> Truth:
     truth = _compare(operator, left, right)
@@ -39,7 +38,7 @@ def _compare(operator: str, left: Value, right: Value) -> Truth:
     if isinstance(left, NodeSet):
         return _node_set(operator, left, right)
     if isinstance(right, NodeSet):
-        return _node_set(_MIRRORED[operator], right, left)
+        return _node_set(MIRRORED_OPERATORS[operator], right, left)
     if operator in ("=", "!="):
         if isinstance(left, Truth) or isinstance(right, Truth):
             return _truths(operator, to_truth(left), to_truth(right))

@@ -7,8 +7,9 @@ from typing import Final
 
 from broker.dtd.declaration import DeclaredElement
 from broker.dtd.dtd import ENVELOPE
-from broker.matching.schema.limits import MAX_EDGES, MAX_NODES
 from broker.matching.schema.schema_node import (
+    MAX_EDGES,
+    MAX_NODES,
     NO_NAMESPACE,
     Namespaces,
     NodeKind,

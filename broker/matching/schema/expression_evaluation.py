@@ -27,7 +27,6 @@ from broker.matching.schema.comparison import compare
 from broker.matching.schema.function import evaluate_function
 from broker.matching.schema.schema_node import SchemaNode
 
-_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -87,7 +86,7 @@ class ExpressionEvaluation:
         return value
 
     def _binary(self, binary: tree.Binary, context: SchemaNode) -> Value:
-        if binary.operator in _COMPARISONS:
+        if binary.operator in tree.MIRRORED_OPERATORS:
             sides = (binary.left, binary.right)
             of_text = tree.ValueType.BOOLEAN not in map(value_type, sides)
             evaluate = self._evaluate_operand if of_text else self.evaluate

@@ -27,8 +27,7 @@ from broker.matching.schema.abstract_value import (
     to_truth,
 )
 from broker.matching.schema.cause import FailedPart
-from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.schema_node import NodeKind, SchemaNode
+from broker.matching.schema.schema_node import MAX_WORK, NodeKind, SchemaNode
 
 
 def evaluate_function(name: str, arguments: Sequence[Value], position: int) -> Value:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import Query
+from broker.matching.schema.abstract_evaluation import analyse_query, check_satisfiability
 from broker.matching.schema.cause import Unsatisfiable
 from broker.matching.schema.known_types import KnownTypes
-from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
+from broker.matching.schema.schema_node import MAX_WORK
 
 #: Cached results, least recently used first.
 MAX_CACHED = 1024

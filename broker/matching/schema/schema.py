@@ -13,8 +13,7 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE
 from broker.matching.schema.document_graph import DocumentGraph, TooManyNodes
-from broker.matching.schema.limits import MAX_PAYLOADS
-from broker.matching.schema.schema_node import Namespaces, NodeKind, namespaces_of
+from broker.matching.schema.schema_node import MAX_PAYLOADS, Namespaces, NodeKind, namespaces_of
 
 #: The envelope's own elements. Any other element in it is the payload (K25).
 _ENVELOPE_ELEMENTS = frozenset(

@@ -9,10 +9,10 @@ import attrs
 
 from broker.dtd.interfaces import IDtd
 from broker.matching.query.query import Query
+from broker.matching.schema.abstract_evaluation import analyse_query
 from broker.matching.schema.cause import format_list
-from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.satisfiability import analyse_query
 from broker.matching.schema.schema import LabelInfo, Schema
+from broker.matching.schema.schema_node import MAX_WORK
 
 
 @attrs.frozen

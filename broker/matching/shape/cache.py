@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from lxml import etree
 
@@ -14,9 +14,8 @@ from broker.matching.document_limits import DocumentLimits
 from broker.matching.envelope import read_envelope
 from broker.matching.prolog import PrologReader
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.document_cut import DocumentCut
+from broker.matching.shape.document_cut import DocumentCut, NotLearnable, Reason
 from broker.matching.shape.header_fields import HeaderReaderFactory
-from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton
 from broker.matching.shape.type_learner import TypeLearner
@@ -230,3 +229,42 @@ def _last_used(shape: Shape) -> int:
 
 def _ignore(_shape: Shape) -> None:
     pass
+
+
+class RecognisedGroup:
+    """Documents of one shape: their indexes in the batch, ascending, and their slot values."""
+
+    __slots__ = ("places", "shape", "values")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.places: list[int] = []
+        self.values: list[tuple[bytes, ...]] = []
+
+
+def recognise_documents(
+    shapes: ShapeCache, documents: Sequence[bytes], indexes: Iterable[int]
+) -> tuple[list[RecognisedGroup], list[int]]:
+    """Group the documents at `indexes` (ascending) by shape; return the other indexes too."""
+    groups: dict[Shape, RecognisedGroup] = {}
+    others: list[int] = []
+    likely = shapes.likely_shapes
+    for index in indexes:
+        document = documents[index]
+        # Documents of equal length usually have one shape, so one comparison is enough.
+        shape = likely[len(document) % LENGTH_CLASSES]
+        values = None if shape is None else shape.extract_values(document)
+        if shape is None or values is None:
+            result = shapes.recognise(document, shape)
+            if result is None:
+                others.append(index)
+                continue
+            shape, values = result
+        group = groups.get(shape)
+        if group is None:
+            group = groups[shape] = RecognisedGroup(shape)
+        group.places.append(index)
+        group.values.append(values)
+    for group in groups.values():
+        shapes.record_use(group.shape, len(group.places))
+    return list(groups.values()), others

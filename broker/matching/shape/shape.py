@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.matching.contract import Accepted, AcceptedWithLatestVersion
-from broker.matching.shape.document_cut import DocumentCut, Token, copy_as_document
+from broker.matching.shape.document_cut import (
+    DocumentCut,
+    NotLearnable,
+    Reason,
+    Token,
+    copy_as_document,
+)
 from broker.matching.shape.document_template import DocumentTemplate
 from broker.matching.shape.header_fields import (
     HeaderFields,
@@ -15,7 +21,6 @@ from broker.matching.shape.header_fields import (
     ReadHeader,
     locate_header_fields,
 )
-from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.tree import Node
 
 #: Approximate memory of a tree node: the object, two lists, a value.

@@ -201,7 +201,7 @@ def test_thousands_of_templates_that_may_all_match(flight_dtd: Dtd) -> None:
 def test_results_are_correct_while_queries_are_bound_in_portions(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.matching.engine.plan_cache.VISITS_A_CALL", 25)
+    monkeypatch.setattr("broker.matching.engine.shape_plan.VISITS_A_CALL", 25)
     engines = EnginePair(flight_dtd)
     chance = random.Random(4)
     forms = [

@@ -12,13 +12,11 @@ from broker.dtd.dtd import Dtd
 from broker.errors import BadEnvelope
 from broker.matching.contract import Accepted, Refused
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.engine.filled_event import make_fillable_trees
-from broker.matching.engine.recognition import recognise_documents
+from broker.matching.engine.filled_event import FillableTree, make_fillable_trees
 from broker.matching.envelope import read_envelope
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.cache import ShapeCache
-from broker.matching.shape.fillable_tree import FillableTree
+from broker.matching.shape.cache import ShapeCache, recognise_documents
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Node, NodeKind
 from broker.matching.xpath_evaluation import ParsedEvent
