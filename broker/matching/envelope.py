@@ -1,7 +1,4 @@
-"""The envelope's fields, and the rules for them that a DTD can not express.
-
-`parse_header` and `check_bundles` take text, so that engines without a tree apply the same rules.
-"""
+"""The envelope's fields, and the rules for them that a DTD can not express."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _DIGITS = 19
 
 
 class BadField(BadEnvelope):
-    """A `BadEnvelope` with the name of the invalid element. The code is that of `BadEnvelope`."""
+    """A `BadEnvelope` with the name of the invalid element."""
 
     def __init__(self, field: str, text: str, *, line: int = 0, column: int = 0) -> None:
         super().__init__(f"Mspaces:{field}: {text}", line=line, column=column)
@@ -39,8 +36,6 @@ class BadField(BadEnvelope):
 
 
 class EnvelopeParts(NamedTuple):
-    """The header, and the payload's element if there is one."""
-
     header: Header
     payload: etree._Element | None
 
@@ -56,11 +51,7 @@ def parse_header(
     liveness: str,
     reference: DtdReference,
 ) -> Header:
-    """Return the header; `reference` is from the DOCTYPE.
-
-    Raises `BadField` for names outside the grammar, numbers that are not plain digits below 2**63,
-    a sequence number of 0, and a version other than the DOCTYPE's.
-    """
+    """Return the header; `reference` is from the DOCTYPE. Raises `BadField`."""
     try:
         check_stream_name(stream)
     except BadName as error:
@@ -156,7 +147,7 @@ def _is_payload(tag: object) -> bool:
 
 
 def find_payload(root: etree._Element) -> etree._Element | None:
-    """Return the payload's element, None without payload; raise `BadField` for two of them."""
+    """Return the payload's element or None; raise `BadField` for two of them."""
     try:
         return find_payload_element(root)
     except BadEnvelope as error:

@@ -1,7 +1,6 @@
-"""Validation of the envelope of events without a DTD.
+"""Validation of the envelope of events without a DTD, by its latest version (Mspaces M19-M42).
 
-A node may accept such events. Their envelope must be valid by the latest version of the envelope's
-DTD (Mspaces M19-M42). They have at most one payload element of any kind.
+They have at most one payload element of any kind.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ def check_envelope_structure(root: etree._Element) -> None:
 
 
 def apply_envelope_defaults(root: etree._Element) -> None:
-    """Add the envelope's default attributes (T21)."""
     for kind in root.iterchildren(f"{_Q}EventType"):
         for name, value in _DEFAULTS.items():
             if kind.get(name) is None:

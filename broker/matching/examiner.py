@@ -1,7 +1,4 @@
-"""Full examination of a document: screening, parsing, validation, defaults, envelope.
-
-Its result is correct by definition.
-"""
+"""Full examination of a document: screening, parsing, validation, defaults, envelope."""
 
 from __future__ import annotations
 
@@ -46,7 +43,7 @@ class Examiner:
     ) -> ParsedEvent | TypeMissing:
         """Return the event if it is valid. Raises `InvalidEvent`.
 
-        Types in `undescribed` need no DTD. Only the structure of their envelopes is checked.
+        Types in `undescribed` need no DTD. Only their envelopes are checked.
         """
         screen_document(document, self._limits)
         prolog = self._prologs.read(document)
@@ -123,7 +120,7 @@ class Examiner:
         undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
     ) -> ParsedEvent:
-        """Parse an event that was accepted before. It gets its DTD's defaults, without validation.
+        """Parse an event that was accepted before, without validation.
 
         `liveness` is the effective value; None means the document's own. Raises `DtdNeeded` if its
         DTD is neither in the cache nor in `undescribed`; `InvalidEvent` for unreadable bytes.

@@ -1,8 +1,8 @@
 """The prolog of an event: encoding, event type, pointer.
 
-It is read from bytes before the XML parser runs, because an internal subset must not reach the
-parser (T23). Publishers repeat their prologs byte for byte, so most reads are look-ups. It gives
-the event's type without a parse (K27). After the parse it is compared with the parser's prolog.
+It is read before the XML parser runs, because an internal subset must not reach the parser (T23),
+and compared with the parser's afterwards. Publishers repeat their prologs, so most reads are look-
+ups.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ class PrologReader:
 
         Raises `NotWellFormed` for a malformed prolog or an encoding other than UTF-8 and US-ASCII;
         `ForbiddenMarkup` for an internal subset; `BadEnvelope` for a DOCTYPE without event type.
-        The rest of the document is not read.
         """
         end = document.find(b"<" + ROOT_NAME)
         head = document[:end] if 0 < end <= _CACHED_BYTES else b""

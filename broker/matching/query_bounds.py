@@ -1,8 +1,7 @@
 """Bounds for the evaluation of one query on one event (checklist F13).
 
-libxml2 can not be interrupted. So each query has a worst-case cost for a document of this size
-(`query.worst_case`). Queries that may take too long are evaluated by `ExactEvaluation`, which stops
-at a limit. If that fails, the query is suspended.
+libxml2 can not be interrupted. So queries that may take too long, by their worst-case cost, are
+evaluated by `ExactEvaluation`, which stops at a limit. If that fails, the query is suspended.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ _MAX_TREE = 131_072
 
 
 class Runnable(Protocol):
-    """A query that can be evaluated."""
-
     @property
     def is_always_true(self) -> bool:
         """True for the query `true()`."""
@@ -57,8 +54,6 @@ class Runnable(Protocol):
 
 
 class RunnableQuery:
-    """A parsed and compiled query."""
-
     def __init__(self, query: Query) -> None:
         self.query = query
         self.is_always_true = query.is_true
@@ -72,8 +67,8 @@ class RunnableQuery:
 class QueryBounds:
     """Bounds of all queries on an event of ordinary size.
 
-    A query that takes longer than `max_run_time` seconds on one event is evaluated again, to
-    exclude a pause of the machine.
+    A query that takes longer than `max_run_time` seconds is evaluated again, to exclude a pause of
+    the machine.
     """
 
     def __init__(
@@ -84,12 +79,9 @@ class QueryBounds:
         self.clock = clock
         self.max_run_time = max_run_time
         self.evaluations = 0
-        """Number of expressions evaluated by libxml2."""
 
 
 class BoundedEvaluation:
-    """Evaluates queries on one event."""
-
     def __init__(self, bounds: QueryBounds, event: ParsedEvent, document: bytes) -> None:
         self._bounds = bounds
         self._event = event
@@ -100,7 +92,7 @@ class BoundedEvaluation:
         self.rounded_nodes = (
             1 << (max(self._nodes, self._bytes // BYTES_PER_NODE, 1) - 1).bit_length()
         )
-        """Number of nodes, rounded up to a power of two, so that worst-case costs can be reused."""
+        """Number of nodes, rounded up to a power of two, for the reuse of worst-case costs."""
         self.scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
         """Factor of all limits, 1 for an event of ordinary size."""
         self._max_worst_visits = bounds.max_worst_visits * self.scale
@@ -108,10 +100,7 @@ class BoundedEvaluation:
         self._exact: ExactEvaluation | None = None
 
     def matches(self, query: Runnable, worst_cost: WorstCost) -> bool:
-        """Return True if a query matches. Raises `QueryTooExpensive`.
-
-        Uses `ExactEvaluation` if libxml2 might take too long.
-        """
+        """Return True if a query matches. Raises `QueryTooExpensive`."""
         if self._suits_libxml2(query, worst_cost):
             return self._evaluate_by_libxml2(query)
         return self._evaluate_exactly(query, worst_cost)
@@ -124,7 +113,7 @@ class BoundedEvaluation:
         return lambda: self._evaluate_exactly(query, worst_cost)
 
     def measure_event(self, *, envelope: bool) -> DocumentSize:
-        """Return the size of the event, or of its payload for queries without envelope paths."""
+        """Return the size of the event, or of its payload."""
         nodes = self._event.count_nodes(envelope=envelope)
         return DocumentSize(nodes, self._event.depth, self._bytes)
 

@@ -1,7 +1,6 @@
 """The reference engine: parses each event and evaluates each distinct query.
 
-It is the test oracle (DESIGN 5): its results are correct by definition. Each event is parsed once
-(T24).
+It is the test oracle (DESIGN 5): its results are correct by definition.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class _QueryGroup(RunnableQuery):
 class ReferenceMatcher:
     """The engine with correct results by definition.
 
-    `clock` returns seconds, for counters and budget. `max_run_time` is the limit of one query on
-    one event in seconds, `max_share` the share of all time for the queries of one client.
+    `clock` returns seconds. `max_run_time` is the limit of one query on one event in seconds,
+    `max_share` the share of all time for the queries of one client.
     """
 
     def __init__(

@@ -28,11 +28,7 @@ _REFERENCE_OR_OPAQUE = re.compile(
 
 
 def screen_document(document: bytes, limits: DocumentLimits) -> None:
-    """Refuse documents that the parser must not read.
-
-    Raises `TooLarge` for too many bytes. Raises `NotWellFormed` for text that is not UTF-8, with
-    the likely encoding or the position of the first wrong byte.
-    """
+    """Refuse unreadable documents: `TooLarge`, or `NotWellFormed` if not UTF-8."""
     if len(document) > limits.max_bytes:
         raise TooLarge(
             f"the document has {len(document)} bytes, at most {limits.max_bytes} are accepted"
@@ -49,8 +45,8 @@ def screen_document(document: bytes, limits: DocumentLimits) -> None:
 def check_entity_references(document: bytes, start: int) -> None:
     """Refuse references to general entities in a well-formed document from offset `start`.
 
-    If the DOCTYPE has an external identifier, libxml2 drops `&foo;` in an attribute silently. In
-    text it leaves a node that queries do not see. Raises `ForbiddenMarkup`.
+    With an external identifier, libxml2 drops `&foo;` in an attribute silently. Raises
+    `ForbiddenMarkup`.
     """
     found = find_undefined_entity(document, start)
     if found is not None:

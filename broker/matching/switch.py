@@ -1,8 +1,7 @@
 """The XML switch: one pass over a batch finds the subscriptions of each event (DCP D20, DESIGN 6).
 
-A document of a known shape is not parsed. The shape proves it valid and extracts its values, and
-one look-up per index serves all such documents of the batch. Other documents are parsed, and lxml
-evaluates undecided queries.
+The shape of a document proves it valid and extracts its values. One look-up per index serves all
+such documents of the batch. Other documents are parsed, and lxml evaluates undecided queries.
 """
 
 from __future__ import annotations
@@ -226,7 +225,6 @@ class Switch:
     def _uncount_unanswered(
         self, groups: Iterable[RecognisedGroup], index: int, verdicts: Sequence[Verdict | None]
     ) -> None:
-        """Correct the counters for recognised documents that will be matched again."""
         for group in groups:
             unanswered = group.places[bisect_left(group.places, index) :]
             answered = sum(isinstance(verdicts[each], Accepted) for each in unanswered)

@@ -15,5 +15,4 @@ def line_and_column(document: bytes, offset: int) -> tuple[int, int]:
 
 
 def element_line(element: etree._Element) -> int:
-    """Return the line of an element, 0 if it was not parsed."""
     return cast("int | None", element.sourceline) or 0

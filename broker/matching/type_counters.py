@@ -33,10 +33,8 @@ class CountersByType:
     def __init__(self) -> None:
         self._types: dict[tuple[str, str], _Counters] = {}
         self.recognition_seconds = 0.0
-        """Time for recognising documents of all types."""
 
     def count_recognised(self, reference: DtdReference, events: int, seconds: float) -> None:
-        """Count the matched events of one shape in a batch."""
         counters = self._types.get((reference.type, reference.version))
         if counters is None:
             counters = self._counters_of(reference.type, reference.version)
@@ -44,7 +42,6 @@ class CountersByType:
         counters.recognised_seconds += seconds
 
     def count_undecided(self, header: Header, queries: int, seconds: float) -> None:
-        """Count queries evaluated on one event, in addition to `count_recognised`."""
         counters = self._counters_of(header.type_name, header.version)
         counters.undecided += queries
         counters.undecided_seconds += seconds

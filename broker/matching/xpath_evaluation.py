@@ -51,13 +51,12 @@ class ParsedEvent:
 
     @property
     def envelope(self) -> etree._Element:
-        """The envelope's root element."""
         return self._envelope
 
     def document(self) -> etree._Element:
-        """Return the root of the queried document: the payload's, else the envelope's.
+        """Return the root of the queried document: a copy of the payload, else the envelope.
 
-        It is a copy, since only in a separate document does `/` select the payload.
+        Only in a separate document does `/` select the payload.
         """
         if self._document is None:
             if self._payload is None:
@@ -90,7 +89,6 @@ class ParsedEvent:
         return not _DEEPER(self._envelope)
 
     def variable(self, name: str) -> Any:
-        """Return the value of an envelope variable."""
         if name == "Liveness":
             return self._liveness.value
         return _VALUES[name](self.header)
@@ -98,10 +96,7 @@ class ParsedEvent:
 
 @attrs.frozen(slots=True)
 class QueryInputs:
-    """The parts of an event that a query reads.
-
-    `functions` is True if it calls extension functions.
-    """
+    """The parts of an event that a query reads, and True for calls of extension functions."""
 
     payload: bool
     envelope: bool
@@ -117,7 +112,7 @@ def _shared_inputs(
 
 
 def query_inputs(query: Query) -> QueryInputs:
-    """Return the inputs of a query, as one object for all queries with equal inputs."""
+    """Return the inputs of a query, one object for all with equal inputs."""
     return _shared_inputs(
         query.uses_payload, query.uses_envelope, query.variables, query.uses_extension_functions
     )
@@ -135,7 +130,7 @@ class CompiledXPath:
         reading: QueryInputs,
         calls: Sequence[str] = (),
     ) -> None:
-        """See `Query` for the text and inputs, and `HoistedQuery` for `calls`."""
+        """See `Query` and `HoistedQuery`."""
 
         def compiled(text: str) -> etree.XPath:
             return etree.XPath(

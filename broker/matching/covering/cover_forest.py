@@ -18,8 +18,8 @@ class CoverForest:
     """Distinct interests. Roots are not covered by any other; of equivalent ones the smallest is a
     root.
 
-    An interest that matches nothing is in the forest, but neither a root nor below one. Since
-    covering is transitive, the roots do not depend on the order of insertion.
+    An interest that matches nothing is neither a root nor below one. Covering is transitive, so the
+    roots do not depend on the order of insertion.
     """
 
     def __init__(self, interests: Iterable[StreamInterest] = ()) -> None:

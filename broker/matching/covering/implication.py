@@ -1,8 +1,7 @@
-"""Covering of one query by another: a sound, structural test (F8).
+"""Covering of one query by another: a sound, structural, transitive test (F8).
 
-Paths are compared by homomorphism: each step of the wider path maps to a step of the narrower one.
-`and` and `or` are decided operand by operand, as in a free lattice, so the test is transitive. It
-does not find other equivalences of propositional logic, and does not use DTDs.
+Each step of the wider path maps to a step of the narrower one. `and` and `or` are decided operand
+by operand. Other equivalences of logic are not found, and DTDs are not used.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def compare_numbers(sign: str, value: float, constant: float) -> bool:
 
 
 def atom_implies(one: Atom, other: Atom) -> bool:
-    """True if `other` is true of every value of which `one` is true. Transitive and sound."""
+    """True if `other` is true of every value of which `one` is. Transitive and sound."""
     if one.subject != other.subject or one.numeric != other.numeric:
         return False
     if (one.operator, one.constant) == (other.operator, other.constant):
@@ -191,7 +190,6 @@ class _Embedding:
         )
 
     def _embeds_in_predicate(self, done: int, place: int) -> bool:
-        """Use nodes that exist by a predicate."""
         if not place:
             return False
         rest = Exists(PathStart.CONTEXT, self._wide[done:])

@@ -27,9 +27,9 @@ class InterestDelta:
 class InterestUnion:
     """Interests by key, and the fewest queries that cover them.
 
-    Covered queries are not announced, until the query that covers them is removed. More than
-    `max_queries` are widened (`widening.py`), never narrowed. The result depends on the present
-    interests only, not on their history (A19). Memory is about 8 kB for each distinct query.
+    More than `max_queries` are widened (`widening.py`), never narrowed. The result depends on the
+    present interests only, not on their history (A19). Memory is about 8 kB for each distinct
+    query.
     """
 
     def __init__(self, max_queries: int = MAX_QUERIES) -> None:

@@ -1,16 +1,15 @@
 """Widening: replace many queries by fewer, wider ones, never narrower ones (F8, F9).
 
-The steps, applied to the largest groups first, and only as far as necessary:
+The steps, for the largest groups first, and only as far as necessary:
 
-1. Queries of one stream pattern that differ only in constants become one query: ranges their hull,
-   equal numbers a range, strings and prefixes their longest common prefix. Other comparisons are
-   dropped.
+1. Queries of a stream pattern that differ only in constants become one: ranges their hull, equal
+   numbers a range, texts their common prefix. Other comparisons are dropped.
 2. Queries with the same paths become the existence of these paths.
 3. All queries of a stream pattern become `true()`.
 4. All queries become `true()` on all streams.
 
-Steps 1 and 2 drop everything except paths and values (positions, calculations, other axes). The
-result depends on the set of queries only.
+Steps 1 and 2 drop everything except paths and values. The result depends on the set of queries
+only.
 """
 
 from __future__ import annotations
@@ -51,10 +50,7 @@ _ALL_STREAMS = StreamPattern.parse(">")
 def widen_interests(
     interests: Mapping[StreamInterest, Formula], limit: int
 ) -> frozenset[StreamInterest]:
-    """Return at most `limit` (1 or more) interests that cover all the given ones.
-
-    `interests` has their normal forms.
-    """
+    """Return at most `limit` interests that cover the given ones, which have their normal forms."""
     current = dict(interests)
     for group_of, merge in (
         (_without_constants, _merge_constants),

@@ -21,7 +21,6 @@ class ShapeBatch:
         """Intermediate results of index look-ups on these columns."""
 
     def column(self, source: Source) -> Sequence[Any]:
-        """Return the source's value in each document."""
         if isinstance(source, Slot):
             return self._slots[source.number]
         found = self._columns.get(source)

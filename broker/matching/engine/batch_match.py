@@ -1,7 +1,6 @@
 """Matching of a batch's documents of several shapes in few look-ups.
 
-Most shapes have few documents in a batch, fewer than pay for a look-up of their own. The rows of
-such shapes share one look-up in each index.
+Most shapes have few documents in a batch. Their rows share one look-up in each index.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ class BatchMatch:
         self.bindings = bindings
         self.batch = batch
         self.matching: MembersByRow = [None] * batch.size
-        """The matching members of each row; None for none."""
         self.undecided: UndecidedByRow = {}
-        """Queries that may match, by row."""
 
 
 def match_batches(batch_matches: Sequence[BatchMatch]) -> None:
@@ -59,8 +56,6 @@ def _collect_rows(batch_match: BatchMatch, combined: dict[RowMatcher, _CombinedR
 
 
 class _CombinedRows:
-    """Rows of several shapes for one index."""
-
     __slots__ = ("_columns", "_rows")
 
     def __init__(self, parameters: int) -> None:
@@ -79,7 +74,6 @@ class _CombinedRows:
             self._rows += [(batch_match, lookup, row) for row in range(batch.size)]
 
     def match_rows(self, matcher: RowMatcher) -> None:
-        """Look up all rows, and add the hits to the results of their shapes."""
         for at, postings in matcher.match_rows(self._columns, len(self._rows)):
             batch_match, lookup, row = self._rows[at]
             lookup.sort_hits(

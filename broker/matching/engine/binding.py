@@ -1,8 +1,7 @@
 """A family bound to a shape: finds the members that match a document of the shape.
 
-The partial evaluator reduces a template to a formula. There are three plans. Shared indexes answer
-conjunctions of comparisons. Other formulas are evaluated on bitmaps of members. A formula that is
-true of the shape needs no values.
+Shared indexes answer conjunctions of comparisons. Other formulas are evaluated on bitmaps of
+members. A formula that is true of the shape needs no values.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class AlwaysBinding:
         """True if members that are found match. Otherwise each must be evaluated (F6)."""
 
     def matches_member(self, member: Member, value_of: ValueOf) -> bool:
-        """Return True if a member matches, or may match, a document with these values."""
+        """Return True if a member matches, or may match, such a document."""
         return True
 
     def prepare_members(self, limit: int) -> int:
@@ -75,7 +74,7 @@ class AlwaysBinding:
     def scan_unprepared(self, value_of: ValueOf) -> list[Member] | None:
         """Return the members outside the look-up that match or may match.
 
-        Returns None if this takes longer than to add them to the look-up.
+        None if it is faster to add them to the look-up.
         """
         return []
 
@@ -85,8 +84,6 @@ class AlwaysBinding:
 
 
 class IndexedBinding:
-    """Binding of a family as a disjunction of conjunctions."""
-
     def __init__(
         self, family: QueryFamily, decided: bool, conjunctions: list[IndexConjunction]
     ) -> None:
@@ -113,7 +110,6 @@ class IndexedBinding:
         )
 
     def members_for(self, conjunction: IndexConjunction) -> IndexedMembers:
-        """Return the family's members by the conjunction's parameters."""
         return self._indexed_members[conjunction.form]
 
     def prepare_members(self, limit: int) -> int:
@@ -147,7 +143,7 @@ class IndexedBinding:
 class BitmapBinding:
     """Binding for formulas with negations, or with several values of one parameter.
 
-    With few members a long formula is cheaper to evaluate by lxml. Then all members are candidates.
+    With few members lxml is faster for a long formula. Then all members are candidates.
     """
 
     def __init__(self, family: QueryFamily, decided: bool, formula: Formula) -> None:
@@ -254,10 +250,7 @@ MAX_PLAIN_MEMBERS = 256
 def bind_family(
     family: QueryFamily, evaluation_input: EvaluationInput, reader: ConjunctionReader
 ) -> tuple[Binding | None, int]:
-    """Return the binding to the tree of a shape or document, and the number of visits.
-
-    The binding is None if no document of the shape can match.
-    """
+    """Return the binding, None if no document of the shape can match, and the number of visits."""
     plain_part = family.plain_part
     if plain_part is not None and (plain_part.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
         work = WorkBudget(MAX_VISITS)

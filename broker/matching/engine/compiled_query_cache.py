@@ -26,8 +26,6 @@ _NO_LIMITS = QueryLimits(
 
 @attrs.define(eq=False)
 class CachedQuery:
-    """A query that is compiled at its first evaluation."""
-
     #: The query `true()` is not an entry of the index.
     is_always_true = False
 
@@ -38,14 +36,13 @@ class CachedQuery:
 
     @property
     def query(self) -> Query:
-        """The parsed query. It is seldom used, so the text is parsed again."""
+        """The query, parsed again, since it is seldom used."""
         query = self.distinct_query
         return parse_query(query.text, dict(query.namespaces), _NO_LIMITS)
 
     @property
     def compiled(self) -> CompiledXPath:
-        """The compiled expression. Compiling counts as time of the client, so it happens at the
-        evaluation."""
+        """The expression, compiled now, since compiling counts as time of the client."""
         if self._compiled is None:
             query = self.distinct_query
             self._compiled = CompiledXPath(
@@ -54,7 +51,7 @@ class CachedQuery:
         return self._compiled
 
     def worst_cost(self, nodes: int) -> WorstCost:
-        """See `Runnable`. Stores the last result, since most events have similar sizes."""
+        """Return the worst-case cost, stored for the last size."""
         if nodes != self._nodes:
             self._nodes, self._worst_cost = nodes, self._compute_worst_cost(nodes)
         return self._worst_cost
@@ -71,8 +68,6 @@ class CachedQuery:
 
 
 class CompiledQueryCache:
-    """The most recently used compiled queries."""
-
     def __init__(self, limit: int = MAX_COMPILED) -> None:
         self._most = limit
         self._known: OrderedDict[DistinctQuery, CachedQuery] = OrderedDict()

@@ -15,16 +15,12 @@ from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class FillableTree:
-    """A parsed tree with replaceable slot values.
-
-    Documents of one shape differ only in these, and filling takes a small part of a parse. The tree
-    holds one document at a time.
-    """
+    """A parsed tree with replaceable slot values, for one document at a time."""
 
     __slots__ = ("_attributes", "_values", "_texts", "root")
 
     def __init__(self, node: Node, root: etree._Element) -> None:
-        """`node` is the shape's node of `root`. The object takes `root` over."""
+        """`node` is the shape's node of `root`, which the object takes over."""
         self.root = root
         self._values: Sequence[bytes] = ()
         self._texts: list[tuple[int, etree._Element]] = []
@@ -32,7 +28,7 @@ class FillableTree:
         self._find_slots(node, root)
 
     def fill(self, values: Sequence[bytes]) -> etree._Element:
-        """Return the root with these values, valid until the next call with others."""
+        """Return the root with these values, valid until the next call."""
         if self._values is not values:
             for slot, element in self._texts:
                 element.text = values[slot].decode()
@@ -66,7 +62,7 @@ MAX_NODES = 262_144
 
 
 class FilledEvent(ParsedEvent):
-    """A recognised event in its shape's trees. It is valid until they are filled again."""
+    """A recognised event, valid until its shape's trees are filled again."""
 
     __slots__ = ("_envelope_tree", "_document_tree", "_values")
 
@@ -91,7 +87,7 @@ class FilledEvent(ParsedEvent):
 
 
 class FillableTreeCache:
-    """Fillable trees of shapes with undecided queries, made from the first such event."""
+    """Trees of shapes with undecided queries, made from the first such event."""
 
     def __init__(self, examiner: Examiner) -> None:
         self._examiner = examiner
@@ -101,7 +97,7 @@ class FillableTreeCache:
     def fill_event(
         self, shape: Shape, values: Sequence[bytes], header: Header, document: bytes
     ) -> ParsedEvent:
-        """Return a recognised event. It is valid until the next call for this shape."""
+        """Return an event that is valid until the next call for this shape."""
         trees = self._trees.get(shape)
         if trees is None:
             event = self._examiner.parse_recognised(document, header, shape.dtd)
@@ -123,7 +119,7 @@ class FillableTreeCache:
 
 
 def make_fillable_trees(shape: Shape, event: ParsedEvent) -> tuple[FillableTree, FillableTree]:
-    """Return the fillable trees of the envelope and of the queried document, from one event."""
+    """Return the trees of the envelope and of the queried document, from one event."""
     envelope = FillableTree(shape.tree.children[0], event.envelope)
     if shape.payload is None:
         return envelope, envelope

@@ -34,8 +34,6 @@ _Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 @attrs.frozen(slots=True, eq=False)
 class ConjunctionForm:
-    """The common part of conjunctions that differ only in their sources."""
-
     parameters: tuple[int, ...]
     """The template's parameters in the order of the signature."""
     signature: Signature
@@ -63,10 +61,10 @@ class ConjunctionReader:
     def read_formula(
         self, template: Template, formula: Formula, *, weaken: bool
     ) -> list[IndexConjunction] | None:
-        """Return conjunctions of which one holds exactly if the decided formula holds.
+        """Return conjunctions of which one holds exactly if the decided formula holds; None
+        without.
 
-        Returns None if there are none. With `weaken` the result holds at least if the formula
-        holds.
+        With `weaken` one holds at least if the formula does.
         """
         if weaken:
             conjunctions = weaken_to_dnf(formula, MAX_CONJUNCTIONS, self._to_dnf)
@@ -88,7 +86,7 @@ class ConjunctionReader:
     ) -> list[IndexConjunction] | None:
         """Return conjunctions of which one holds exactly if one row of a template's part holds.
 
-        `compute_rows` returns the rows. Templates with an equal part have equal rows.
+        Templates with an equal part have equal rows.
         """
         key = (part,)
         if key not in self._known:
@@ -112,10 +110,8 @@ class ConjunctionReader:
 
 
 def predict_form(template: Template) -> ConjunctionForm | None:
-    """Return the form of the template on most shapes; None if it can not be predicted.
-
-    It is the conjunction of all parameters, if shapes decide everything else.
-    """
+    """Return the conjunction of all parameters, which is the form on most shapes; None if it is
+    not."""
     if not _is_conjunctive(template.expression):
         return None
     parameters = range(len(template.parameters))
@@ -162,8 +158,6 @@ def _read_plain_rows(template: Template, rows: Iterable[Row]) -> list[IndexConju
 
 
 class _FormCache:
-    """The few forms of one template's conjunctions."""
-
     def __init__(self, template: Template) -> None:
         self._template = template
         self._known: dict[_Pattern, ConjunctionForm] = {}

@@ -18,7 +18,7 @@ from broker.matching.type_counters import CountersByType
 class LoneDocumentMatcher:
     """Matches a document by the likely shape of its length, and that shape's plan.
 
-    A batch of one needs no groups and columns, so this path avoids their function calls.
+    It avoids the function calls for groups and columns of a batch.
     """
 
     def __init__(

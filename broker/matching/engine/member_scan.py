@@ -1,7 +1,6 @@
 """Comparison of all members of a template with a document, before an index has them.
 
-Each comparison of the formula is made with the members that the others leave. The scan stops where
-it would take longer than adding the members to an index.
+It stops where adding the members to an index would be faster.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ _STRONGEST_VALUE: dict[Operator, Callable[[Iterable[Any]], Any]] = {
 }
 
 
-class _TooManyComparisons(Exception):
-    """Raised when the comparisons are used up."""
+class _TooManyComparisons(Exception): ...
 
 
 def scan_members(
@@ -57,8 +55,6 @@ def scan_members(
 
 
 class _Scan:
-    """One document's values, and the remaining number of comparisons."""
-
     def __init__(
         self,
         parameters: Sequence[Parameter],
@@ -70,7 +66,6 @@ class _Scan:
         self._comparisons_left = max_comparisons
 
     def select(self, formula: Formula, members: Sequence[Member]) -> list[Member]:
-        """Return the members for which the formula holds, in their order."""
         match formula:
             case Atom(parameter=parameter, source=source):
                 return self._select_satisfied(parameter, (source,), members)
@@ -135,19 +130,17 @@ class _Scan:
 
 
 def _sources_of(parts: Iterable[Formula], parameter: int) -> list[Source]:
-    """Return the sources that the parameter is compared with, in any of the parts."""
     return [atom.source for part in parts for atom in _atoms(part) if atom.parameter == parameter]
 
 
 def _atoms(part: Formula) -> list[Atom]:
-    """Return the comparisons that a part requires."""
     if isinstance(part, Atom):
         return [part]
     return [each for each in part.parts if isinstance(each, Atom)] if isinstance(part, And) else []
 
 
 def _common_parameters(parts: Sequence[Formula]) -> list[int]:
-    """Return the parameters that every part compares; none if the parts are single comparisons."""
+    """Return the parameters that every part compares; none for single comparisons."""
     if all(isinstance(part, Atom) for part in parts):
         return []
     numbers = [{atom.parameter for atom in _atoms(part)} for part in parts]
@@ -155,7 +148,6 @@ def _common_parameters(parts: Sequence[Formula]) -> list[int]:
 
 
 def _group_by_parameter(parts: Sequence[Formula]) -> list[Formula | tuple[int, list[Source]]]:
-    """Return the parts, with the comparisons of one parameter together."""
     by_hole: dict[int, list[Source]] = {}
     others: list[Formula | tuple[int, list[Source]]] = []
     for part in parts:

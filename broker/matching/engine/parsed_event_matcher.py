@@ -36,15 +36,11 @@ class ParsedEventMatcher:
         self._reader = ConjunctionReader()
         self.matching: list[Member] = []
         self.undecided: list[DistinctQuery] = []
-        """Queries that may match; they must be evaluated."""
 
     def match_families(
         self, families: Iterable[QueryFamily], certain: Iterable[QueryFamily] = ()
     ) -> None:
-        """Match the families that the document's structure leaves possible.
-
-        All queries of the `certain` families match.
-        """
+        """Match the families that the structure leaves possible, and the `certain` ones."""
         for family in certain:
             self.matching += family.members
         bindings, batch = ShapeBindings(), ShapeBatch([()])
@@ -77,7 +73,7 @@ class ParsedEventMatcher:
         return True
 
     def _scan_unprepared(self, binding: Binding, batch: ShapeBatch) -> None:
-        """Compare the members that the index does not contain, or add them if that is cheaper."""
+        """Compare the members that the index lacks, or add them if that is cheaper."""
         matching = binding.scan_unprepared(lambda source: batch.column(source)[0])
         if matching is None:
             binding.prepare_members(len(binding.family.members))

@@ -31,12 +31,11 @@ class QueryEvaluator:
         return self._budget.evaluations
 
     def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
-        """Return the subscriptions suspended since the last call, with the reasons."""
         suspended, self._suspended = self._suspended, []
         return suspended
 
     def forget_subscription(self, number: int, removed_query: DistinctQuery | None) -> None:
-        """Drop a removed subscription, and its query if no other subscription has it."""
+        """Drop a removed subscription, and its query if that has no other."""
         if removed_query is not None:
             self._compiled.discard(removed_query)
         if self._suspended:
@@ -55,10 +54,8 @@ class QueryEvaluator:
         document: bytes,
         free_seconds: float,
     ) -> list[DistinctQuery]:
-        """Return the queries that match the event at `index` of the batch.
-
-        The evaluation counts as time of the clients, except `free_seconds` (see `Budget`).
-        """
+        """Return the queries that match the event at `index` of the batch, within the clients'
+        time."""
         patterns = self._registry.stream_patterns.get_view(event.header.stream).patterns
         get = self._compiled.get
         # Queries without subscription to this stream are not evaluated, so they can not be
@@ -107,7 +104,6 @@ class QueryEvaluator:
         return [query.distinct_query for query in matching]
 
     def first_suspension(self, default: int) -> int:
-        """Return the first index at which a query was suspended."""
         return min([index for index, _ in self._suspended_at], default=default)
 
     def remove_suspended(self, verdicts: list[Verdict | None]) -> None:

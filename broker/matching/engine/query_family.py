@@ -17,14 +17,14 @@ from broker.matching.query.worst_case import WorstCaseCosts
 
 
 class IndexedMembers:
-    """The members in `index`. `index_members` adds those that existed before, in portions."""
+    """The members in `index`. `index_members` adds earlier ones in portions."""
 
     __slots__ = ("_parameters", "_postings", "_unindexed", "index")
 
     def __init__(
         self, parameters: Sequence[int], index: SharedIndex, members: Iterable[Member]
     ) -> None:
-        """`parameters` are those of the template, in the index's order."""
+        """`parameters` are the template's, in the index's order."""
         self._parameters = tuple(parameters)
         self.index = index
         self._postings = ShrinkingDict[Member, Member]()
@@ -35,7 +35,6 @@ class IndexedMembers:
         return self._unindexed.keys()
 
     def index_members(self, limit: int) -> int:
-        """Add up to `limit` members to the index; return their number."""
         taken = list(islice(self._unindexed, limit))
         for member in taken:
             del self._unindexed[member]
@@ -82,14 +81,13 @@ class QueryFamily:
         self.members = TemplateMembers(template.parameters, owner=self)
         self.sequence = sequence
         self.is_dead = False
-        """True if no subscription has a query of it."""
         self.plain_part = find_plain_part(template)
         self._pool = pool
         self._by_signature: dict[tuple[tuple[int, ...], Signature], IndexedMembers] = {}
         self._worst_case_costs: WorstCaseCosts | None = None
 
     def add_member(self, literals: Sequence[Literal]) -> Member:
-        """Return the member with these literals; add it if there is none."""
+        """Return the member with these literals, which may be known."""
         size = len(self.members)
         member = self.members.add(literals)
         if len(self.members) > size:
@@ -109,7 +107,6 @@ class QueryFamily:
             self._by_signature.clear()
 
     def worst_case_costs(self) -> WorstCaseCosts:
-        """Return the worst-case costs of its queries, computed at the first call."""
         if self._worst_case_costs is None:
             self._worst_case_costs = WorstCaseCosts(self.template.expression)
         return self._worst_case_costs
@@ -122,7 +119,7 @@ class QueryFamily:
     def indexed_members(self, parameters: tuple[int, ...], signature: Signature) -> IndexedMembers:
         """Return the members by these parameters, in the index for the signature.
 
-        A new result is empty; `index_members` fills it. Later changes of the family update it.
+        A new result is empty; `index_members` fills it.
         """
         indexed = self._by_signature.get((parameters, signature))
         if indexed is None:

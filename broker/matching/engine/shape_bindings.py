@@ -22,7 +22,7 @@ UndecidedByRow: TypeAlias = dict[int, list[DistinctQuery]]
 class _LookupFamilies:
     """Families with the same look-ups, each with `decided`: True if its members match.
 
-    `lookup_count` look-ups share this object, since most families have many look-ups in common.
+    `lookup_count` look-ups share this object, to save memory.
     """
 
     __slots__ = ("is_decided", "lookup_count")
@@ -56,13 +56,11 @@ class IndexLookup:
             }
         )
         self.source_numbers: Sequence[int | None] | None = None
-        """For each parameter the number of its source in `ShapeBindings.sources`; None until
-        needed."""
+        """The number of each parameter's source in `ShapeBindings.sources`; None until needed."""
 
     def sort_hits(
         self, hits: RowMatches, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
     ) -> None:
-        """Add the hits of a look-up to the rows."""
         if self.checks:
             passed = [batch.column(check) for check in self.checks]
             hits = [hit for hit in hits if all(column[hit[0]] for column in passed)]
@@ -85,8 +83,6 @@ ActiveLookup: TypeAlias = tuple[RowMatcher, Sequence[int | None], IndexLookup]
 
 
 class _IndexLookups:
-    """The look-ups in one index."""
-
     __slots__ = ("_active", "_version", "_index", "_number_source", "lookups")
 
     def __init__(self, index: SharedIndex, number_source: Callable[[Source], int]) -> None:
@@ -98,7 +94,6 @@ class _IndexLookups:
         self._version: int | None = None
 
     def invalidate(self) -> None:
-        """Recompute the active look-ups at the next use."""
         self._version = None
 
     def renumber_sources(self) -> None:
@@ -130,8 +125,6 @@ class _IndexLookups:
 
 
 class ShapeBindings:
-    """Bindings by family."""
-
     def __init__(self) -> None:
         self.sources: list[Source] = []
         """The sources of all look-ups, once each."""
@@ -147,7 +140,6 @@ class ShapeBindings:
         return self._bindings.get(family)
 
     def add_binding(self, binding: Binding) -> None:
-        """Add the binding of a new family."""
         family = binding.family
         self._bindings[family] = binding
         if not isinstance(binding, IndexedBinding):
@@ -163,7 +155,6 @@ class ShapeBindings:
             _add_family(families, joined, family, binding.is_decided)
 
     def drop_dead_families(self) -> None:
-        """Remove the families without queries."""
         for family in [family for family in self._bindings if family.is_dead]:
             del self._bindings[family]
             self._without_lookup.pop(family, None)
@@ -207,7 +198,6 @@ class ShapeBindings:
     def match_batch(
         self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
     ) -> None:
-        """Add the matching members to each row, by look-ups for this batch alone."""
         for matcher, columns, lookup in self.prepare_lookups(batch) if self._by_index else ():
             if hits := matcher.match_rows(columns, batch.size, batch.index_cache):
                 lookup.sort_hits(hits, batch, matching, undecided)
@@ -217,7 +207,6 @@ class ShapeBindings:
     def match_without_lookup(
         self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
     ) -> None:
-        """Add the members of bindings without look-ups."""
         for binding in self._without_lookup.values():
             if binding.is_decided and batch.size == 1 and isinstance(binding, AlwaysBinding):
                 members = matching[0]

@@ -32,22 +32,19 @@ MEMBERS_A_VISIT = 1 / 4
 
 
 class ShapePlan:
-    """The families that may match documents of one shape."""
-
     def __init__(self, shape: Shape) -> None:
         self.bindings = ShapeBindings()
         self.dtd = shape.dtd
         self._input = make_evaluation_input(shape)
         self.pending: dict[QueryFamily, Binding | None] = {}
-        """Families without a look-up yet, each with its incomplete binding, if any."""
+        """Families without a look-up yet, with their incomplete bindings."""
         self._reader = ConjunctionReader()
         self.newest_family = 0
-        """The sequence number of the newest family examined."""
         self.dead_families = 0
         """The registry's count of dead families when they were last removed."""
 
     def bind_families(self, registry: SubscriptionRegistry, visits: int) -> int:
-        """Bind new families within about `visits` node visits; return the visits used."""
+        """Bind new families within about `visits` node visits; return the number used."""
         if self.dead_families != registry.dead_families:
             self.dead_families = registry.dead_families
             self.bindings.drop_dead_families()
@@ -105,7 +102,6 @@ class ShapePlan:
 
 
 def make_evaluation_input(shape: Shape) -> EvaluationInput:
-    """Return the trees and variables that queries address in a shape."""
     fields = shape.fields
     type_name = shape.reference.type.encode()
 
@@ -155,11 +151,10 @@ class PlanCache:
         return shape in self._plans
 
     def reset_visits(self) -> None:
-        """Allow the visits of another call."""
         self._visits_left = VISITS_A_CALL
 
     def get(self, shape: Shape) -> ShapePlan | None:
-        """Return the shape's plan; None if its documents must be parsed.
+        """Return the shape's plan, None if its documents must be parsed.
 
         Binds pending families while visits are left.
         """
@@ -188,5 +183,4 @@ class PlanCache:
 
     @property
     def unready_count(self) -> int:
-        """The number of shapes with pending families."""
         return sum(bool(plan.pending) for plan in self._plans.values())

@@ -12,8 +12,6 @@ from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class StructureIndex:
-    """Families by the label paths that their queries require."""
-
     def __init__(self) -> None:
         self._index: PathIndex[QueryFamily] = PathIndex()
 
@@ -41,7 +39,6 @@ class StructureIndex:
         return self._index.items_in(possible), self._index.items_in(candidates.certain)
 
     def match_shape(self, evaluation_input: EvaluationInput) -> list[QueryFamily]:
-        """Return the families that may match documents of a shape."""
         labels = self._index.label_paths
         paths = labels.collect_from_shape(evaluation_input.payload, DocumentRole.PAYLOAD)
         paths |= labels.collect_from_shape(evaluation_input.envelope, DocumentRole.ENVELOPE)

@@ -23,8 +23,7 @@ from broker.matching.query.query import Query
 class SubscriptionRegistry:
     """Subscriptions by number, and the families of their queries.
 
-    A change updates only its family. Plans read `families_after` and `dead_families` at the next
-    document of their shape.
+    Plans read `families_after` and `dead_families` at the next document of their shape.
     """
 
     def __init__(self) -> None:
@@ -34,7 +33,6 @@ class SubscriptionRegistry:
         self.dead_families = 0
         self._last_number = 0
         self.newest_family = 0
-        """The sequence number of the newest family, including dead ones."""
         self._by_number: dict[int, DistinctQuery | None] = {}
         self._families: dict[object, QueryFamily] = {}
         self._pool = IndexPool()
@@ -47,7 +45,6 @@ class SubscriptionRegistry:
         return len(self._families)
 
     def add_subscription(self, pattern: StreamPattern, query: Query) -> int:
-        """Add a subscription; return its number."""
         self._last_number += 1
         number = self._last_number
         pattern_number = self.stream_patterns.acquire_pattern(pattern)
@@ -61,10 +58,8 @@ class SubscriptionRegistry:
         return number
 
     def remove_subscription(self, number: int) -> DistinctQuery | None:
-        """Remove a subscription; return its query if no other subscription has it.
-
-        Raises `UnknownSubscription`.
-        """
+        """Remove a subscription; return its query if that has no other. Raises
+        `UnknownSubscription`."""
         distinct_query = self.query_of(number)
         del self._by_number[number]
         if distinct_query is None:
@@ -80,14 +75,13 @@ class SubscriptionRegistry:
         return distinct_query
 
     def query_of(self, number: int) -> DistinctQuery | None:
-        """Return the query of a subscription, None for `true()`. Raises `UnknownSubscription`."""
+        """Return a subscription's query, None for `true()`. Raises `UnknownSubscription`."""
         try:
             return self._by_number[number]
         except KeyError:
             raise UnknownSubscription(f"there is no subscription {number}") from None
 
     def pattern_of(self, number: int) -> StreamPattern:
-        """Return the stream pattern of a subscription. Raises `UnknownSubscription`."""
         distinct_query = self.query_of(number)
         if distinct_query is None:
             pattern_number = self.stream_patterns.unfiltered_pattern(number)
@@ -104,7 +98,6 @@ class SubscriptionRegistry:
         return query.subscriptions
 
     def find_family(self, template: Template) -> QueryFamily | None:
-        """Return the family of the template, None if no subscription has it."""
         return self._families.get(template.key)
 
     def families_after(self, sequence: int) -> Iterator[QueryFamily]:

@@ -52,7 +52,6 @@ class EmptyPathAnalysis:
     def iterate_conditions(
         self, nodes: tree.Path | tree.Filter
     ) -> Iterator[tuple[tree.Expression, tree.Expression]]:
-        """Yield pairs of a node and a predicate that it passed."""
         if isinstance(nodes, tree.Filter):
             for predicate in nodes.predicates:
                 if not is_positional(predicate):
@@ -98,7 +97,7 @@ class EmptyPathAnalysis:
         predicates: tuple[tree.Expression, ...],
         words: str,
     ) -> EmptyReason:
-        """`narrowed` returns the nodes that pass some predicates. No node passes all of them."""
+        """`narrowed` returns the nodes that pass some predicates; none passes all of them."""
         for place, predicate in enumerate(predicates):
             if self._probe.count_nodes(narrowed(predicates[: place + 1])):
                 continue
@@ -120,8 +119,7 @@ class EmptyPathAnalysis:
         self, nodes: tree.Expression, count: int, predicate: tree.Expression
     ) -> tuple[tree.Expression, int, tree.Expression]:
         """Return the nodes that pass most of an `and`, their number, and the condition that rejects
-        them.
-        """
+        them."""
         conditions: tuple[tree.Expression, ...] = (predicate,)
         if isinstance(predicate, tree.Chain) and predicate.operator == "and":
             conditions = predicate.operands
@@ -134,7 +132,6 @@ class EmptyPathAnalysis:
         return nodes, count, predicate
 
     def _write_beginning(self, path: tree.Path, steps: int) -> str:
-        """Write the first steps of a path, without the start node inside a predicate."""
         start = path.start if isinstance(path.start, PathStart) else PathStart.CONTEXT
         return self._writer.write(tree.Path(NO_POSITION, start, path.steps[:steps]))
 

@@ -1,8 +1,7 @@
 """Findings: why an event matches a query or not, part by part (checklist N7).
 
-For an `and` the first failing condition is reported. For a path without a result the analysis finds
-the step that loses the last node. Either the event has no such node, or a predicate rejects all of
-them. Then the predicate is explained for the nodes that pass most of it.
+For a path without a result the analysis finds the step that loses the last node. If a predicate
+rejects all nodes, it is explained for those that pass most of it.
 """
 
 from __future__ import annotations
@@ -34,8 +33,6 @@ _NOT_EXAMINED: Final = "not examined: it would take too long"
 
 
 class EventFindings:
-    """Explains the parts of a query on one event."""
-
     def __init__(self, text: str, probe: Probe) -> None:
         self._writer = XPathWriter(text, for_lxml=False)
         self._probe = probe
@@ -45,7 +42,7 @@ class EventFindings:
     def explain_expression(
         self, expression: tree.Expression, node: tree.Expression | None = None
     ) -> Finding:
-        """Explain an expression, evaluated at `node` (a node-set of one) or on the event."""
+        """Explain an expression, at `node` (a node-set of one) or on the event."""
         part = self._format_part(expression)
         self._left -= 1
         if self._left < 0:

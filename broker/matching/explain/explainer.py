@@ -29,8 +29,7 @@ _NO_EVENT: Final = "not measured: no event was given"
 class Explainer:
     """Explains queries without learning, counting or suspending anything.
 
-    It needs its own `bounds`, so that its evaluations are not counted as evaluations of events.
-    `index` is None for an engine without one.
+    It needs its own `bounds`, since they count evaluations.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class Explainer:
         *,
         shapes: bool = True,
     ) -> Explanation:
-        """See `IMatcher.explain`."""
         index = self._index
         explanation = Explanation(
             engine=self._engine,

@@ -67,9 +67,8 @@ class IndexExplainer:
         )
 
     def explain_shapes(self, query: Query) -> tuple[tuple[ShapesExplanation, ...], int]:
-        """Explain the query on all shapes, grouped by equal answers; return the number of omitted
-        shapes too.
-        """
+        """Explain the query on all shapes, grouped by equal answers; return the number of others
+        too."""
         parts = extract_templates(query)
         deadline = self._clock() + MAX_SECONDS
         groups: dict[tuple[DtdReference, tuple[ShapeAnswer, ...]], ShapeGroup] = {}
@@ -107,10 +106,10 @@ class IndexExplainer:
     def prepare_lookup(
         self, query: Query, shape: Shape, values: tuple[bytes, ...]
     ) -> Callable[[], object]:
-        """Return the index look-up for one document of a shape as a function, to be timed.
+        """Return the look-up for one document as a function, to be timed.
 
-        It finds all queries that share a template with this one. A template without a subscription,
-        or not yet bound to the shape, is looked up with this query alone.
+        It finds all queries that share a template with this one. A template that is not bound to
+        the shape is looked up with this query alone.
         """
         plan = self._plans.peek(shape)
         bound = ShapeBindings()

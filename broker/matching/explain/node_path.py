@@ -1,7 +1,6 @@
 """Paths of nodes for display: `/flight/flightleg[2]/altitude`, `//Param/@value`.
 
-Names have the query's prefixes; a namespace without a prefix is omitted. A position is shown if
-siblings have the same name.
+Names have the query's prefixes. A position is shown if siblings have the same name.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ _Node = TypeVar("_Node")
 
 
 class PathFormatter:
-    """Formats paths with the prefixes of one query."""
-
     def __init__(self, query: Query) -> None:
         bound: Mapping[str, str] = {
             uri: prefix
@@ -40,7 +37,7 @@ class PathFormatter:
         return _join_path(parts)
 
     def format_leaf(self, node: Node) -> str:
-        """Return the path of a value: the path of the element if it contains this text only."""
+        """Return the path of a value, or of the element if it contains this text only."""
         parent = node.parent
         alone = node.kind is NodeKind.TEXT and parent is not None and len(parent.children) == 1
         return self.format_shape_node(parent if alone and parent is not None else node)

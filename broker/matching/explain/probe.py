@@ -73,7 +73,7 @@ class Probe:
         return self._path(found[0]) if found else ""
 
     def list_values(self, nodes: tree.Expression) -> list[FoundValue]:
-        """Return the first nodes of a node-set with their values, at most `MAX_VALUES`."""
+        """Return the first nodes with their values, at most `MAX_VALUES`."""
         chosen = self._nodes(nodes, f"({self._writer.write(nodes)})[position() <= {MAX_VALUES}]")
         if chosen is None:
             return (
@@ -84,10 +84,7 @@ class Probe:
         return [FoundValue(self._path(each), _value(each)) for each in chosen]
 
     def _nodes(self, expression: tree.Expression, text: str) -> list[Any] | None:
-        """Return the nodes; None if they may be in both documents.
-
-        lxml returns nodes of the context's document. Nodes of another document would be copies.
-        """
+        """Return the nodes; None if they may be in both documents, since lxml would copy some."""
         documents = set(_documents_of(expression))
         if len(documents) != 1:
             return None

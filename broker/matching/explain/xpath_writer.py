@@ -1,6 +1,6 @@
 """Writes parts of a query as XPath again, for display and for lxml.
 
-Numbers are copied from the query's text, since libxml2 reads long digit strings in its own way.
+Numbers are copied from the query's text: libxml2 reads long ones in its own way.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _BINDING: Final = {
 
 
 class XPathWriter:
-    """Writes expressions of one query. With `for_lxml` absolute paths start at variables.
-
-    Such a path may be evaluated anywhere: see `addressing`.
-    """
+    """Writes expressions of one query. With `for_lxml` absolute paths start at variables."""
 
     def __init__(self, text: str, *, for_lxml: bool) -> None:
         self._text = text

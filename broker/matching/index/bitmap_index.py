@@ -30,8 +30,7 @@ _BULK_SIZE = PARTITION_SIZE // 4
 class BitmapIndex:
     """Members by the parameters at the given positions.
 
-    Each `add` and `remove` may change a member's number in the bitmaps of `match_bitmap` and
-    `full_bitmap`.
+    A change may change members' numbers in the bitmaps.
     """
 
     def __init__(self, parameters: Mapping[int, Parameter], members: Iterable[Member] = ()) -> None:
@@ -196,7 +195,7 @@ class BitmapIndex:
 def _gather_rows(
     columns: Mapping[int, Sequence[Any]], rows: Sequence[int]
 ) -> dict[int, Sequence[Any]]:
-    """Return the columns with these rows only. Parameters that share a column share the result."""
+    """Return the columns with these rows only, each shared column once."""
     gathered: dict[int, list[Any]] = {}
     for column in columns.values():
         if id(column) not in gathered:
@@ -205,14 +204,13 @@ def _gather_rows(
 
 
 def _concatenate(parts: Iterable[int]) -> int:
-    """Concatenate the bitmaps of partitions, in linear time."""
     return int.from_bytes(
         b"".join([bits.to_bytes(_PARTITION_BYTES, "little") for bits in parts]), "little"
     )
 
 
 class Overflow:
-    """A bitmap index that is created with the first member. Its members have a `partition`."""
+    """A bitmap index that is created with the first member."""
 
     __slots__ = ("_parameters", "_index")
 
@@ -244,7 +242,7 @@ class Overflow:
 
 
 class ZoneMap:
-    """A snapshot of the partitions. The bitmap index builds a new one after a change."""
+    """A snapshot of the partitions, made anew after a change."""
 
     __slots__ = ("_by_position", "_partition_count")
 
@@ -295,8 +293,6 @@ Node: TypeAlias = Branch | Partition
 
 
 class KdTree:
-    """The tree. Its leaves are partitions."""
-
     __slots__ = ("_parents", "_root")
 
     def __init__(self, partition: Partition) -> None:
@@ -318,7 +314,6 @@ class KdTree:
     def split(
         self, partition: Partition, position: int, boundary: float, new_partition: Partition
     ) -> None:
-        """Split a leaf: the new partition takes literals that are not below the boundary."""
         parent = self._parents.get(partition)
         branch = Branch(position, boundary, partition, new_partition, parent)
         self._replace(partition, branch, parent)

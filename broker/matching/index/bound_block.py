@@ -1,10 +1,7 @@
 """Sorted bounds in small blocks, with one cumulative bitmap for each block (DESIGN 6).
 
 The bitmap of a value is the union of all blocks with a bound that it satisfies. Only the last of
-these blocks may hold other bounds.
-
-Blocks are split and merged like the leaves of a B-tree. Equal bounds share a block, which may
-therefore have any size. A block does not store its numbers.
+these blocks may hold other bounds. Equal bounds share a block, which may have any size.
 """
 
 from __future__ import annotations
@@ -28,9 +25,8 @@ class CumulativeBitmaps:
     """Bitmaps of groups that are sorted by bound, united from one side.
 
     Rising (`value > bound`): `marks[i]` is the least bound of group i, and `unions[i]` unites the
-    first i groups. A value matches a part of each group whose mark is below it. Falling (`value <
-    bound`) is the mirror image: marks are the greatest bounds, and `unions[i]` unites the groups
-    from i on. There is one more union than marks.
+    first i groups. A value matches a part of each group whose mark is below it. Falling is the
+    mirror image: marks are the greatest bounds, and `unions[i]` unites the groups from i on.
     """
 
     __slots__ = ("bisect", "marks", "is_rising", "unions")
@@ -50,9 +46,7 @@ class CumulativeBitmaps:
             self.unions.reverse()
 
     def match_column(self, values: Sequence[float]) -> list[int]:
-        """Return for each value the union of the groups that it matches in part. NaN matches
-        nothing.
-        """
+        """Return for each value the union of the groups that it matches in part."""
         find, marks, unions = self.bisect, self.marks, self.unions
         return [unions[find(marks, value)] if value == value else 0 for value in values]
 
@@ -64,10 +58,7 @@ _SMALL_PARTITION = 512
 
 
 class BoundBlocks(CumulativeBitmaps):
-    """The sorted bounds (never NaN) of numbers, for a threshold operator.
-
-    `bound_of` returns the bound of a number. A split calls it.
-    """
+    """The sorted bounds (never NaN) of numbers; `bound_of` returns that of a number."""
 
     __slots__ = ("_blocks", "_bound_of", "_size")
 
@@ -81,7 +72,6 @@ class BoundBlocks(CumulativeBitmaps):
         return self._blocks[at]
 
     def bitmap_below(self, at: int) -> int:
-        """Return the bitmap of the blocks before one."""
         return self.unions[at] if self.is_rising else self.unions[0] ^ self.unions[at]
 
     def bitmap_of(self, at: int) -> int:

@@ -1,7 +1,6 @@
 """Generated functions that compare members with rows.
 
-A call for each parameter would cost several times the comparison. So all comparisons of a template
-become one generated function, as in `attrs` and `namedtuple`.
+A call for each parameter would cost several times the comparison.
 """
 
 from __future__ import annotations

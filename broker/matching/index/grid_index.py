@@ -1,7 +1,6 @@
 """Grid index: members by a hash of the cells that their windows touch (F5).
 
-A box is narrow in two dimensions. A hash of both finds few members, where an index for each
-dimension would find many and intersect them.
+A hash of two dimensions finds few members, where an index for each would find many.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ _CELL_STRIDE = 1_000_003.0
 
 
 class _GridLevel:
-    """Cells of one width for each window."""
-
     __slots__ = ("by_key", "size", "sizes")
 
     def __init__(self, sizes: tuple[float, ...]) -> None:
@@ -135,7 +132,7 @@ class GridIndex:
         return True
 
     def _find_level(self, sizes: tuple[float, ...]) -> int | None:
-        """Return the number of a level for such windows, None if there can be no further level."""
+        """Return the number of a level for such windows; None if there can be no further level."""
         for number, level in self._levels.items():
             if level.fits(sizes):
                 return number
@@ -172,7 +169,7 @@ class GridIndex:
 def _cell_keys(
     level: _GridLevel, columns: Sequence[Sequence[Any]], cache: dict[Any, Any] | None
 ) -> list[float]:
-    """Return the key of each row. Templates with the same subjects mostly share the result."""
+    """Return the key of each row, shared by templates with the same subjects."""
     sizes = level.sizes
     same = (sizes, *map(id, columns))
     cells = None if cache is None else cast("list[float] | None", cache.get(same))

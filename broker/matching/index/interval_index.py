@@ -1,7 +1,6 @@
 """Interval index: members by elementary segments of the number line (F5).
 
-The bounds of all windows cut the line into segments. Within a segment the matching members are
-constant, so each segment lists them. One bisection finds the segment of a value.
+Within a segment between two bounds the matching members are constant, so each segment lists them.
 """
 
 from __future__ import annotations
@@ -87,7 +86,6 @@ class IntervalIndex:
 
     @property
     def window_position(self) -> int:
-        """Position of a column with the values of the window."""
         return self._window.lower
 
     def find_candidates(self, value: float) -> tuple[Member, ...] | None:
@@ -124,7 +122,7 @@ class IntervalIndex:
         return low, math.nextafter(high, math.inf) if self._is_inclusive else high
 
     def _segment_range(self, low: float, high: float) -> tuple[int, int]:
-        """Return the first segment of a window with known bounds, and the one behind its last."""
+        """Return the first segment of a window, and the one behind its last."""
         # A bound itself belongs to the segment behind it.
         return bisect_left(self._bounds, low) + 1, bisect_left(self._bounds, high) + 1
 
@@ -141,7 +139,7 @@ class IntervalIndex:
         self._segments.insert(at, self._segments[at])
 
     def _remove_bound(self, bound: float) -> None:
-        """Remove a bound for one window. Without windows the segments on both sides are equal."""
+        """Remove a bound for one window; without windows the segments on both sides are equal."""
         self._use_counts[bound] -= 1
         if not self._use_counts[bound]:
             del self._use_counts[bound]
@@ -149,7 +147,7 @@ class IntervalIndex:
             del self._bounds[at], self._segments[at]
 
     def _evict_widest(self, at: int) -> None:
-        """Move the widest member of a segment to the overflow, if it now has too many segments."""
+        """Move the widest member of a segment to the overflow, if it has too many segments."""
         reaches = {
             member: self._segment_range(*self._bounds_of(member)) for member in self._segments[at]
         }

@@ -34,10 +34,7 @@ class LinearScan:
 
 
 class Lookup:
-    """The way to the members with some constants, updated by its index while referenced.
-
-    So a change of the index costs nothing for lookups of other constants.
-    """
+    """The way to the members with some constants, updated by its index while referenced."""
 
     __slots__ = ("__weakref__", "matcher", "positions")
 
@@ -45,7 +42,6 @@ class Lookup:
         self.matcher = matcher
         """Finds the members; None while there are none."""
         self.positions = read
-        """Positions of the columns that it reads."""
 
 
 class LookupTable(Generic[K]):
@@ -56,13 +52,12 @@ class LookupTable(Generic[K]):
     def __init__(self) -> None:
         self._by_key: WeakValueDictionary[K, Lookup] = WeakValueDictionary()
         self.version = 0
-        """Counter that rises when a lookup gets another matcher, loses it, or gets one again."""
+        """Rises when a lookup gets another matcher, loses it, or gets one again."""
 
     def get(self, key: K) -> Lookup | None:
         return self._by_key.get(key)
 
     def create_lookup(self, key: K, matcher: RowMatcher | None, read: Collection[int]) -> Lookup:
-        """Create a lookup, which stays here while it is referenced."""
         lookup = self._by_key[key] = Lookup(matcher, read)
         return lookup
 

@@ -11,8 +11,8 @@ from broker.matching.index.parameter import Literal
 class Member:
     """The literals of one query of a template, one for each parameter.
 
-    The engine uses `entry` and `owner`, and `sole_number` and `sole_pattern`, which cache values of
-    the entry for matching. `partition` and `number` are the member's place in one index.
+    `entry` and `owner` are the engine's; `sole_number` and `sole_pattern` cache values of the
+    entry. `partition` and `number` are the place in one index.
     """
 
     __slots__ = (
@@ -49,6 +49,6 @@ class RowMatcher(Protocol):
     ) -> RowMatches:
         """Match rows with members. A row may be returned several times, with different members.
 
-        `columns` has `rows` values for each parameter position. Parameters of one subject have the
-        same column. `cache` shares results for equal columns among several indexes.
+        `columns` has `rows` values for each position, once for parameters of one subject. `cache`
+        shares results for equal columns among indexes.
         """

@@ -53,7 +53,7 @@ _EQUALITIES = frozenset({Operator.EQUAL, Operator.NUMBER_EQUAL})
 
 @attrs.frozen
 class Parameter:
-    """One comparison of a template. The members of the template differ in its literal.
+    """One comparison of a template, whose members differ in its literal.
 
     Parameters with the same `subject` compare the same expression on the same node; None is
     unknown. Two thresholds of one subject are a window.
@@ -64,7 +64,6 @@ class Parameter:
 
     @property
     def is_numeric(self) -> bool:
-        """True if values and literals are floats, False if they are bytes."""
         return self.operator not in _TEXT
 
     @property
@@ -103,8 +102,7 @@ class Window:
     def cell_size(self, literals: Sequence[Literal]) -> float | None:
         """Return the cell width: a power of two, between a quarter and half of the window.
 
-        Narrow cells have fewer false matches, but a window touches more of them. None for a window
-        that is empty, infinite or beyond the range of cells.
+        None for a window that is empty, infinite or beyond the range of cells.
         """
         low, high = float(literals[self.lower]), float(literals[self.upper])
         width = high - low
@@ -115,9 +113,7 @@ class Window:
         return size if size and max(abs(low), abs(high)) / size < _MOST_CELLS else None
 
     def touched_cells(self, literals: Sequence[Literal], size: float) -> Sequence[float]:
-        """Return the cells that the window touches: at most five if they are as wide as
-        `cell_size`.
-        """
+        """Return the cells that the window touches: at most five of the width `cell_size`."""
         first, last = float(literals[self.lower]) // size, float(literals[self.upper]) // size
         return (first,) if first == last else [float(at) for at in range(int(first), int(last) + 1)]
 

@@ -28,7 +28,7 @@ class ParameterIndex(Protocol):
         """Return the bitmap of exactly the numbers that match a value."""
 
     def match_column(self, values: Sequence[Any]) -> list[int]:
-        """Return for each value a bitmap of all matches, possibly with a few other numbers."""
+        """Return for each value a bitmap of all matches, and possibly others."""
 
 
 class EqualIndex:
@@ -127,7 +127,7 @@ class StartsWithIndex(EqualIndex):
 class ContainsIndex(EqualIndex):
     """`contains(value, literal)`. All partitions share one index of the literals.
 
-    `match_column` takes the result of `SubstringIndex.search_column`, so a value is searched once.
+    `match_column` takes the result of `SubstringIndex.search_column`.
     """
 
     __slots__ = ("_substrings",)
@@ -151,7 +151,7 @@ class ContainsIndex(EqualIndex):
 
 
 class ThresholdIndex:
-    """The bounds of one parameter in one partition. NaN bounds match nothing and are omitted."""
+    """The bounds of one parameter in one partition, without NaN, which matches nothing."""
 
     __slots__ = ("_blocks", "_position", "_slots", "_test", "match_column")
 

@@ -98,8 +98,7 @@ class HashIndex:
     def lookup_for(self, constants: Constants) -> Lookup:
         """Return the lookup of the members with these literals.
 
-        It finds more members if constants do not cover the whole key. Its `matcher` is None while
-        no member has the literals.
+        It finds more members if constants do not cover the whole key.
         """
         part = tuple([(at, constants[at]) for at in self._equalities if at in constants])
         if any(literal != literal for _, literal in part):

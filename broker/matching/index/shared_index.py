@@ -17,8 +17,7 @@ from broker.matching.index.predicate_index import Constants, HashIndex, build_in
 class Signature:
     """The comparisons of a conjunction, in canonical order, and the numbers of their paths.
 
-    `paths` separate values that differ in most documents. Only speed depends on them: an index may
-    hold members with several meanings, since each caller knows its templates.
+    `paths` separate values that differ in most documents; only speed depends on them.
     """
 
     parameters: tuple[Parameter, ...]
@@ -55,10 +54,7 @@ class SharedIndex:
             self._index.remove(posting)
 
     def lookup_for(self, constants: Constants) -> Lookup:
-        """Return the lookup of the members that match documents with these constants.
-
-        Equal constants share one lookup. The caller must keep a reference to it.
-        """
+        """Return the lookup for these constants. The caller must keep a reference to it."""
         access = self._index
         return access.lookup_for(constants) if isinstance(access, HashIndex) else self._full_lookup
 
@@ -77,8 +73,6 @@ class SharedIndex:
 
 
 class IndexPool:
-    """Indexes by signature, as long as they have members."""
-
     def __init__(self) -> None:
         self._indexes: dict[Signature, SharedIndex] = {}
 

@@ -154,8 +154,8 @@ def omits_nodes(node: Node) -> bool:
 def may_select_omitted_nodes(step: Step, following: Step | None) -> bool:
     """Return True if a query could observe omitted nodes by this step.
 
-    `following` is the next step. The first step of `//a`, short for
-    `descendant-or-self::node()/child::a`, selects omitted nodes; the second drops them.
+    The first step of `//a`, short for `descendant-or-self::node()/child::a`, selects omitted nodes;
+    the `following` one drops them.
     """
     test = step.test
     if (

@@ -1,7 +1,7 @@
 """Partial evaluator: a template on a shape becomes a residual formula.
 
-Names, structure, positions and constants are decided here, once for each shape. Comparisons of
-slots remain. libxml2 defines the semantics (DESIGN 5).
+Names, structure, positions and constants are decided once for each shape. Comparisons of slots
+remain. libxml2 defines the semantics (DESIGN 5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Evaluation of a query on a parsed event without libxml2.
 
-It is some hundred times slower, but its work is proportional to the visited nodes, and limited. So
-it evaluates queries that might take libxml2 very long (`budget.py`).
+It is some hundred times slower, but its work is limited.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class NotEvaluated(Exception):
-    """The query exceeds the work limit, or needs nodes that the trees lack; the text gives the
-    reason.
-    """
+    """The query exceeds the work limit, or needs nodes that the trees lack."""
 
 
 class ExactEvaluation:

@@ -26,10 +26,7 @@ _MAX_CACHED_LENGTH = 64
 
 
 class _NumberCache(dict[bytes, float]):
-    """Cache from text to number, cleared at `_MAX_CACHED_NUMBERS`; values repeat in events.
-
-    A dict, because a hit then needs no Python call.
-    """
+    """Cache from text to number. A dict, because a hit then needs no Python call."""
 
     def __missing__(self, text: bytes) -> float:
         value = parse_plain_number(text)
@@ -95,7 +92,7 @@ def substring_from(text: bytes, start: float) -> bytes:
 def fixed_substring(start: float, count: float) -> Callable[[bytes], bytes] | None:
     """Return `substring` for small integer arguments as one function, else None.
 
-    Equal arguments give the identical function: sources are equal only if their functions are.
+    Equal arguments give the identical function, so that sources are equal.
     """
     whole, size = _SMALL_INTEGERS.get(start), _SMALL_INTEGERS.get(count)
     return None if whole is None or size is None else _make_slice(whole - 1, whole - 1 + size)
@@ -166,7 +163,6 @@ def modulo(left: float, right: float) -> float:
 
 
 def is_nonzero(value: float) -> bool:
-    """`boolean(number)`: neither zero nor NaN."""
     return value != 0 and value == value
 
 

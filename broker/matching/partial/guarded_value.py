@@ -1,8 +1,7 @@
 """Values that depend on conditions.
 
-The value of `string(//leg[altitude > 300])` is the first such leg's text; which leg that is depends
-on the document's values. So a text or a number is a list of cases. Exactly one case holds in a
-document.
+`string(//leg[altitude > 300])` is the text of one of the legs. So a text or a number is a list of
+cases, of which exactly one holds in a document.
 """
 
 from __future__ import annotations

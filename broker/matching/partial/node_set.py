@@ -39,10 +39,7 @@ NodeSet: TypeAlias = list[tuple[Node, Formula]]
 # Not frozen, for speed: one is created for each node and predicate.
 @attrs.define(eq=False)
 class Context:
-    """XPath context: the node, and the values of `position()` and `last()`.
-
-    `position` and `last` are None if they depend on values.
-    """
+    """The node, and the values of `position()` and `last()`, None if they depend on values."""
 
     node: Node
     position: int | None = None
@@ -72,8 +69,7 @@ PredicateFunction: TypeAlias = Callable[[Context], Formula]
 class PathWalker:
     """Follows location paths; `predicate_function` prepares a predicate for evaluation.
 
-    Raises `TooExpensive` beyond the work limit. Raises `Undecidable` if a path may select comments
-    or processing instructions, which trees lack.
+    Raises `TooExpensive`; `Undecidable` if a path may select nodes that trees lack.
     """
 
     def __init__(
@@ -167,7 +163,7 @@ class PathWalker:
     def _select_nodes(self, step: Step, origin: Node) -> list[Node]:
         """Return the nodes on the step's axis that pass its node test, in axis order.
 
-        Nodes behind the position that a numeric first predicate selects may be missing.
+        Nodes behind the position of a numeric first predicate may be missing.
         """
         axis, test = step.axis, step.test
         namespace = None
@@ -197,7 +193,6 @@ class PathWalker:
 
 
 def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
-    """Drop members whose descendants other members cover."""
     if step.axis not in tree.DESCENDANT_AXES or any(map(is_positional, step.predicates)):
         return members
     found: NodeSet = []

@@ -2,8 +2,7 @@
 
 A plain path has names only, and predicates that compare attributes or children, as in
 `//Param[@name="SC_Lat" and @value > 600]`. Each selected node gives *rows*: sources for the
-parameters compared there. The path holds if one row satisfies all comparisons. The result equals
-the evaluator's, at a tenth of the time.
+parameters compared there, of which one must satisfy all comparisons.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ _EMPTY = Constant(b"")
 
 @attrs.frozen
 class PlainStep:
-    """A step by name, with comparisons as predicates."""
-
     axis: Axis
     """Child, descendant or attribute."""
     namespace: str | None

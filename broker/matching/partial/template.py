@@ -1,7 +1,7 @@
 """Templates: queries that differ only in the literals of comparisons (F5).
 
-`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter; its literals
-are `UAL1` and `DAL2`. Work that depends on the template alone is done once for all its queries.
+`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter. Work that
+depends on the template alone is done once for all its queries.
 """
 
 from __future__ import annotations
@@ -43,11 +43,10 @@ _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CON
 class Template:
     """Boolean expression with parameters: a number, an empty text or a non-empty text each.
 
-    Equal templates have equal `key`s. `expression` is one query's. `parameter_at` maps the position
-    of a comparison or call to its parameter. `namespaces` resolves prefixes. `path_ids` has a
-    number for each parameter; equal numbers mean equal paths, which select the same nodes in every
-    document, whatever the literals in their predicates. `part_keys` has a key for each operand of
-    an outermost `and`, with the number of its first parameter: equal keys mean equal rows.
+    `expression` is one query's. `parameter_at` maps the position of a comparison or call to its
+    parameter. `path_ids` has a number for each parameter: equal paths, whatever their literals,
+    have equal numbers. `part_keys` has a key for each operand of an outermost `and`, with the
+    number of its first parameter: equal keys mean equal rows.
     """
 
     key: Hashable
@@ -78,10 +77,7 @@ class TemplateInstance:
 
 
 def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[TemplateInstance, ...]:
-    """Extract a template from each alternative of an outermost `or`.
-
-    More than `max_alternatives` alternatives stay one template.
-    """
+    """Extract a template from each alternative of an outermost `or`, unless there are too many."""
     expression = query.expression
     namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     parts: tuple[tree.Expression, ...] = (expression,)
@@ -92,7 +88,6 @@ def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[Templat
 
 
 def template_without_parameters(query: Query) -> Template:
-    """Return a template of the whole query with its literals in place."""
     namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     return _TemplateExtractor(namespaces, with_parameters=False).extract(query.expression).template
 
@@ -258,7 +253,7 @@ def _reads_context(expression: tree.Expression) -> bool:
 
 
 def _without_predicates(key: Hashable) -> Hashable:
-    """A path's key without predicates: `a[b]` and `a` are the same node in most documents."""
+    """Return a path's key without predicates: `a[b]` and `a` are mostly the same node."""
     if isinstance(key, tuple) and key and key[0] == "path":
         return key[:2] + tuple(step[:2] for step in key[2:])
     return key

@@ -1,7 +1,7 @@
 """Cache of the index rows that each label path satisfies.
 
-A change of the patterns appends an entry to a journal. A cached label path applies the entries
-since its last use; its last label rules out most of them. So no change visits all label paths.
+A cached label path applies the changes since its last use from a journal. Its last label rules out
+most of them.
 """
 
 from __future__ import annotations

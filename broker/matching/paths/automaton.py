@@ -1,7 +1,6 @@
 """Nondeterministic automaton of all patterns with shared prefixes (YFilter, F2).
 
-It runs once for each label path, not for each document. Reached states are cached, so a label path
-costs one step from its parent's (F3).
+It runs once for each label path. Reached states are cached, so a label path costs one step (F3).
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ class Automaton:
         return len(self._entries)
 
     def add_pattern(self, pattern: Pattern) -> PatternEntry:
-        """Return the pattern's entry, which may exist already."""
         entry = self._entries.get(pattern)
         if entry is None:
             state = self._start_states[pattern.document]

@@ -1,9 +1,8 @@
 """Index of items by the document structure that they require.
 
-Each alternative of an item's requirements is a *row*; its n-th pattern is the row's requirement in
-*column* n. Each label path has a bitmap of satisfied rows per column. A document's rows in a column
-are the union over its label paths. The possible rows are the intersection over the columns; rows
-without a requirement in a column count as satisfied.
+Each alternative of an item's requirements is a *row*; its n-th pattern is its requirement in
+*column* n. Each label path has a bitmap of satisfied rows per column. A document satisfies the
+union over its label paths, in each column.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ class _Row(Generic[Item]):
 class PathIndex(Generic[Item]):
     """Items by the patterns that a matching document must have (F2, F3).
 
-    The number of items is not limited: about 1 kB for each with one pattern. Caches are limited:
-    `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million references to states.
+    An item with one pattern takes about 1 kB. Caches are limited: `max_label_paths` (some 0.7 kB
+    each), `max_bitmap_bytes`, and a million references to states.
     """
 
     def __init__(
@@ -65,10 +64,7 @@ class PathIndex(Generic[Item]):
         self._label_kind_counts = dict.fromkeys(LabelKind, 0)
 
     def add_item(self, requirements: Requirements, item: Item) -> int:
-        """Add an item and return its number; raises `ValueError` if it is indexed already.
-
-        Numbers are small; those of removed items are reused.
-        """
+        """Add an item; return its number. Raises `ValueError` if it is indexed already."""
         if item in self._rows_by_item:
             raise ValueError(f"{item!r} is indexed already")
         rows: list[int] = []
@@ -81,14 +77,12 @@ class PathIndex(Generic[Item]):
         return rows[0]
 
     def remove_item(self, item: Item) -> None:
-        """Remove an item; raises `KeyError` if it is not indexed."""
         rows = self._rows_by_item.pop(item)
         self._exact_rows &= ~(1 << rows[0])
         for row in rows:
             self._remove_row(row)
 
     def item_at(self, number: int) -> Item:
-        """Return the item with this number; raises `KeyError` if there is none."""
         row = self._rows[number] if number < len(self._rows) else None
         if row is None:
             raise KeyError(number)

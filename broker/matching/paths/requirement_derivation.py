@@ -31,10 +31,7 @@ _OUTERMOST_CONTEXT = AbstractNode(DocumentRole.PAYLOAD, (PatternStep(False, Labe
 def derive_from_expression(
     expression: tree.Expression, namespaces: Mapping[str, str]
 ) -> Requirements:
-    """Return the patterns that a matching document must have (F2).
-
-    Envelope variables, `not()`, positions and values require nothing.
-    """
+    """Return the patterns that a matching document must have (F2)."""
     return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 
@@ -134,8 +131,7 @@ def abstract_literals(
 ) -> tree.Expression:
     """Replace each literal that influences the requirements by a variable.
 
-    `parameter_at` has the positions of the template's parameters. A text literal stays if only its
-    emptiness matters, because templates distinguish that.
+    A text literal stays if only its emptiness matters, because templates distinguish that.
     """
 
     def rewrite(expression: tree.Expression) -> tree.Expression:

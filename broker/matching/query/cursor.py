@@ -47,13 +47,11 @@ class Cursor:
     def __init__(self, text: str, limits: QueryLimits) -> None:
         self._rest = iter(tokenize(text))
         self.token = next(self._rest)
-        """The next token."""
         self._limits = limits
         self._bracket_depth = 0
         self._step_count = 0
         self._operator_count = 0
         self.predicate_depth = 0
-        """Number of open predicates."""
         self.info = ParseInfo()
 
     def advance(self) -> Token:

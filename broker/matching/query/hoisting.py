@@ -1,7 +1,6 @@
 """Loop-invariant calls in predicates, hoisted so that each is evaluated once.
 
-For `//Param[@value > count(//Param)]`, libxml2 counts all parameters once for each of them: the
-work grows with the square of the document. A variable in place of the call avoids that.
+For `//Param[@value > count(//Param)]`, libxml2 counts all parameters for each of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parser for queries: tokens to the typed tree (XPath 1.0, section 3).
 
-Brackets use recursive descent, precedence uses two stacks. So a bracket costs few frames, and
-`max_nesting` keeps the deepest query far from the interpreter's recursion limit.
+Precedence uses two stacks. So a bracket costs few frames, and `max_nesting` keeps the deepest query
+far from the recursion limit.
 """
 
 from __future__ import annotations

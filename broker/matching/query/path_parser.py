@@ -1,7 +1,7 @@
 """Parser for location paths (XPath 1.0, section 2).
 
-libxml2 evaluates the query, so two of its extensions are accepted. A path may begin with several
-slashes (`/ /a`, `///a`), and so may the steps behind a filter expression (`(a)///b`).
+Two extensions of libxml2 are accepted. A path may begin with several slashes (`/ /a`, `///a`), and
+so may the steps behind a filter expression (`(a)///b`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,6 @@ class PathParser:
         return tree.Path(position, tree.PathStart.CONTEXT, tuple(self._parse_steps([])))
 
     def parse_continuation(self, start: tree.Expression, position: int) -> tree.Path:
-        """Parse the steps behind a filter expression, from the slash under the cursor."""
         cursor = self._cursor
         if cursor.accept(TokenKind.SLASH):
             steps = self._parse_steps([])

@@ -27,10 +27,9 @@ _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 class Query:
     """An XPath 1.0 expression; an event matches if its boolean value is true (F12).
 
-    Queries are equal if their text and the prefixes used in it are equal. `namespaces` holds these
-    prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`_rewrite_for_lxml`).
-    `uses_payload` and `uses_envelope` count no envelope variables. Create queries with
-    `parse_query` only.
+    `namespaces` holds the used prefixes, sorted, without `Mspaces`. `compilable` is the text for
+    lxml. `uses_payload` and `uses_envelope` count no variables. Create queries with `parse_query`
+    only.
     """
 
     text: str
@@ -56,8 +55,8 @@ def parse_query(
 ) -> Query:
     """Parse `text`, with `namespaces` from prefix to URI.
 
-    Raises `BadQuery` with the reason and the position: line 1, columns count characters from 1.
-    Raises `QueryTooExpensive` if the query exceeds `limits` (T11, F13).
+    Raises `BadQuery` with the position: line 1, columns from 1; `QueryTooExpensive` beyond `limits`
+    (T11, F13).
     """
     if len(text) > limits.max_length:
         raise QueryTooExpensive(
@@ -110,8 +109,8 @@ def _select_used_bindings(info: ParseInfo, bindings: dict[str, str]) -> dict[str
 def _rewrite_for_lxml(text: str, info: ParseInfo) -> str:
     """Return the text for lxml, which evaluates it on the payload; see `ParseInfo`.
 
-    With a path into the envelope, every absolute path starts at a variable. libxml2 resolves `/` in
-    a predicate by the context node, which may be in the envelope.
+    With a path into the envelope, every absolute path starts at a variable, since libxml2 resolves
+    `/` in a predicate by the context node.
     """
     replacements = list(info.call_replacements)
     if info.envelope_replacements:

@@ -1,7 +1,7 @@
 """Typed syntax tree of a query.
 
-Every node has a `position`: the offset of its first character, from 0. A chain of `and`, `or` or
-`|` is one node with many operands. So the limits on nesting and operators bound the tree's height.
+`position` is the offset of a node's first character. A chain of `and`, `or` or `|` is one node, so
+the limits on nesting and operators bound the tree's height.
 """
 
 from __future__ import annotations
@@ -129,8 +129,6 @@ class Variable:
 
 @attrs.frozen(slots=True)
 class FunctionCall:
-    """A call of a core function, with arity and argument types checked."""
-
     position: int
     name: str
     arguments: tuple[Expression, ...]
@@ -215,10 +213,7 @@ def map_subexpressions(
     *,
     in_predicates: bool = False,
 ) -> Expression:
-    """Return the expression with `function` applied to its direct subexpressions.
-
-    With `in_predicates`, also to its predicates.
-    """
+    """Return the expression with `function` applied to its subexpressions, and `in_predicates`."""
     match expression:
         case Binary(left=left, right=right):
             return attrs.evolve(expression, left=function(left), right=function(right))

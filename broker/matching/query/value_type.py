@@ -1,7 +1,6 @@
 """Static types: of the core functions, the envelope variables, and any expression.
 
-libxml2 detects a wrong type only during evaluation (`Invalid type`). A subscriber gets the error at
-once, and the index relies on the types.
+libxml2 detects a wrong type only during evaluation.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ _B, _N, _S, _NS = (
 class FunctionSignature:
     """Signature of a core function; `max_arguments` is None for any number.
 
-    `requires_node_set`: the argument must be a node-set. `reads_context`: without an argument, the
-    function reads the context node.
+    `reads_context`: without an argument, it reads the context node.
     """
 
     name: str

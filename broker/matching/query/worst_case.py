@@ -77,9 +77,9 @@ _ONE_CONTEXT = _Count(1.0, 1.0)
 class _Sets:
     """The node-sets of an expression, one for each context.
 
-    `each` is the size of one, `total` that of all together. A node is in at most
-    `per_node` of them. `in_order`: libxml2 finds the nodes in document order. `are_leaves`:
-    they are attributes or texts.
+    `each` is the size of one, `total` that of all. A node is in at most `per_node` of them.
+    `in_order`: libxml2 finds the nodes in document order. `are_leaves`: they are attributes or
+    texts.
     """
 
     each: float
@@ -98,26 +98,23 @@ def worst_case_cost(
 ) -> float:
     """Upper bound for one evaluation of the expression.
 
-    `rewritten`: extension functions do long searches in texts, with limited work
-    (`extension_function.py`). `literal_length` is the minimum length of literals.
+    `rewritten`: extension functions do long searches. `literal_length` is the minimum length of
+    literals.
     """
     return _WorstCaseModel(size, rewritten, literal_length).cost(expression, _ONE_CONTEXT)
 
 
 class WorstCaseCosts:
-    """Upper bounds for queries that differ in literals only, by document size.
-
-    All are cached: few size classes cover all documents, few length classes all literals.
-    """
+    """Upper bounds for queries that differ in literals only, by document size."""
 
     def __init__(self, expression: tree.Expression) -> None:
         self._expression = expression
         self._cache: dict[tuple[int, int], WorstCost] = {}
 
     def cost_on(self, nodes: int, literal_length: int = 0) -> WorstCost:
-        """Bound for documents with so many nodes, and at most `BYTES_PER_NODE` bytes per node.
+        """Bound for documents with so many nodes, of at most `BYTES_PER_NODE` bytes on average.
 
-        `literal_length` is the length of the longest literal in a query with this expression.
+        `literal_length` is the length of the query's longest literal.
         """
         key = nodes, literal_length.bit_length()
         found = self._cache.get(key)

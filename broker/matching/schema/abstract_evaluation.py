@@ -1,7 +1,6 @@
 """Abstract evaluation of a query on all valid documents of a type at once (X10, F7).
 
-The result of an expression includes every value that it has on any valid document. So a query that
-can not be true here matches no valid event. The opposite is not claimed.
+A query that can not be true here matches no valid event. The opposite is not claimed.
 """
 
 from __future__ import annotations
@@ -49,9 +48,7 @@ class AbstractEvaluation(ExpressionEvaluation):
         self.work = work
 
     def evaluate_truth(self) -> Truth:
-        """Return the possible truth values of the query. Raises `WorkLimitExceeded` or
-        `TooManyNodes`.
-        """
+        """Return the possible truth values. Raises `WorkLimitExceeded` or `TooManyNodes`."""
         return to_truth(self.evaluate(self._query.expression, self._scope.document.element))
 
     def evaluate(self, expression: tree.Expression, context: SchemaNode) -> Value:
@@ -120,8 +117,6 @@ def _one_of(values: frozenset[str], name: str) -> Strings:
 
 @attrs.frozen
 class Analysis:
-    """Result for a query on a type."""
-
     unsatisfiable: Unsatisfiable | None
     labels: frozenset[str]
     #: Labels that the query reads.
@@ -136,10 +131,9 @@ class Analysis:
 def check_satisfiability(
     query: Query, schema: Schema, work: int = MAX_WORK
 ) -> Unsatisfiable | None:
-    """Return the cause why no valid event of this type and version matches; None if one may match.
+    """Return the cause why no valid event of this type matches; None if one may match.
 
-    The result is sound: an unsatisfiable query matches no valid event. `work` limits the schema
-    nodes visited; beyond it the result is None.
+    The result is sound. `work` limits the schema nodes visited; beyond it the result is None.
     """
     return analyse_query(query, schema, work, reading=False).unsatisfiable
 

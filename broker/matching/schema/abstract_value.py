@@ -1,7 +1,6 @@
 """Sets of possible values of an expression, over all valid documents of a type.
 
-Each set includes every value that occurs, and perhaps others. So "can not be true" is certain, "can
-be true" is not.
+So "can not be true" is certain, "can be true" is not.
 """
 
 from __future__ import annotations

@@ -86,10 +86,7 @@ class Unsatisfiable:
 
     @property
     def reason(self) -> str:
-        """The cause without the type: `has no attribute 'statsu' on flightleg; there is 'status'`.
-
-        Each access computes it again, in up to a millisecond.
-        """
+        """The cause without the type: `has no attribute 'statsu' on flightleg; ...`."""
         return self.cause.describe()
 
     def __str__(self) -> str:

@@ -1,7 +1,6 @@
 """XPath's comparisons (3.4) on sets of possible values.
 
-The result is unknown where libxml2 and the standard may differ: NaN with `!=`, or a node-set with a
-boolean.
+Unknown where libxml2 and the standard may differ: NaN with `!=`, a node-set with a boolean.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class DocumentGraph:
     """The schema nodes of one document.
 
     `payload` is the element in the envelope besides the envelope's own. Labels inside it start with
-    it, in both documents. With `shared` all elements of one name share a schema node.
+    it. With `shared` all elements of one name share a schema node.
     """
 
     def __init__(
@@ -90,9 +90,7 @@ class DocumentGraph:
                     node.required.append(inner)
 
     def _use_pool(self, node: SchemaNode) -> SchemaNode:
-        """Link the pool to an element that may contain all elements. Direct edges would be too
-        many.
-        """
+        """Link the pool to an element that may contain all elements."""
         if not self._shared:
             raise TooManyNodes
         node.children.append(self._pool)

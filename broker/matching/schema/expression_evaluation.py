@@ -1,7 +1,4 @@
-"""Abstract evaluation of expressions: the set of their possible values.
-
-Subclasses give the possible nodes of node-sets and the possible values of variables.
-"""
+"""Abstract evaluation of expressions: the set of their possible values."""
 
 from __future__ import annotations
 
@@ -42,11 +39,9 @@ _OF_CONTEXT = frozenset(
 
 class ExpressionEvaluation:
     def evaluate_nodes(self, expression: tree.Expression, context: SchemaNode) -> NodeSet:
-        """Return the possible nodes of a node-set."""
         raise NotImplementedError
 
     def evaluate_variable(self, name: str) -> Value:
-        """Return the possible values of an envelope variable."""
         raise NotImplementedError
 
     def read_text(self, node_set: NodeSet) -> None:

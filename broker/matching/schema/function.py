@@ -1,8 +1,4 @@
-"""XPath's core functions on sets of possible values.
-
-Functions that decide nothing return any value of their type. Their arguments are evaluated as well,
-since the query reads them.
-"""
+"""XPath's core functions on sets of possible values."""
 
 from __future__ import annotations
 
@@ -31,9 +27,9 @@ from broker.matching.schema.schema_node import MAX_WORK, NodeKind, SchemaNode
 
 
 def evaluate_function(name: str, arguments: Sequence[Value], position: int) -> Value:
-    """Return the possible results of a function. A context node that it reads is an argument.
+    """Return the possible results of a function; not for `id`, `position` and `last`.
 
-    Not for `id`, `position` and `last`.
+    A context node that it reads is an argument.
     """
     if name == "not":
         return _not(to_truth(arguments[0]), position)

@@ -35,8 +35,7 @@ from broker.matching.schema.schema_node import NodeKind, SchemaNode
 class PathEvaluation:
     """The paths of one query on the documents of one payload scope.
 
-    `evaluate` returns the possible values of an expression at a schema node. `spend` receives the
-    number of schema nodes visited.
+    `spend` receives the number of schema nodes visited.
     """
 
     def __init__(
@@ -176,7 +175,6 @@ class ReadLabels:
     """Collects labels. A wildcard inside a path reads nothing by itself."""
 
     def __init__(self, *, reading: bool = True) -> None:
-        """Without `reading`, nothing is recorded."""
         self._reading = reading
         self.labels: set[str] = set()
 
@@ -192,7 +190,6 @@ class ReadLabels:
         self.add_nodes(follow_axis(Axis.DESCENDANT, containers, spend))
 
     def add_languages(self, nodes: Iterable[SchemaNode]) -> None:
-        """Record that the `xml:lang` of nodes matters."""
         self.add_nodes(
             attribute
             for node in nodes

@@ -32,7 +32,7 @@ _HINT = "; there is"
 class QueryAdvisor:
     """Finds queries that no known type can satisfy.
 
-    `undescribed`: the node accepts events without a DTD, which may match anything.
+    `undescribed`: events without a DTD may match anything.
     """
 
     def __init__(
@@ -42,9 +42,7 @@ class QueryAdvisor:
         undescribed: bool,
         complete: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`complete` returns False while announced types are missing. Then no query is called
-        unmatchable.
-        """
+        """`complete` returns False while announced types are missing; then there is no warning."""
         self._complete = complete
         self._types = types
         self._undescribed = undescribed
@@ -58,8 +56,7 @@ class QueryAdvisor:
         """Return a warning if no event of any known type and version can match.
 
         For a `returning` durable subscriber, also warn of each type whose newest version can not
-        match though an older one can. The type may have changed while the subscriber was away
-        (M16).
+        match though an older one can (M16).
         """
         if query.is_true:
             return ()
@@ -87,7 +84,7 @@ class QueryAdvisor:
         return tuple(each[:MAX_WARNING_LENGTH] for each in self._warn_outgrown(query, references))
 
     def _probably_matches(self, query: Query) -> bool:
-        """True if the type that satisfied the previous query may satisfy this one, as is common."""
+        """True if the type that satisfied the previous query may satisfy this one."""
         return self._last_satisfied is not None and self._can_match(query, self._last_satisfied)
 
     def _can_match(self, query: Query, reference: DtdReference) -> bool:

@@ -63,7 +63,6 @@ class Schema:
         self.content_hash: str = dtd.content_hash
         self.elements: Mapping[str, DeclaredElement] = dtd.elements
         self.names = frozenset(name.rpartition(":")[2] for name in dtd.names)
-        """Names of elements and attributes, without prefixes."""
         self.namespaces: Mapping[str, Namespaces] = namespaces_of(self.elements.values())
         self.shared = shared
         self._documents: dict[tuple[str, str | None], DocumentGraph] = {}

@@ -1,11 +1,8 @@
 """Schema nodes: classes of document nodes with equal label path.
 
-An element inside another one of the same name leads back to the outer one's schema node. So
-recursion is a cycle, and the graph is finite. If there are too many schema nodes, all elements of
-one name share one.
-
-Each node of a valid document has exactly one schema node. A schema node lists all possible parents.
-So a path without schema nodes exists in no valid document.
+An element inside another one of the same name leads back to the outer one's schema node, so the
+graph is finite. If there are too many, all elements of one name share one. A schema node lists all
+possible parents. So a path without schema nodes exists in no valid document.
 """
 
 from __future__ import annotations
@@ -36,10 +33,7 @@ NO_NAMESPACE: Final = frozenset({""})
 
 
 def namespaces_of(elements: Iterable[DeclaredElement]) -> Mapping[str, Namespaces]:
-    """Return namespaces by prefix. "" is the default namespace; a missing prefix is unknown.
-
-    A document may omit a fixed default namespace, so its names may also be in none.
-    """
+    """Return namespaces by prefix. "" is the default namespace; a missing prefix is unknown."""
     found: dict[str, set[str]] = {"": {""}, "xml": {XML_NAMESPACE}}
     unknown = set()
     for element in elements:
@@ -68,13 +62,11 @@ class NodeKind(enum.Enum):
 
 
 class SchemaNode:
-    """One schema node. Compared by identity; `DocumentGraph` builds it and it does not change
-    later.
+    """One schema node, compared by identity.
 
-    `root` is the document's root. `label` is the path: `/flight/leg`, `/flight/leg/@status`,
-    `/flight/id/text()`, or `//leg` if elements of one name share a node. `edge_labels` are the
-    labels of the edges that lead to it: several if it is recursive or shared. `values` are all
-    possible string-values, None if unknown.
+    `label` is the path: `/flight/leg/@status`, `/flight/id/text()`, or `//leg` if elements of one
+    name share a node. `edge_labels` are those of the edges to it: several if it is recursive or
+    shared. `values` are all possible string-values, None if unknown.
     """
 
     def __init__(
@@ -99,13 +91,11 @@ class SchemaNode:
         self.edge_labels: list[str] = []
         self.parents: list[SchemaNode] = []
         self.children: list[SchemaNode] = []
-        """Targets of the child axis."""
         self.attributes: list[SchemaNode] = []
         self.required: list[SchemaNode] = []
-        """Children and attributes that are always present, including attributes with a default."""
+        """Children and attributes that are always present."""
 
     def link(self, inner: SchemaNode, edge: str) -> None:
-        """Add a child or attribute, with the label of the edge, if it has one."""
         inner.parents.append(self)
         if edge:
             inner.edge_labels.append(edge)

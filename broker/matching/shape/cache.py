@@ -33,12 +33,10 @@ class ShapeCache:
     """The shapes of all types.
 
     The parser and the DTD `Shape.dtd` would accept a recognised document. The caller must check
-    that this is still the type's DTD, and drop shapes of an older one. `Shape.read_header` checks
-    the header.
+    that this is still the type's DTD.
     """
 
     def __init__(self, limits: DocumentLimits, bounds: ShapeBounds = _BOUNDS) -> None:
-        """`limits` are those of the parser."""
         self._bounds = bounds
         self._max_bytes = min(bounds.max_document_bytes, limits.max_bytes)
         self._prologs = PrologReader()
@@ -62,7 +60,6 @@ class ShapeCache:
 
     @property
     def bytes_held(self) -> int:
-        """Approximate memory of the shapes."""
         return self._bytes
 
     def recognise(
@@ -70,8 +67,7 @@ class ShapeCache:
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
         """Return the shape of the document and its slot values; None if it must be parsed.
 
-        Skips the shape `tried`, which the caller has compared. `recognise_documents` does whole
-        batches.
+        Skips the shape `tried`, which the caller has compared.
         """
         if not self._buckets or len(document) > self._max_bytes:
             return None
@@ -87,7 +83,6 @@ class ShapeCache:
         return None
 
     def record_use(self, shape: Shape, documents: int) -> None:
-        """Count recognised documents, and mark the shape as the most recently used."""
         shape.hits += documents
         self._uses += 1
         shape.last_used = self._uses
@@ -97,7 +92,7 @@ class ShapeCache:
     ) -> Shape | None:
         """Learn from an accepted document without a shape; return its shape if it has one now.
 
-        `root` is its tree with defaults applied. It is not changed.
+        `root` is its tree with defaults applied.
         """
         learner = self.types.get(reference)
         if learner is None or learner.dtd.content_hash != dtd.content_hash:
@@ -132,7 +127,6 @@ class ShapeCache:
         self.on_dropped(shape)
 
     def drop_type(self, reference: DtdReference) -> None:
-        """Drop the shapes and statistics of a type."""
         learner = self.types.get(reference)
         if learner is not None:
             for shape in list(learner.shapes):

@@ -1,8 +1,7 @@
-"""A valid document cut into constants and values, with its tree, verified against the parser's
-tree.
+"""A valid document cut into constants and values, with its tree, verified against the parser's.
 
-An expression finds the tags. It is exact for documents without the markup that `Reason` lists.
-Every name, text and attribute is compared with the parser's.
+The expression for tags is exact for documents without the markup that `Reason` lists. Every name,
+text and attribute is compared with the parser's.
 """
 
 from __future__ import annotations
@@ -24,13 +23,10 @@ class Reason(enum.Enum):
     """The values are the names in the statistics."""
 
     SIZE = "size"
-    """The document is too long."""
 
     SLOTS = "slots"
-    """It has too many values."""
 
     CONSTANTS = "constants"
-    """It has too many constant bytes."""
 
     MARKUP = "markup"
     """A comment, processing instruction, CDATA section, reference, carriage return, single-quoted
@@ -50,8 +46,6 @@ class Reason(enum.Enum):
 
 
 class NotLearnable(Exception):
-    """Raised for a document that has no shape."""
-
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.value)
         self.reason = reason
@@ -80,16 +74,12 @@ class Token:
 
 @attrs.frozen
 class DocumentCut:
-    """A document's eligible values in order, and its tree.
-
-    The nodes of these values have no value yet. All others have theirs.
-    """
+    """A document's eligible values in order, and its tree, without these values."""
 
     document: bytes
     tokens: tuple[Token, ...]
     tree: Node
     payload: Node | None
-    """Part of `tree`."""
 
     def constants_around(self, tokens: tuple[Token, ...]) -> list[bytes]:
         """Return the bytes around these tokens, one piece more than tokens."""
@@ -101,8 +91,7 @@ class DocumentCut:
         return found
 
     def values_of(self, tokens: tuple[Token, ...]) -> tuple[bytes, ...]:
-        """Return the bytes of these tokens. They are equal in the document and in the parser's
-        tree."""
+        """Return the bytes of these tokens, equal in the document and in the parser's tree."""
         return tuple(self.document[token.start : token.end] for token in tokens)
 
 
@@ -114,10 +103,7 @@ def cut_document(
     eligible: EligibleValues,
     max_constant_bytes: int,
 ) -> DocumentCut:
-    """Cut a document with its root element at offset `start`.
-
-    `root` is its valid tree with defaults applied. Raises `NotLearnable`.
-    """
+    """Cut a document with its root element at offset `start`. Raises `NotLearnable`."""
     return _Cutter(document, root, payload, eligible, max_constant_bytes).run(start)
 
 
@@ -292,7 +278,6 @@ class _Cutter:
 
 
 def _split_name(clark: str) -> tuple[str, str | None]:
-    """Return local name and namespace."""
     if clark[0] != "{":
         return clark, None
     namespace, _, local = clark[1:].rpartition("}")

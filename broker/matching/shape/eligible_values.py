@@ -19,8 +19,7 @@ _VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
 class EligibleValues:
     """The texts and attributes of a type for which the DTD allows any value.
 
-    Only declarations of the written name count, since libxml2 also validates `x:a` by the
-    declaration of `a`.
+    Only declarations of the written name count: libxml2 validates `x:a` by that of `a` too.
     """
 
     def __init__(self, dtd: IDtd) -> None:

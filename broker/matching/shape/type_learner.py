@@ -1,11 +1,9 @@
 """Learning of one type's shapes: which documents get one, and when learning pauses.
 
-At first sight a document leaves only a signature, computed by one pass in C. At second sight the
-document is cut (`document_cut`) and its skeleton learnt. If nearly all documents of the type are
-recognised, this happens at first sight.
-
-Learning a shape costs about as much as a hundred recognitions save, so a type has a *credit*. A
-type with hardly any recognised documents is *suspended* for a number of documents.
+At first sight a document leaves only a signature. At second sight, or if nearly all documents are
+recognised, it is cut (`document_cut`) and its skeleton learnt. Learning a shape costs about as much
+as a hundred recognitions save, so a type has a *credit*. A type with hardly any recognised
+documents is *suspended*.
 """
 
 from __future__ import annotations
@@ -55,7 +53,6 @@ class TypeLearner:
         self._too_large: set[int] = set()
         self._skeletons: dict[bytes, Skeleton] = {}
         self.slot_attributes: set[AttributeClass] = set()
-        """Attributes that became slots."""
         self.misses = self.learnt = self.forgotten = self.suspensions = 0
         self._hits_of_forgotten = 0
         self._pause = bounds.pause
@@ -66,7 +63,6 @@ class TypeLearner:
 
     @property
     def hits(self) -> int:
-        """Number of recognised documents."""
         return self._hits_of_forgotten + sum(shape.hits for shape in self.shapes)
 
     @property
@@ -79,8 +75,7 @@ class TypeLearner:
     def was_seen(self, document: bytes, start: int) -> bool:
         """Return True if a similar document was met before, and store the signature.
 
-        `start` is the offset of the root element. Raises `NotLearnable` for reasons that need no
-        cut.
+        Raises `NotLearnable` for reasons that need no cut.
         """
         signature = _signature(document, start)
         if signature in self._too_large:
@@ -100,11 +95,9 @@ class TypeLearner:
     def learn_document(
         self, document: bytes, start: int, root: etree._Element, parts: EnvelopeParts
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """Return the shape of a document that was not recognised, and its values; None if not
-        learnt.
+        """Return the shape of a document that was not recognised, and the parser's values, or None.
 
-        The values are the parser's. The shape may be known, but not compiled for such values.
-        Raises `NotLearnable`.
+        The shape may be known, but not compiled for such values. Raises `NotLearnable`.
         """
         if self._eligible is None:
             self._eligible = EligibleValues(self.dtd)
@@ -126,7 +119,6 @@ class TypeLearner:
             raise
 
     def remove_shape(self, shape: Shape) -> None:
-        """Remove a shape that the cache has dropped."""
         skeleton, variant = self.shapes.pop(shape)
         self._hits_of_forgotten += shape.hits
         self.forgotten += 1
