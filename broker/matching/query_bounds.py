@@ -33,7 +33,7 @@ _WORST_FACTOR = 4
 #: Work of `ExactEvaluation` per allowed second.
 _WORK_A_SECOND = 1_000_000
 #: Maximum nodes of a document for `ExactEvaluation`: some 0.3 s.
-_MAX_TREE = 131_072
+MAX_TREE = 131_072
 
 
 class Runnable(Protocol):
@@ -159,8 +159,8 @@ class BoundedEvaluation:
 
     def _evaluate_exactly(self, query: Runnable, worst_cost: WorstCost) -> bool:
         try:
-            if self._nodes > _MAX_TREE:
-                raise NotEvaluated(f"an event with more than {_MAX_TREE} nodes is too large")
+            if self._nodes > MAX_TREE:
+                raise NotEvaluated(f"an event with more than {MAX_TREE} nodes is too large")
             if self._exact is None:
                 self._exact = ExactEvaluation(
                     self._event, int(self._allowed_seconds * _WORK_A_SECOND)

@@ -13,7 +13,7 @@ from broker.errors import InvalidEvent, QueryTooExpensive
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.matching.examiner import Examiner
 from broker.matching.explain.event_finding import EventFindings
-from broker.matching.explain.explanation import EventExplanation, Explanation, Finding, Measured
+from broker.matching.explain.explanation import EventExplanation, Explanation, Measured
 from broker.matching.explain.index_explainer import IndexExplainer
 from broker.matching.explain.probe import Probe
 from broker.matching.query.query import Query
@@ -122,14 +122,10 @@ class Explainer:
             lookup=lookup,
             parsing=self._measure(lambda: self._examiner.examine(document, undescribed)),
         )
-        probe = Probe(
-            query, subject, evaluation.measure_event(envelope=query.uses_envelope), self._clock
-        )
-        answer = attrs.evolve(answer, matches=matches, finding=self._explain_query(query, probe))
+        findings = EventFindings(query.text, Probe(query, subject, self._clock))
+        finding = findings.explain_expression(query.expression, holds=matches)
+        answer = attrs.evolve(answer, matches=matches, finding=finding)
         return attrs.evolve(explanation, measured=measured, event=answer)
-
-    def _explain_query(self, query: Query, probe: Probe) -> Finding:
-        return EventFindings(query.text, probe).explain_expression(query.expression)
 
     def _measure(self, action: Callable[[], object]) -> float:
         taken: list[float] = []

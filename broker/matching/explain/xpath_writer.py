@@ -1,4 +1,4 @@
-"""Writes parts of a query as XPath again, for display and for lxml.
+"""Writes parts of a query as XPath again.
 
 Numbers are copied from the query's text: libxml2 reads long ones in its own way.
 """
@@ -9,7 +9,6 @@ import re
 from typing import Final
 
 from broker.matching.query import tree
-from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.tree import Axis, KindTest, PathStart
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")
@@ -29,11 +28,10 @@ _BINDING: Final = {
 
 
 class XPathWriter:
-    """Writes expressions of one query. With `for_lxml` absolute paths start at variables."""
+    """Writes expressions of one query."""
 
-    def __init__(self, text: str, *, for_lxml: bool) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._for_lxml = for_lxml
 
     def write(self, expression: tree.Expression, binding: int = 0) -> str:
         """Write an expression, in parentheses if it binds weaker than `binding`."""
@@ -84,13 +82,7 @@ class XPathWriter:
             return before + self._write_steps(steps, "/")
         if start is PathStart.CONTEXT:
             return self._write_steps(steps, "") if steps else "."
-        if not self._for_lxml:
-            return self._write_steps(steps, "/") if steps else "/"
-        if start is PathStart.ENVELOPE:
-            event, *rest = steps
-            behind = self._write_steps(tuple(rest), "/") if rest else ""
-            return f"${ENVELOPE_VARIABLE}{self.write_predicates(event.predicates)}{behind}"
-        return f"${PAYLOAD_VARIABLE}/.." + (self._write_steps(steps, "/") if steps else "")
+        return self._write_steps(steps, "/") if steps else "/"
 
     def _write_steps(self, steps: tuple[tree.Step, ...], slash: str) -> str:
         written = []

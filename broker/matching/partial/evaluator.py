@@ -39,6 +39,7 @@ from broker.matching.partial.work_budget import TooExpensive, Undecidable
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
+from broker.matching.shape.tree import Node
 
 #: Work for one template on one shape, in visited nodes, and comparisons in its formula. Beyond them
 #: the template is undecided on the shape.
@@ -54,10 +55,10 @@ def evaluate_template(
     template: Template, evaluation_input: EvaluationInput, max_work: int = MAX_VISITS
 ) -> EvaluationResult:
     """Evaluate a template as far as the shape decides it, with `max_work` visits."""
-    return _Evaluator(template, evaluation_input, max_work).evaluate()
+    return Evaluator(template, evaluation_input, max_work).evaluate()
 
 
-class _Evaluator(ValueEvaluator):
+class Evaluator(ValueEvaluator):
     def __init__(
         self, template: Template, evaluation_input: EvaluationInput, max_work: int
     ) -> None:
@@ -69,13 +70,17 @@ class _Evaluator(ValueEvaluator):
             self.work,
             evaluation_input.elements_by_name,
         )
-        self._reasons: dict[str, None] = {}
+        self.reasons: dict[str, None] = {}
         self._comparisons: dict[int, _LiteralComparison | None] = {}
+
+    @property
+    def root_element(self) -> Node:
+        return next(n for n in self._input.payload.children if n.local)
 
     def evaluate(self) -> EvaluationResult:
         parts = self._template.parts
         found = []
-        element = next(n for n in self._input.payload.children if n.local)
+        element = self.root_element
         for place, part in enumerate(parts, 1):
             # At most half of the remaining work, but all of it for the last part: an expensive part
             # must not leave the others undecided.
@@ -86,7 +91,7 @@ class _Evaluator(ValueEvaluator):
             except TooExpensive as reason:
                 found.append(self._unknown(reason))
         visits = self.work.spent + (sum(map(operand_count, found)) >> 1)
-        return EvaluationResult(all_of(found), tuple(self._reasons), min(visits, self._max_work))
+        return EvaluationResult(all_of(found), tuple(self.reasons), min(visits, self._max_work))
 
     def _evaluate_conjunct(self, expression: tree.Expression, context: Context) -> Formula:
         formula = self.evaluate_boolean(expression, context)
@@ -95,7 +100,7 @@ class _Evaluator(ValueEvaluator):
         return formula
 
     def _unknown(self, reason: object) -> Formula:
-        self._reasons[str(reason)] = None
+        self.reasons[str(reason)] = None
         return UNKNOWN
 
     # ---------------------------------------------------------------- booleans
