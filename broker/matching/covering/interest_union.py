@@ -46,10 +46,6 @@ class InterestUnion:
     def announced(self) -> frozenset[StreamInterest]:
         return frozenset(self._forest.roots) if self._widened is None else self._widened
 
-    @property
-    def is_widened(self) -> bool:
-        return self._widened is not None
-
     def add(self, key: Hashable, pattern: StreamPattern, query: Query) -> InterestDelta:
         """Add an interest under a key. Raises `ValueError` if the key is in use."""
         if key in self._by_key:

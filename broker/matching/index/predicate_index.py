@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-from broker.matching.index.bucket import Buckets, build_member_index
+from broker.matching.index.bucket import Buckets, MemberIndex, build_member_index
 from broker.matching.index.lookup import Lookup, LookupTable
-from broker.matching.index.member import Member, RowMatcher, RowMatches
+from broker.matching.index.member import Member, RowMatches
 from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.substring_index import PrefixIndex
 
@@ -21,17 +21,7 @@ _PartialKey: TypeAlias = tuple[tuple[int, Literal], ...]
 EMPTY_LOOKUP = Lookup(None, ())
 
 
-class PredicateIndex(RowMatcher, Protocol):
-    """Members that are found by their literals."""
-
-    def add(self, member: Member) -> None:
-        """Add a member."""
-
-    def remove(self, member: Member) -> None:
-        """Remove a member."""
-
-
-def build_index(parameters: Sequence[Parameter]) -> PredicateIndex:
+def build_index(parameters: Sequence[Parameter]) -> HashIndex | MemberIndex:
     """Build a hash index if there are equalities or a prefix, else index all members together."""
     equalities = [
         position for position, parameter in enumerate(parameters) if parameter.is_equality

@@ -27,11 +27,7 @@ from broker.matching.partial.formula import (
     operand_count,
 )
 from broker.matching.partial.guarded_value import GuardedValue, apply_function, truth_formula
-from broker.matching.partial.node_set import (
-    Context,
-    PathWalker,
-    PredicateFunction,
-)
+from broker.matching.partial.node_set import Context, PathWalker, PredicateFunction
 from broker.matching.partial.source import Constant
 from broker.matching.partial.template import Template
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator

@@ -13,6 +13,7 @@ from typing import Final
 
 from lxml import etree
 
+from broker.matching.query.extension_function import translate_text
 from broker.matching.query.number import parse_number, parse_plain_number
 
 _WORD = re.compile(rb"[^ \t\n\r]+")
@@ -121,11 +122,7 @@ def substring(text: bytes, start: float, count: float) -> bytes:
 
 
 def translate(text: bytes, old: bytes, new: bytes) -> bytes:
-    replacements = new.decode()
-    table: dict[int, str | None] = {}
-    for place, character in enumerate(old.decode()):
-        table.setdefault(ord(character), replacements[place] if place < len(replacements) else None)
-    return text.decode().translate(table).encode()
+    return translate_text(text.decode(), old.decode(), new.decode()).encode()
 
 
 def round_half_up(value: float) -> float:

@@ -15,15 +15,7 @@ from broker.matching.partial.axis import (
     passes_node_test,
     walk_axis,
 )
-from broker.matching.partial.formula import (
-    FALSE,
-    TRUE,
-    Formula,
-    all_of,
-    any_of,
-    is_decided,
-    negate,
-)
+from broker.matching.partial.formula import FALSE, TRUE, Formula, all_of, any_of, is_decided, negate
 from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
 from broker.matching.partial.source import Constant, Source, computed, source_of
 from broker.matching.partial.work_budget import Undecidable, WorkBudget

@@ -10,13 +10,7 @@ from typing import Any, TypeVar
 from broker.matching.partial import function_library as library
 from broker.matching.partial.axis import root_of
 from broker.matching.partial.evaluation_input import EvaluationInput
-from broker.matching.partial.formula import (
-    FALSE,
-    TRUE,
-    Formula,
-    any_of,
-    negate,
-)
+from broker.matching.partial.formula import FALSE, TRUE, Formula, any_of, negate
 from broker.matching.partial.guarded_value import (
     GuardedValue,
     apply_function,

@@ -82,14 +82,8 @@ class PathIndex(Generic[Item]):
         for row in rows:
             self._remove_row(row)
 
-    def item_at(self, number: int) -> Item:
-        row = self._rows[number] if number < len(self._rows) else None
-        if row is None:
-            raise KeyError(number)
-        return row.item
-
     def items_in(self, numbers: int) -> list[Item]:
-        return [self.item_at(number) for number in list_members(numbers)]
+        return [row.item for number in list_members(numbers) if (row := self._rows[number])]
 
     def uses_label_kind(self, kind: LabelKind) -> bool:
         return self._label_kind_counts[kind] > 0
@@ -111,17 +105,6 @@ class PathIndex(Generic[Item]):
             for number in {self._item_number(row) for row in list_members(further)}:
                 possible |= 1 << number
         return Candidates(possible, possible & self._exact_rows)
-
-    def statistics(self) -> dict[str, int]:
-        """Return current sizes, and `computed`, the number of runs of the automaton."""
-        return {
-            "items": len(self._rows_by_item),
-            "patterns": len(self._automaton),
-            "states": self._automaton.state_count,
-            "label_paths": len(self.label_paths),
-            "bitmap_bytes": self._accepted_rows.bytes,
-            "computed": self._accepted_rows.computed,
-        }
 
     def _item_number(self, row: int) -> int:
         found = self._rows[row]

@@ -161,6 +161,10 @@ def _substring_after(context: Any, text: str, substring: str) -> str:
 
 def _translate(context: Any, text: str, old: str, new: str) -> str:
     _count_work(context, _TRANSLATION_WORK * (len(text) + len(old)))
+    return translate_text(text, old, new)
+
+
+def translate_text(text: str, old: str, new: str) -> str:
     table: dict[int, str | None] = {}
     for place, character in enumerate(old):
         # The first occurrence counts; characters without a replacement are removed.
