@@ -35,7 +35,6 @@ _LATEST: Final = b"LatestVersionNum"
 
 
 def accepted_class(document: bytes) -> type[Accepted]:
-    """Return the class of the verdict on a valid event."""
     return AcceptedWithLatestVersion if _LATEST in document else Accepted
 
 

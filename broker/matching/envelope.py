@@ -28,8 +28,6 @@ _DIGITS = 19
 
 
 class BadField(BadEnvelope):
-    """A `BadEnvelope` with the name of the invalid element."""
-
     def __init__(self, field: str, text: str, *, line: int = 0, column: int = 0) -> None:
         super().__init__(f"Mspaces:{field}: {text}", line=line, column=column)
         self.field = field

@@ -26,8 +26,6 @@ _GUARDING = "names are checked before the parse, after too many undeclared names
 
 
 class Examiner:
-    """Examines documents one after the other. Each is parsed once (T24)."""
-
     def __init__(self, dtds: IDtdCache, limits: DocumentLimits, names: NameWatch | None) -> None:
         self._dtds = dtds
         self._limits = limits
@@ -55,8 +53,12 @@ class Examiner:
             if reference is None:
                 raise _missing_doctype()
             if dtd is None:
-                return self._report_unknown_type(reference, prolog, undescribed)
-            self._check_names(document, prolog, dtd)
+                if reference in undescribed:
+                    raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
+                return TypeMissing(reference, prolog.system_id)
+            text = prolog.extras + document[prolog.end :]
+            if (name := self.name_watch.find_undeclared(text, dtd.names)) is not None:
+                raise NotValid(f"{name} is not declared ({_GUARDING})")
         try:
             root = self._parse(document, prolog)
             if reference is None:
@@ -94,18 +96,6 @@ class Examiner:
         root = self._parser.parse(mark_mixed_runs(document, prolog.end))
         check_prolog(prolog, root)
         return root
-
-    def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd) -> None:
-        name = self.name_watch.find_undeclared(prolog.extras + document[prolog.end :], dtd.names)
-        if name is not None:
-            raise NotValid(f"{name} is not declared ({_GUARDING})")
-
-    def _report_unknown_type(
-        self, reference: DtdReference, prolog: Prolog, undescribed: Set[DtdReference]
-    ) -> TypeMissing:
-        if reference in undescribed:
-            raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
-        return TypeMissing(reference, prolog.system_id)
 
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
         """Parse a recognised event, which is valid by `dtd` and has this header."""

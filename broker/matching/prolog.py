@@ -54,8 +54,6 @@ class Prolog:
 
 
 class PrologReader:
-    """Reads prologs, and stores a bounded number of them."""
-
     def __init__(self) -> None:
         self._known: dict[bytes, Prolog] = {}
 

@@ -113,7 +113,6 @@ class BoundedEvaluation:
         return lambda: self._evaluate_exactly(query, worst_cost)
 
     def measure_event(self, *, envelope: bool) -> DocumentSize:
-        """Return the size of the event, or of its payload."""
         nodes = self._event.count_nodes(envelope=envelope)
         return DocumentSize(nodes, self._event.depth, self._bytes)
 

@@ -130,8 +130,6 @@ class CompiledXPath:
         reading: QueryInputs,
         calls: Sequence[str] = (),
     ) -> None:
-        """See `Query` and `HoistedQuery`."""
-
         def compiled(text: str) -> etree.XPath:
             return etree.XPath(
                 text,

@@ -40,7 +40,6 @@ class CoverForest:
         return self._roots
 
     def take_changes(self) -> tuple[frozenset[StreamInterest], frozenset[StreamInterest]]:
-        """Return the roots that appeared and disappeared since the last call."""
         found = frozenset(self._appeared), frozenset(self._disappeared)
         self._appeared.clear()
         self._disappeared.clear()

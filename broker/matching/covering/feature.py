@@ -48,7 +48,6 @@ def required_features(formula: Formula) -> frozenset[Feature]:
 
 
 def offered_features(formula: Formula) -> frozenset[Feature]:
-    """Return all features of the formula, also those in alternatives."""
     found: set[Feature] = set()
     for part in _parts(formula):
         match part:
@@ -68,13 +67,11 @@ def offered_features(formula: Formula) -> frozenset[Feature]:
 
 
 def required_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
-    """Return the features that every pattern offers that this pattern covers."""
     exact = () if {"*", ">"} & set(pattern.tokens) else (("stream", pattern.text),)
     return frozenset((*exact, *_tokens(pattern)))
 
 
 def offered_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
-    """Return the features that patterns covering this one may require."""
     return frozenset((("stream", pattern.text), *_tokens(pattern)))
 
 

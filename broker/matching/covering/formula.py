@@ -19,8 +19,6 @@ SELF = "."
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Constant:
-    """`true()` or `false()`."""
-
     value: bool
 
 
@@ -80,8 +78,6 @@ class PathStep:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Exists:
-    """A node exists at the end of the steps."""
-
     origin: PathStart
     steps: tuple[PathStep, ...]
 

@@ -117,8 +117,6 @@ def implies(one: Formula, other: Formula) -> bool:
 
 
 class _Proof:
-    """One proof. Each pair of formulas is decided once."""
-
     def __init__(self) -> None:
         self._known: dict[tuple[Formula, Formula], bool] = {}
 

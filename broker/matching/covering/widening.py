@@ -115,8 +115,6 @@ def _merge_all(_forms: list[Formula]) -> Formula:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _writable_part(form: Formula) -> Formula:
-    """Return the formula without the parts that `write_query` can not write."""
-
     def keep(atom: Atom) -> Formula:
         if atom.subject != SELF and atom.subject[0] != "$":
             return combine("and", [_writable_part(each) for each in atom.implied])

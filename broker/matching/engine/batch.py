@@ -18,7 +18,6 @@ class ShapeBatch:
         self._slots = list(zip(*values, strict=True))
         self._columns: dict[Source, Any] = {}
         self.index_cache: dict[Any, Any] = {}
-        """Intermediate results of index look-ups on these columns."""
 
     def column(self, source: Source) -> Sequence[Any]:
         if isinstance(source, Slot):

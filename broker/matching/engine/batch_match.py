@@ -34,7 +34,6 @@ class BatchMatch:
 
 
 def match_batches(batch_matches: Sequence[BatchMatch]) -> None:
-    """Fill in the results."""
     combined: dict[RowMatcher, _CombinedRows] = {}
     for batch_match in batch_matches:
         bindings, batch = batch_match.bindings, batch_match.batch

@@ -36,7 +36,6 @@ class CachedQuery:
 
     @property
     def query(self) -> Query:
-        """The query, parsed again, since it is seldom used."""
         query = self.distinct_query
         return parse_query(query.text, dict(query.namespaces), _NO_LIMITS)
 
@@ -51,7 +50,6 @@ class CachedQuery:
         return self._compiled
 
     def worst_cost(self, nodes: int) -> WorstCost:
-        """Return the worst-case cost, stored for the last size."""
         if nodes != self._nodes:
             self._nodes, self._worst_cost = nodes, self._compute_worst_cost(nodes)
         return self._worst_cost

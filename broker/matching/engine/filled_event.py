@@ -62,8 +62,6 @@ MAX_NODES = 262_144
 
 
 class FilledEvent(ParsedEvent):
-    """A recognised event, valid until its shape's trees are filled again."""
-
     __slots__ = ("_envelope_tree", "_document_tree", "_values")
 
     def __init__(

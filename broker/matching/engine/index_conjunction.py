@@ -35,7 +35,6 @@ _Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 @attrs.frozen(slots=True, eq=False)
 class ConjunctionForm:
     parameters: tuple[int, ...]
-    """The template's parameters in the order of the signature."""
     signature: Signature
 
 

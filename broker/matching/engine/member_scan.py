@@ -104,7 +104,6 @@ class _Scan:
     def _select_satisfied(
         self, number: int, sources: Sequence[Source], members: Sequence[Member]
     ) -> list[Member]:
-        """Return the members whose parameter one of the sources satisfies."""
         parameter = self._parameters[number]
         values = list(dict.fromkeys(map(self._value_of, sources)))
         if len(values) > 1 and (parameter.is_equality or parameter.is_threshold):

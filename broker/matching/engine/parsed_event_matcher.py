@@ -61,7 +61,6 @@ class ParsedEventMatcher:
         return sum(len(queries_of(member)) for member in members) <= limit
 
     def _bind_family(self, family: QueryFamily, bindings: ShapeBindings, batch: ShapeBatch) -> bool:
-        """Bind a family to the document's tree; return False if there is no tree."""
         if self._input is None:
             return False
         binding, _ = bind_family(family, self._input, self._reader)

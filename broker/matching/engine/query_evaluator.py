@@ -15,8 +15,6 @@ from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class QueryEvaluator:
-    """Evaluates queries on the events of a batch, within a budget."""
-
     def __init__(self, registry: SubscriptionRegistry, budget: Budget) -> None:
         self.suspension_count = 0
         self._registry = registry
@@ -107,7 +105,6 @@ class QueryEvaluator:
         return min([index for index, _ in self._suspended_at], default=default)
 
     def remove_suspended(self, verdicts: list[Verdict | None]) -> None:
-        """Remove a suspended query from the verdicts from its event on."""
         for index, query in self._suspended_at:
             for later, verdict in enumerate(verdicts[index:], index):
                 if isinstance(verdict, Accepted):

@@ -33,8 +33,6 @@ class _LookupFamilies:
 
 
 class IndexLookup:
-    """A look-up of one conjunction, for all families that contain it."""
-
     __slots__ = ("families", "checks", "source_numbers", "sources", "lookup")
 
     def __init__(
@@ -103,7 +101,6 @@ class _IndexLookups:
             lookup.source_numbers = None
 
     def active_lookups(self) -> Sequence[ActiveLookup]:
-        """Return the look-ups that may find a member."""
         if self._version != self._index.version:
             self._active = list(self._find_active())
             self._version = self._index.version
@@ -127,7 +124,6 @@ class _IndexLookups:
 class ShapeBindings:
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        """The sources of all look-ups, once each."""
         self._source_numbers: dict[Source, int] = {}
         self._bindings: dict[QueryFamily, Binding] = {}
         self._without_lookup: dict[QueryFamily, AlwaysBinding | BitmapBinding] = {}
@@ -178,7 +174,6 @@ class ShapeBindings:
     def prepare_lookups(
         self, batch: ShapeBatch
     ) -> list[tuple[RowMatcher, list[Sequence[Any]], IndexLookup]]:
-        """Return the active look-ups, each with the index's matcher and columns."""
         columns_by_number: dict[int, Sequence[Any]] = {}
         lookups = []
         for index_lookups in self._by_index.values():

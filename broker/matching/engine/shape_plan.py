@@ -41,7 +41,6 @@ class ShapePlan:
         self._reader = ConjunctionReader()
         self.newest_family = 0
         self.dead_families = 0
-        """The registry's count of dead families when they were last removed."""
 
     def bind_families(self, registry: SubscriptionRegistry, visits: int) -> int:
         """Bind new families within about `visits` node visits; return the number used."""
@@ -175,7 +174,6 @@ class PlanCache:
         return plan
 
     def peek(self, shape: Shape) -> ShapePlan | None:
-        """Return the plan without binding families."""
         return self._plans.get(shape)
 
     def discard(self, shape: Shape) -> None:

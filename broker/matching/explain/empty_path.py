@@ -52,7 +52,6 @@ class EmptyPathAnalysis:
     def iterate_conditions(
         self, nodes: tree.Path | tree.Filter, node: Node | None
     ) -> Iterator[tuple[Node, tree.Expression]]:
-        """Yield pairs of a node and a predicate that it passed."""
         if isinstance(nodes, tree.Filter):
             for predicate in nodes.predicates:
                 if not is_positional(predicate):

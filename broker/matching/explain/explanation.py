@@ -56,7 +56,6 @@ class AlternativeAnswer:
     access: str
     """As in `Alternative`, for the undecided part. Empty for `NEVER` and `ALWAYS`."""
     reasons: tuple[str, ...]
-    """Reasons why it is undecided or never matches."""
     comparisons: tuple[Comparison, ...]
     more_comparisons: int
 
@@ -99,8 +98,6 @@ class FoundValue:
 
 @attrs.frozen
 class Finding:
-    """Result of a part of the query on the event."""
-
     part: str
     holds: bool | None
     """Its boolean value; None if it was not examined."""
@@ -117,8 +114,6 @@ class Finding:
 
 @attrs.frozen
 class EventExplanation:
-    """Result of a query on an event, with reasons."""
-
     refused: WireError | None = None
     """The error of an invalid event. Then all other fields have their defaults."""
     type: str = ""

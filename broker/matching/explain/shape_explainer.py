@@ -139,7 +139,6 @@ class ShapeGroup:
 def substitute_literals(
     formula: Formula, instance: TemplateInstance
 ) -> tuple[Formula, tuple[_Compared, ...]]:
-    """Substitute a query's literals; return the remaining formula and its comparisons."""
     match formula:
         case formulas.Atom(parameter=parameter, source=Constant(value=value)):
             test = instance.template.parameters[parameter].test

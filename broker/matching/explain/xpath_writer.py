@@ -28,8 +28,6 @@ _BINDING: Final = {
 
 
 class XPathWriter:
-    """Writes expressions of one query."""
-
     def __init__(self, text: str) -> None:
         self._text = text
 

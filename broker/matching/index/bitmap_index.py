@@ -142,7 +142,6 @@ class BitmapIndex:
         return partition
 
     def _place_member(self, member: Member) -> Partition:
-        """Put a member into its partition of the k-d tree, or anywhere if that is full."""
         partition = self._kd_tree.find_partition(member)
         if partition.is_full:
             with_room = (
@@ -210,8 +209,6 @@ def _concatenate(parts: Iterable[int]) -> int:
 
 
 class Overflow:
-    """A bitmap index that is created with the first member."""
-
     __slots__ = ("_parameters", "_index")
 
     def __init__(self, parameters: Mapping[int, Parameter]) -> None:

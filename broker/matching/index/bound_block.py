@@ -78,7 +78,6 @@ class BoundBlocks(CumulativeBitmaps):
         return self.unions[at] ^ self.unions[at + 1]
 
     def fill(self, pairs: Sequence[tuple[float, int]]) -> None:
-        """Load bounds and numbers, ascending by bound, into an empty index."""
         self._size = len(pairs)
         capacity = self._capacity()
         bitmaps: list[int] = []
@@ -139,7 +138,6 @@ class BoundBlocks(CumulativeBitmaps):
         return _SMALL if self._size <= _SMALL_PARTITION else _LARGE
 
     def _find_block(self, bound: float) -> int:
-        """Return the block that contains the bound or is nearest to it."""
         if self.is_rising:
             return max(bisect_right(self.marks, bound) - 1, 0)
         return min(bisect_left(self.marks, bound), len(self.marks) - 1)
@@ -164,7 +162,6 @@ class BoundBlocks(CumulativeBitmaps):
         del self._blocks[at], self.marks[at], self.unions[at]
 
     def _merge_block(self, at: int) -> None:
-        """Merge a block with a neighbour if the result is well below the capacity."""
         room = self._capacity() * 3 // 4
         for left in (at, at - 1):
             if left < 0 or left + 1 >= len(self._blocks):

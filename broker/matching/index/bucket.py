@@ -38,8 +38,6 @@ def build_member_index(
 
 
 class Buckets:
-    """Members by key, compared on the `remaining` parameters (by position)."""
-
     __slots__ = ("_compare", "_remaining", "_lookups", "by_key")
 
     def __init__(self, remaining: Mapping[int, Parameter]) -> None:
@@ -105,7 +103,6 @@ class Buckets:
         rows: int,
         cache: dict[Any, Any] | None,
     ) -> list[tuple[int, Sequence[Member]]]:
-        """Return the members of the buckets that match their rows, unordered."""
         found: list[tuple[int, Sequence[Member]]] = []
         indexed: dict[MemberIndex, list[int]] = {}
         scanned: list[tuple[int, tuple[Member, ...]]] = []

@@ -147,7 +147,6 @@ class IntervalIndex:
             del self._bounds[at], self._segments[at]
 
     def _evict_widest(self, at: int) -> None:
-        """Move the widest member of a segment to the overflow, if it has too many segments."""
         reaches = {
             member: self._segment_range(*self._bounds_of(member)) for member in self._segments[at]
         }

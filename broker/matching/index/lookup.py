@@ -45,8 +45,6 @@ class Lookup:
 
 
 class LookupTable(Generic[K]):
-    """The lookups that are referenced anywhere, by key."""
-
     __slots__ = ("_by_key", "version")
 
     def __init__(self) -> None:

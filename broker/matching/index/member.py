@@ -39,8 +39,6 @@ RowMatches: TypeAlias = Sequence[tuple[int, Sequence[Member]]]
 
 
 class RowMatcher(Protocol):
-    """Members by the values of their parameters."""
-
     def match_rows(
         self,
         columns: Sequence[Sequence[Any]],

@@ -57,7 +57,6 @@ class Partition:
             index.add(member.number, member.literals[position])
 
     def load(self, members: Iterable[Member]) -> None:
-        """Load members at once into an empty partition with enough room."""
         for member in members:
             self._assign_number(member)
         for position, index in self._indexes.items():

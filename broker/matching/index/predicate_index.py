@@ -137,7 +137,6 @@ class HashIndex:
         return uses
 
     def _redirect_lookups(self, position: int, literal: Literal) -> None:
-        """Update the lookups of a literal whose first member came or whose last member went."""
         for part, lookup in self._partial_lookups.items():
             if (position, literal) in part:
                 self._partial_lookups.redirect(lookup, self if self._has_members(part) else None)

@@ -25,8 +25,6 @@ class Signature:
 
 
 class SharedIndex:
-    """Members of several templates, with their literals at the signature's parameters."""
-
     __slots__ = ("_index", "_full_lookup", "_parameters", "size")
 
     def __init__(self, signature: Signature) -> None:

@@ -102,8 +102,6 @@ class _IndexedText:
 
 
 class SubstringIndex:
-    """Distinct texts of a `contains` parameter, with use counts."""
-
     __slots__ = ("_by_gram", "_memo", "_memo_size", "_short", "_texts")
 
     def __init__(self) -> None:

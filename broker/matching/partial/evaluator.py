@@ -288,7 +288,6 @@ def _operand_values(
 
 
 def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | None:
-    """The values if all are unconditional constants, as in a parsed document."""
     found = []
     for when, cases in values:
         [(case, source), *more] = cases

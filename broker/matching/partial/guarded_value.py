@@ -30,7 +30,6 @@ def unguarded_constant(value: Any) -> GuardedValue:
 
 
 def apply_function(function: Callable[..., Any], *arguments: GuardedValue) -> GuardedValue:
-    """Apply `function` to values, for every combination of their cases."""
     if all(len(argument) == 1 and argument[0][0] is TRUE for argument in arguments):
         return unguarded(computed(function, *[argument[0][1] for argument in arguments]))
     combined: list[tuple[Formula, tuple[Source, ...]]] = [(TRUE, ())]

@@ -39,8 +39,6 @@ class Context:
 
 
 class ElementsByName:
-    """Elements by name in document order, collected once for each document."""
-
     def __init__(self) -> None:
         self._by_root: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
 
@@ -199,7 +197,6 @@ def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
 
 
 def _selected_position(step: Step) -> float | None:
-    """Position of the only node that a numeric first predicate selects; else None."""
     first = step.predicates[0] if step.predicates else None
     return first.value if isinstance(first, tree.Number) else None
 

@@ -46,8 +46,6 @@ class PlainStep:
 
 @attrs.frozen
 class PlainComparison:
-    """Comparison of a parameter with the nodes that one step selects."""
-
     parameter: int
     operator: Operator
     numeric: bool
@@ -95,7 +93,6 @@ class _PlainPathCompiler:
     def _split_comparison(
         self, expression: tree.Expression
     ) -> tuple[tree.Expression, tuple[int, Operator, bool]] | None:
-        """Return the compared expression, and parameter, operator and type."""
         match expression:
             case tree.Binary(position=position, left=left, right=right):
                 subject = right if tree.literal_value(right) is None else left

@@ -262,7 +262,6 @@ def _without_predicates(key: Hashable) -> Hashable:
 def _parameter_comparison(
     kind: tree.ValueType, sign: str, literal: str | float
 ) -> tuple[Operator, Literal]:
-    """Operator and literal for a value of this type (XPath 1.0, section 3.4)."""
     textual = sign in _TEXT_OPERATORS and kind is not tree.ValueType.NUMBER
     if textual and isinstance(literal, str):
         return _TEXT_OPERATORS[sign], literal.encode()

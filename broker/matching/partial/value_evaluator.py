@@ -303,7 +303,6 @@ class ValueEvaluator(abc.ABC):
 
 
 def _name_of(function: str, node: Node | None) -> Constant:
-    """Return the result of `name()`, `local-name()` or `namespace-uri()`."""
     if node is None or not node.local:
         return _EMPTY_TEXT
     if function == "namespace-uri":

@@ -70,7 +70,6 @@ class AcceptedRowsCache:
         self.journal_end += 1
 
     def find(self, path: LabelPath) -> AcceptedRows:
-        """Return the current rows of the label path; read-only."""
         known = self._by_path.get(path)
         if known is not None:
             if known.journal_position == self.journal_end:

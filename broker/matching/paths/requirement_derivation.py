@@ -161,7 +161,6 @@ def _abstract_operand(
 
 
 def _is_decisive(subject: tree.Expression) -> bool:
-    """Return True if a compared text can influence the requirements."""
     texts = (texts_if_empty(subject, each) for each in (None, *outermost_node_sets(subject)))
     return any(each is not None and each != frozenset({""}) for each in texts)
 

@@ -25,7 +25,6 @@ class HoistedQuery:
 
 
 def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuery:
-    """Replace the invariant calls of `text`, which was parsed as `expression`."""
     parts: list[str] = []
     calls: list[str] = []
     done = 0
@@ -68,7 +67,6 @@ def _is_invariant(call: tree.FunctionCall) -> bool:
 
 
 def _call_end(text: str, start: int) -> int:
-    """Return the offset behind the closing bracket of the call at `start`."""
     depth, quote = 0, ""
     for at in range(start, len(text)):
         character = text[at]

@@ -176,7 +176,6 @@ class _Parser:
         return call
 
     def _parse_arguments(self, token: Token) -> tuple[list[tree.Expression], list[Token]]:
-        """Return the arguments, and the tokens of the brackets and commas around them."""
         arguments: list[tree.Expression] = []
         opening = self.cursor.expect(TokenKind.LEFT_PAREN, "after the function's name")
         punctuation = [opening]

@@ -277,7 +277,6 @@ class _WorstCaseModel:
     # -- values
 
     def _value_cost(self, expression: tree.Expression, count: _Count) -> float:
-        """Cost of evaluating an expression and converting it to a string or number."""
         cost, nodes = self._cost_and_nodes(expression, count)
         if nodes is None:
             return cost

@@ -48,7 +48,6 @@ class AbstractEvaluation(ExpressionEvaluation):
         self.work = work
 
     def evaluate_truth(self) -> Truth:
-        """Return the possible truth values. Raises `WorkLimitExceeded` or `TooManyNodes`."""
         return to_truth(self.evaluate(self._query.expression, self._scope.document.element))
 
     def evaluate(self, expression: tree.Expression, context: SchemaNode) -> Value:

@@ -107,7 +107,6 @@ def _numbers(operator: str, left: Numbers, right: Numbers) -> Truth:
 
 
 def _find_cause(left: Value, right: Value, position: int) -> Cause:
-    """Return the cause of an empty side, else the possible values of a side."""
     sides = (left, right)
     empty = [side.cause for side in sides if not (isinstance(side, NodeSet) and side.members)]
     inner = None

@@ -53,7 +53,6 @@ class DocumentGraph:
         self._pool = SchemaNode(NodeKind.ANY_CONTENT, "/", self.root)
         self.elements: list[SchemaNode] = []
         self.by_local: dict[str, list[SchemaNode]] = {}
-        """Elements by name without prefix."""
         self.root.link(self.remark, "")
         self._build(start)
         (self.element,) = (p for p in self.root.children if p.kind is NodeKind.ELEMENT)
@@ -90,7 +89,6 @@ class DocumentGraph:
                     node.required.append(inner)
 
     def _use_pool(self, node: SchemaNode) -> SchemaNode:
-        """Link the pool to an element that may contain all elements."""
         if not self._shared:
             raise TooManyNodes
         node.children.append(self._pool)

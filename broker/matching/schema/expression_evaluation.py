@@ -74,7 +74,6 @@ class ExpressionEvaluation:
         raise AssertionError(expression)
 
     def _evaluate_operand(self, expression: tree.Expression, context: SchemaNode) -> Value:
-        """Evaluate an operand whose text or number matters."""
         value = self.evaluate(expression, context)
         if isinstance(value, NodeSet):
             self.read_text(value)

@@ -162,7 +162,6 @@ class PathEvaluation:
 
 
 def _at_position(number: Numbers, predicate: Expression, nodes: int) -> Truth:
-    """Return the possible results of a predicate that is a number."""
     point = number.point
     if point is not None:
         possible = point >= 1 and point.is_integer()

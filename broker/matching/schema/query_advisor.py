@@ -84,7 +84,6 @@ class QueryAdvisor:
         return tuple(each[:MAX_WARNING_LENGTH] for each in self._warn_outgrown(query, references))
 
     def _probably_matches(self, query: Query) -> bool:
-        """True if the type that satisfied the previous query may satisfy this one."""
         return self._last_satisfied is not None and self._can_match(query, self._last_satisfied)
 
     def _can_match(self, query: Query, reference: DtdReference) -> bool:
@@ -94,7 +93,6 @@ class QueryAdvisor:
     def _find_unsatisfiable(
         self, query: Query, references: tuple[DtdReference, ...]
     ) -> Unsatisfiable | None:
-        """Return the cause for the closest type, if no known type can satisfy the query."""
         names = frozenset(_NAME.findall(query.text))
         found: list[tuple[tuple[int, int], Unsatisfiable]] = []
         work = MAX_TOTAL_WORK

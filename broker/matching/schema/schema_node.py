@@ -93,7 +93,6 @@ class SchemaNode:
         self.children: list[SchemaNode] = []
         self.attributes: list[SchemaNode] = []
         self.required: list[SchemaNode] = []
-        """Children and attributes that are always present."""
 
     def link(self, inner: SchemaNode, edge: str) -> None:
         inner.parents.append(self)

@@ -55,7 +55,6 @@ class ShapeCache:
         return len(self._weights)
 
     def __iter__(self) -> Iterator[Shape]:
-        """Yield all shapes. Drop none meanwhile."""
         return iter(self._weights)
 
     @property

@@ -63,13 +63,10 @@ _PREFIXED_NAME = etree.XPath("name(@*[position() = $place])", regexp=False)
 
 @attrs.frozen
 class Token:
-    """A value that may vary: its offsets and its node."""
-
     start: int
     end: int
     node: Node
     attribute: AttributeClass | None
-    """None for a text."""
 
 
 @attrs.frozen
@@ -165,8 +162,13 @@ class _Cutter:
         prefix = element.prefix
         if name.decode() != (f"{prefix}:{local}" if prefix else local):
             raise NotLearnable(Reason.UNVERIFIED)
-        node = self._make_node(
-            NodeKind.ELEMENT, self._parent, namespace=namespace, local=local, prefix=prefix
+        node = Node(
+            NodeKind.ELEMENT,
+            self._parent,
+            self._next_order(),
+            namespace=namespace,
+            local=local,
+            prefix=prefix,
         )
         self._parent.children.append(node)
         if element is self._payload:
@@ -212,9 +214,10 @@ class _Cutter:
 
     def _add_attribute(self, clark: str, prefix: str | None, value: bytes) -> Node:
         local, namespace = _split_name(clark)
-        node = self._make_node(
+        node = Node(
             NodeKind.ATTRIBUTE,
             self._parent,
+            self._next_order(),
             namespace=namespace,
             local=local,
             prefix=prefix,
@@ -237,7 +240,7 @@ class _Cutter:
             return end
         if SLOT_TEXT.fullmatch(text) is None:
             raise NotLearnable(Reason.MARKUP)
-        node = self._make_node(NodeKind.TEXT, self._parent, value=text)
+        node = Node(NodeKind.TEXT, self._parent, self._next_order(), value=text)
         self._parent.children.append(node)
         if (
             is_leaf
@@ -249,26 +252,9 @@ class _Cutter:
 
     # ---------------------------------------------------------------- both
 
-    def _make_node(
-        self,
-        kind: NodeKind,
-        parent: Node,
-        *,
-        namespace: str | None = None,
-        local: str = "",
-        prefix: str | None = None,
-        value: bytes = b"",
-    ) -> Node:
+    def _next_order(self) -> int:
         self._order += 1
-        return Node(
-            kind,
-            parent,
-            self._order,
-            namespace=namespace,
-            local=local,
-            prefix=prefix,
-            value=value,
-        )
+        return self._order
 
     def _add_token(
         self, start: int, end: int, node: Node, attribute: AttributeClass | None
@@ -285,7 +271,6 @@ def _split_name(clark: str) -> tuple[str, str | None]:
 
 
 def _clark_name(written: str, element: etree._Element) -> tuple[str, str | None]:
-    """Return an attribute's name in lxml's notation, and its prefix."""
     prefix, colon, local = written.partition(":")
     if not colon:
         return written, None

@@ -34,12 +34,9 @@ class Variant:
 
 
 class Skeleton:
-    """The slot attributes of a skeleton, and its variants."""
-
     __slots__ = ("_classes", "slot_attributes", "variants")
 
     def __init__(self, cut: DocumentCut, generalised: Set[AttributeClass]) -> None:
-        """`generalised` are the attributes that are slots throughout the type."""
         self._classes = frozenset(
             token.attribute for token in cut.tokens if token.attribute is not None
         )
@@ -69,7 +66,6 @@ class Skeleton:
         )
 
     def generalise(self, attributes: Set[AttributeClass]) -> list[Shape]:
-        """Make attributes slots; return the shapes that this makes obsolete."""
         slots = self.slot_attributes | (self._classes & attributes)
         if slots == self.slot_attributes:
             return []

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 
 from lxml import etree
 
@@ -48,7 +49,6 @@ class TypeLearner:
         self._bounds = bounds
         self._make_shape = make_shape
         self._drop_shape = drop_shape
-        self._eligible: EligibleValues | None = None
         self._signatures: set[int] = set()
         self._too_large: set[int] = set()
         self._skeletons: dict[bytes, Skeleton] = {}
@@ -60,6 +60,10 @@ class TypeLearner:
         self._window_ends = bounds.window
         self._hits_before = 0
         self._credit, self._credit_from = bounds.credit, 0
+
+    @cached_property
+    def _eligible(self) -> EligibleValues:
+        return EligibleValues(self.dtd)
 
     @property
     def hits(self) -> int:
@@ -89,7 +93,6 @@ class TypeLearner:
 
     @property
     def _is_mostly_recognised(self) -> bool:
-        """True if a new document of the type is likely to recur."""
         return self.hits >= self._bounds.hits_per_miss * self.misses
 
     def learn_document(
@@ -99,8 +102,6 @@ class TypeLearner:
 
         The shape may be known, but not compiled for such values. Raises `NotLearnable`.
         """
-        if self._eligible is None:
-            self._eligible = EligibleValues(self.dtd)
         try:
             cut = cut_document(
                 document,
