@@ -32,7 +32,7 @@ def compile_comparison(parameters: Mapping[int, Parameter]) -> Compare:
 def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
     columns = "".join(f"    c{at} = columns[{at}]\n" for at, _ in operators)
     values = "".join(f"        v{at} = c{at}[row]\n" for at, _ in operators)
-    tests = " and ".join(_format_test(operator, at) for at, operator in operators)
+    tests = " and ".join(format_test(operator, f"v{at}", f"l[{at}]") for at, operator in operators)
     source = (
         "def compare(pairs, columns, found):\n"
         f"{columns}"
@@ -51,10 +51,10 @@ def _compile(operators: tuple[tuple[int, Operator], ...]) -> Compare:
     return cast(Compare, names["compare"])
 
 
-def _format_test(operator: Operator, at: int) -> str:
+def format_test(operator: Operator, value: str, literal: str) -> str:
     if operator is Operator.STARTS_WITH:
-        return f"v{at}.startswith(l[{at}])"
+        return f"{value}.startswith({literal})"
     if operator is Operator.CONTAINS:
-        return f"l[{at}] in v{at}"
+        return f"{literal} in {value}"
     sign = operator.value.removeprefix("text ")
-    return f"v{at} {'==' if sign == '=' else sign} l[{at}]"
+    return f"{value} {'==' if sign == '=' else sign} {literal}"
