@@ -56,9 +56,7 @@ class Examiner:
                 if reference in undescribed:
                     raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
                 return TypeMissing(reference, prolog.system_id)
-            text = prolog.extras + document[prolog.end :]
-            if (name := self.name_watch.find_undeclared(text, dtd.names)) is not None:
-                raise NotValid(f"{name} is not declared ({_GUARDING})")
+            self._check_names(document, prolog, dtd)
         try:
             root = self._parse(document, prolog)
             if reference is None:
@@ -96,6 +94,12 @@ class Examiner:
         root = self._parser.parse(mark_mixed_runs(document, prolog.end))
         check_prolog(prolog, root)
         return root
+
+    # In its own frame: the copy of the document is freed before the parse.
+    def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd) -> None:
+        name = self.name_watch.find_undeclared(prolog.extras + document[prolog.end :], dtd.names)
+        if name is not None:
+            raise NotValid(f"{name} is not declared ({_GUARDING})")
 
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
         """Parse a recognised event, which is valid by `dtd` and has this header."""

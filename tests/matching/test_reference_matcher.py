@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from broker.matching.xpath_evaluation import CompiledXPath, query_inputs
 
 ALL = StreamPattern.parse(">")
 MakeEvent = Callable[..., bytes]
+MakeSlow = Callable[[Iterable[float]], tuple[ReferenceMatcher, int]]
 
 
 class Replaceable(CompiledXPath):
@@ -45,67 +47,52 @@ def test_each_distinct_query_is_evaluated_once_per_event(
     assert engine.statistics()["evaluations"] == 4
 
 
+@pytest.fixture
+def make_slow(dtds: Any, monkeypatch: pytest.MonkeyPatch) -> MakeSlow:
+    """Make an engine with one query, whose evaluations take the given times in turn."""
+
+    def make(durations: Iterable[float]) -> tuple[ReferenceMatcher, int]:
+        now, seconds = [0.0], iter(durations)
+        engine = ReferenceMatcher(dtds, clock=lambda: now[0], max_run_time=0.05)
+        number = engine.subscribe(ALL, parse_query("/flight"))
+        compiled = replaceable(engine, number)
+        evaluate = compiled.matches
+
+        def match_slowly(subject: Any) -> bool:
+            now[0] += next(seconds)
+            return evaluate(subject)
+
+        monkeypatch.setattr(compiled, "matches", match_slowly)
+        return engine, number
+
+    return make
+
+
 def test_query_that_takes_too_long_twice_is_suspended(
-    dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
+    make_slow: MakeSlow, make_event: MakeEvent
 ) -> None:
-    now = [0.0]
-    engine = ReferenceMatcher(dtds, clock=lambda: now[0], max_run_time=0.05)
-    slow = engine.subscribe(ALL, parse_query("/flight"))
+    engine, slow = make_slow(repeat(0.06))
     quick = engine.subscribe(ALL, parse_query("//leg"))
-    compiled = replaceable(engine, slow)
-    evaluate = compiled.matches
-    duration = [0.06]
-
-    def match_slowly(subject: Any) -> bool:
-        now[0] += duration[0]
-        return evaluate(subject)
-
-    monkeypatch.setattr(compiled, "matches", match_slowly)
-    assert engine.match([make_event()])[0] == Accepted(_header(engine, make_event), (quick,))
+    (verdict,) = engine.match([make_event()])
+    assert isinstance(verdict, Accepted)
+    assert verdict.subscriptions == (quick,)
     ((number, error),) = engine.take_suspended()
     assert number == slow
     assert "60 ms" in error.text
     assert engine.statistics()["suspended_queries"] == 1
 
 
-def _header(engine: Any, make_event: MakeEvent) -> Any:
-    return engine.match([make_event()])[0].header
-
-
-def test_pause_of_the_machine_suspends_no_query(
-    dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = [0.0]
-    engine = ReferenceMatcher(dtds, clock=lambda: now[0], max_run_time=0.05)
-    number = engine.subscribe(ALL, parse_query("/flight"))
-    compiled = replaceable(engine, number)
-    evaluate = compiled.matches
-    pauses = [1.0, 0.0, 0.0]
-
-    def match_with_a_pause(subject: Any) -> bool:
-        now[0] += pauses.pop(0)
-        return evaluate(subject)
-
-    monkeypatch.setattr(compiled, "matches", match_with_a_pause)
+def test_pause_of_the_machine_suspends_no_query(make_slow: MakeSlow, make_event: MakeEvent) -> None:
+    engine, number = make_slow([1.0, 0.0, 0.0])
     verdicts = engine.match([make_event(), make_event()])
     assert [v.subscriptions for v in verdicts if isinstance(v, Accepted)] == [(number,)] * 2
     assert engine.take_suspended() == []
 
 
 def test_large_event_gets_proportionally_more_time(
-    dtds: Any, make_event: MakeEvent, monkeypatch: pytest.MonkeyPatch
+    make_slow: MakeSlow, make_event: MakeEvent
 ) -> None:
-    now = [0.0]
-    engine = ReferenceMatcher(dtds, clock=lambda: now[0], max_run_time=0.05)
-    number = engine.subscribe(ALL, parse_query("/flight"))
-    compiled = replaceable(engine, number)
-    evaluate = compiled.matches
-
-    def match_slowly(subject: Any) -> bool:
-        now[0] += 0.4
-        return evaluate(subject)
-
-    monkeypatch.setattr(compiled, "matches", match_slowly)
+    engine, number = make_slow(repeat(0.4))
     text = b"x" * (10 * 64 * 1024)
     (verdict,) = engine.match([make_event(b"<flight><id>%s</id></flight>" % text)])
     assert isinstance(verdict, Accepted)
