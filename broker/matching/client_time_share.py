@@ -10,6 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import attrs
+
 #: Seconds for the queries of one client on one event of ordinary size.
 FREE_SECONDS: Final = 0.0005
 #: The same for events that are matched without an index, though it would decide most queries. It
@@ -23,18 +25,16 @@ _DEBT_FACTOR: Final = 5.0
 _CHEAP_DEBT_FACTOR: Final = 2.0
 
 
+@attrs.define(eq=False)
 class ClientTimeShare:
-    __slots__ = ("client", "event", "free_seconds", "owed_seconds", "settled_at", "subscriptions")
-
-    def __init__(self, client: str, now: float) -> None:
-        self.client = client
-        self.subscriptions = 0
-        self.owed_seconds = 0.0
-        """Unpaid seconds beyond the free time, as of `settled_at`."""
-        self.settled_at = now
-        self.event = 0
-        """The number of the event that `free_seconds` belongs to."""
-        self.free_seconds = 0.0
+    client: str
+    settled_at: float
+    owed_seconds: float = 0.0
+    """Unpaid seconds beyond the free time, as of `settled_at`."""
+    subscriptions: int = 0
+    event: int = 0
+    """The number of the event that `free_seconds` belongs to."""
+    free_seconds: float = 0.0
 
 
 class ClientTimeShares:

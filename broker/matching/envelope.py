@@ -124,8 +124,9 @@ def _read(root: etree._Element, reference: DtdReference) -> EnvelopeParts:
         )
     # Most events have one more element: the payload.
     last = root[-1]
-    alone = len(root) == len(_EVENT) + 1 and _is_payload(last.tag)
-    return EnvelopeParts(header, last if alone else find_payload(root))
+    if len(root) == len(_EVENT) + 1 and isinstance(last.tag, str):
+        return EnvelopeParts(header, None if last.tag in ENVELOPE_CHILDREN else last)
+    return EnvelopeParts(header, find_payload(root))
 
 
 def _require_tags(
@@ -138,10 +139,6 @@ def _require_tags(
         if [element.tag for element in elements] == tags:
             return elements
     raise BadField("Event", "its elements are not those of an envelope")
-
-
-def _is_payload(tag: object) -> bool:
-    return isinstance(tag, str) and tag not in ENVELOPE_CHILDREN
 
 
 def find_payload(root: etree._Element) -> etree._Element | None:

@@ -67,7 +67,9 @@ def _check_element(element: etree._Element) -> None:
         return
     if not model.fullmatch("".join(f"{_envelope_name(child)} " for child in children)):
         raise _invalid(element, f"Mspaces:{name} has not the children that the envelope's DTD says")
-    if any((text or "").strip(" \t\r\n") for text in _texts(element)):
+    if any(
+        (text or "").strip(" \t\r\n") for text in (element.text, *(child.tail for child in element))
+    ):
         raise _invalid(element, f"Mspaces:{name} has text between its elements")
     for child in children:
         if _envelope_name(child) != "?":
@@ -79,10 +81,6 @@ def _envelope_name(element: etree._Element) -> str:
     if tag.startswith(_Q) and element.prefix == "Mspaces":
         return tag[len(_Q) :]
     return "?"
-
-
-def _texts(element: etree._Element) -> list[str | None]:
-    return [element.text, *(child.tail for child in element)]
 
 
 def _invalid(element: etree._Element, text: str) -> NotValid:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -54,8 +54,8 @@ def widen_interests(
     current = dict(interests)
     for group_of, merge in (
         (_without_constants, _merge_constants),
-        (_paths_only, _merge_paths),
-        (_group_all, _merge_all),
+        (_paths_only, lambda forms: _paths_only(forms[0])),
+        (lambda _: TRUE, lambda _: TRUE),
     ):
         if len(current) > limit:
             _apply_rung(current, limit, group_of, merge)
@@ -74,15 +74,13 @@ def _apply_rung(
     for interest, form in current.items():
         groups.setdefault((interest.pattern, group_of(form)), []).append(interest)
     shared = [(key, members) for key, members in groups.items() if len(members) > 1]
-    for (pattern, _), members in sorted(shared, key=lambda g: (-len(g[1]), min(_ranks(g[1])))):
+    for (pattern, _), members in sorted(
+        shared, key=lambda g: (-len(g[1]), min(each.rank for each in g[1]))
+    ):
         if len(current) <= limit:
             break
         query = write_query(merge([current.pop(interest) for interest in members]))
         current[StreamInterest(pattern, query)] = normalise_query(query)
-
-
-def _ranks(interests: list[StreamInterest]) -> Iterator[tuple[object, ...]]:
-    return (interest.rank for interest in interests)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -99,18 +97,6 @@ def _without_constants(form: Formula) -> Formula:
 @lru_cache(maxsize=_REMEMBERED)
 def _paths_only(form: Formula) -> Formula:
     return _rebuild(_writable_part(form), lambda _: TRUE, negations=False)
-
-
-def _group_all(_form: Formula) -> Formula:
-    return TRUE
-
-
-def _merge_paths(forms: list[Formula]) -> Formula:
-    return _paths_only(forms[0])
-
-
-def _merge_all(_forms: list[Formula]) -> Formula:
-    return TRUE
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -94,7 +94,9 @@ class QueryFamily:
             for indexed in self._by_signature.values():
                 indexed.add_member(member)
             if size + 1 == EARLY_INDEX_SIZE and not self._by_signature:
-                self._index_early()
+                if form := predict_form(self.template):
+                    indexed = self.indexed_members(form.parameters, form.signature)
+                    indexed.index_members(EARLY_INDEX_SIZE)
         return member
 
     def remove_member(self, member: Member) -> None:
@@ -110,11 +112,6 @@ class QueryFamily:
         if self._worst_case_costs is None:
             self._worst_case_costs = WorstCaseCosts(self.template.expression)
         return self._worst_case_costs
-
-    def _index_early(self) -> None:
-        form = predict_form(self.template)
-        if form is not None:
-            self.indexed_members(form.parameters, form.signature).index_members(EARLY_INDEX_SIZE)
 
     def indexed_members(self, parameters: tuple[int, ...], signature: Signature) -> IndexedMembers:
         """Return the members by these parameters, in the index for the signature.

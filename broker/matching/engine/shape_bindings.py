@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
+import attrs
+
 from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.binding import AlwaysBinding, Binding, BitmapBinding, IndexedBinding
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
@@ -19,17 +21,15 @@ MembersByRow: TypeAlias = list[list[Member] | None]
 UndecidedByRow: TypeAlias = dict[int, list[DistinctQuery]]
 
 
+@attrs.define(eq=False)
 class _LookupFamilies:
     """Families with the same look-ups, each with `decided`: True if its members match.
 
     `lookup_count` look-ups share this object, to save memory.
     """
 
-    __slots__ = ("is_decided", "lookup_count")
-
-    def __init__(self, families: dict[QueryFamily, bool]) -> None:
-        self.is_decided = families
-        self.lookup_count = 0
+    is_decided: dict[QueryFamily, bool]
+    lookup_count: int = 0
 
 
 class IndexLookup:

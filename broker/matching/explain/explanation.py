@@ -152,9 +152,10 @@ class Explanation:
     event: EventExplanation | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        content: dict[str, Any] = attrs.asdict(self, value_serializer=_plain)
+        content: dict[str, Any] = attrs.asdict(
+            self,
+            value_serializer=lambda _, __, value: (
+                str(value) if isinstance(value, AnswerMethod) else value
+            ),
+        )
         return content
-
-
-def _plain(_: object, __: object, value: Any) -> Any:
-    return str(value) if isinstance(value, AnswerMethod) else value

@@ -7,20 +7,20 @@ from itertools import repeat
 from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
+import attrs
+
 from broker.matching.index.comparison import Compare
 from broker.matching.index.member import Member, RowMatcher, RowMatches
 
 K = TypeVar("K")
 
 
+@attrs.define(eq=False)
 class LinearScan:
     """A few members, compared one by one. The index replaces them."""
 
-    __slots__ = ("_compare", "members")
-
-    def __init__(self, compare: Compare, members: tuple[Member, ...]) -> None:
-        self._compare = compare
-        self.members = members
+    _compare: Compare
+    members: tuple[Member, ...]
 
     def match_rows(
         self,
@@ -33,15 +33,13 @@ class LinearScan:
         return found
 
 
+@attrs.define(eq=False)
 class Lookup:
     """The way to the members with some constants, updated by its index while referenced."""
 
-    __slots__ = ("__weakref__", "matcher", "positions")
-
-    def __init__(self, matcher: RowMatcher | None, read: Collection[int]) -> None:
-        self.matcher = matcher
-        """Finds the members; None while there are none."""
-        self.positions = read
+    matcher: RowMatcher | None
+    """Finds the members; None while there are none."""
+    positions: Collection[int]
 
 
 class LookupTable(Generic[K]):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
+import attrs
+
 from broker.matching.index.parameter import Literal
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class Member:
     """The literals of one query of a template, one for each parameter.
 
@@ -15,23 +18,13 @@ class Member:
     entry. `partition` and `number` are the place in one index.
     """
 
-    __slots__ = (
-        "entry",
-        "literals",
-        "number",
-        "owner",
-        "partition",
-        "sole_number",
-        "sole_pattern",
-    )
-
-    def __init__(self, literals: tuple[Literal, ...], entry: Any = None, owner: Any = None) -> None:
-        self.literals = literals
-        self.entry: Any = entry
-        self.owner: Any = owner
-        self.sole_number = self.sole_pattern = 0
-        self.partition: object = None
-        self.number = 0
+    literals: tuple[Literal, ...]
+    entry: Any = None
+    owner: Any = None
+    sole_number: int = 0
+    sole_pattern: int = 0
+    partition: object = None
+    number: int = 0
 
 
 #: Rows with the members that they match.

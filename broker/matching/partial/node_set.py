@@ -209,11 +209,7 @@ def _named_candidates(axis: Axis, origin: Node) -> list[Node] | None:
 
 
 def sort_members(found: Mapping[Node, Formula]) -> NodeSet:
-    return sorted(found.items(), key=_order)
-
-
-def _order(member: tuple[Node, Formula]) -> int:
-    return member[0].order
+    return sorted(found.items(), key=lambda member: member[0].order)
 
 
 def string_value(node: Node, work: WorkBudget) -> Source:

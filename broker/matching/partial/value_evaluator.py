@@ -281,7 +281,9 @@ class ValueEvaluator(abc.ABC):
                     for node, condition in self.evaluate_nodes(operand, context):
                         known = found.get(node, FALSE)
                         found[node] = any_of((known, condition))
-                return self._union_members(found)
+                if len(set(map(root_of, found))) > 1:
+                    raise Undecidable("payload and envelope in one node-set have no order")
+                return sort_members(found)
         raise Undecidable("id() is not decided on a shape")
 
     def _start_nodes(self, start: PathStart | tree.Expression, context: Context) -> NodeSet:
@@ -294,12 +296,6 @@ class ValueEvaluator(abc.ABC):
                 return [(self._input.envelope, TRUE)]
             case _:
                 return self.evaluate_nodes(start, context)
-
-    def _union_members(self, found: dict[Node, Formula]) -> NodeSet:
-        documents = set(map(root_of, found))
-        if len(documents) > 1:
-            raise Undecidable("payload and envelope in one node-set have no order")
-        return sort_members(found)
 
 
 def _name_of(function: str, node: Node | None) -> Constant:

@@ -34,15 +34,13 @@ class RowChange:
     is_added: bool
 
 
+@attrs.define(eq=False)
 class AcceptedRows:
     """Bitmaps of the rows whose requirement one label path satisfies, by column."""
 
-    __slots__ = ("columns", "journal_position", "size")
-
-    def __init__(self, columns: list[int]) -> None:
-        self.columns = columns
-        self.journal_position = 0
-        self.size = 0
+    columns: list[int]
+    journal_position: int = 0
+    size: int = 0
 
 
 class AcceptedRowsCache:

@@ -5,6 +5,8 @@ It runs once for each label path. Reached states are cached, so a label path cos
 
 from __future__ import annotations
 
+import attrs
+
 from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern
 
@@ -12,17 +14,15 @@ from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern
 MAX_CACHED_STATES = 1_000_000
 
 
+@attrs.define(eq=False)
 class State:
     """State of the automaton; `descendant_state` is the looping state behind a `//` from here."""
 
-    __slots__ = ("descendant_state", "edges", "entry", "is_loop", "parent")
-
-    def __init__(self, parent: tuple[State, str | None] | None, *, is_loop: bool = False) -> None:
-        self.parent = parent
-        self.is_loop = is_loop
-        self.edges: dict[str, State] = {}
-        self.descendant_state: State | None = None
-        self.entry: PatternEntry | None = None
+    parent: tuple[State, str | None] | None
+    is_loop: bool = attrs.field(default=False, kw_only=True)
+    edges: dict[str, State] = attrs.field(factory=dict)
+    descendant_state: State | None = None
+    entry: PatternEntry | None = None
 
 
 class PatternEntry:

@@ -127,16 +127,13 @@ class _CostModel:
             cost, size = self._cost_and_size(path.start, times)
         for i, step in enumerate(path.steps):
             if i == 0 and wide and step.axis is tree.Axis.CHILD:
-                step_cost, size = self._root_child_cost(step, times)
+                more, size = self._predicates_cost(step.predicates, 1.0, times)
+                step_cost = times + more
             else:
                 step_cost, size = self._step_cost(step, size, wide, times)
                 wide = step.axis in _UPWARD_AXES
             cost += step_cost
         return cost + times, size
-
-    def _root_child_cost(self, step: tree.Step, times: float) -> tuple[float, float]:
-        more, size = self._predicates_cost(step.predicates, 1.0, times)
-        return times + more, size
 
     def _step_cost(
         self, step: tree.Step, size: float, wide: bool, times: float

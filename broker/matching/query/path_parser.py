@@ -49,7 +49,7 @@ class PathParser:
             if cursor.token.kind is TokenKind.DOUBLE_SLASH:
                 slashes = "//"
                 last, steps = self._parse_double_slash()
-        if _starts_with_envelope(steps):
+        if steps and steps[0].axis is tree.Axis.CHILD and steps[0].test == _ENVELOPE_TEST:
             cursor.info.envelope_replacements.append(
                 Replacement(first.position, steps[0].end, f" ${ENVELOPE_VARIABLE} ")
             )
@@ -150,7 +150,3 @@ class PathParser:
                 token.position,
             )
         raise bad_query_at(f"expected a step of a path, found {token}", token.position)
-
-
-def _starts_with_envelope(steps: list[tree.Step]) -> bool:
-    return bool(steps) and steps[0].axis is tree.Axis.CHILD and steps[0].test == _ENVELOPE_TEST

@@ -16,7 +16,7 @@ from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXES
 from broker.matching.query.parser import parse_expression
-from broker.matching.query.tree import Expression, FunctionCall, Step
+from broker.matching.query.tree import Expression, FunctionCall
 
 _PREFIX = re.compile(NAME)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -149,7 +149,7 @@ def _check_cost(text: str, expression: Expression, limits: QueryLimits) -> int:
     step = result.costliest_step
     raise QueryTooExpensive(
         f"{_cost_message(result.cost, limits)}; "
-        f"its most expensive step is {_excerpt(text, step)!r}",
+        f"its most expensive step is {text[step.position : step.end][:60]!r}",
         line=1,
         column=step.position + 1,
     )
@@ -160,7 +160,3 @@ def _cost_message(cost: float, limits: QueryLimits) -> str:
         f"the query would visit about {cost:.3g} nodes of a document of a thousand, "
         f"at most {limits.max_cost} are allowed"
     )
-
-
-def _excerpt(text: str, step: Step) -> str:
-    return text[step.position : step.end][:60]

@@ -49,10 +49,6 @@ def _not(truth: Truth, position: int) -> Truth:
     return Truth(False, truth.can_be_true, cause)
 
 
-def _false() -> Truth:
-    return Truth(False, True, None)
-
-
 def _count(node_set: Value) -> Numbers:
     assert isinstance(node_set, NodeSet)
     if not node_set.members:
@@ -123,7 +119,7 @@ def _namespace_uri(node: SchemaNode) -> frozenset[str] | None:
 
 _KNOWN: dict[str, Callable[..., Value]] = {
     "true": lambda: TRUE,
-    "false": _false,
+    "false": lambda: Truth(False, True),
     "boolean": to_truth,
     "count": _count,
     "sum": _sum,

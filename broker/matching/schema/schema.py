@@ -19,6 +19,7 @@ from broker.matching.schema.schema_node import MAX_PAYLOADS, Namespaces, NodeKin
 _ENVELOPE_ELEMENTS = frozenset(
     {"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"}
 )
+_ENVELOPE_NAMES = frozenset(f"{ENVELOPE_PREFIX}:{name}" for name in _ENVELOPE_ELEMENTS)
 
 
 class PayloadScope:
@@ -94,7 +95,7 @@ class Schema:
         payloads = sorted(
             name
             for name in (self.elements if envelope.any else envelope.children)
-            if name in self.elements and not _is_envelope_element(self.elements[name])
+            if name in self.elements and self.elements[name].qualified_name not in _ENVELOPE_NAMES
         )
         if len(payloads) > MAX_PAYLOADS:
             return ()
@@ -127,10 +128,6 @@ class Schema:
         """True if it may be one of the envelope's own elements under another prefix."""
         uris = self.namespaces.get(element.prefix or "")
         return element.name in _ENVELOPE_ELEMENTS and (uris is None or NAMESPACE in uris)
-
-
-def _is_envelope_element(element: DeclaredElement) -> bool:
-    return element.prefix == ENVELOPE_PREFIX and element.name in _ENVELOPE_ELEMENTS
 
 
 def _iterate_labels(document: DocumentGraph) -> Iterator[tuple[str, LabelInfo]]:

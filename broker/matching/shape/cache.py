@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
+import attrs
 from lxml import etree
 
 from broker.dtd.interfaces import IDtd
@@ -49,7 +51,7 @@ class ShapeCache:
         self.likely_shapes: list[Shape | None] = [None] * LENGTH_CLASSES
         """The last shape met, by document length modulo `LENGTH_CLASSES`. It is tried first."""
         #: Called with each dropped shape.
-        self.on_dropped: Callable[[Shape], object] = _ignore
+        self.on_dropped: Callable[[Shape], object] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._weights)
@@ -216,23 +218,16 @@ class ShapeCache:
             self.drop_shape(min(self._weights, key=_last_used))
 
 
-def _last_used(shape: Shape) -> int:
-    return shape.last_used
+_last_used = attrgetter("last_used")
 
 
-def _ignore(_shape: Shape) -> None:
-    pass
-
-
+@attrs.define(eq=False)
 class RecognisedGroup:
     """Documents of one shape: their indexes in the batch, ascending, and their slot values."""
 
-    __slots__ = ("places", "shape", "values")
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.places: list[int] = []
-        self.values: list[tuple[bytes, ...]] = []
+    shape: Shape
+    places: list[int] = attrs.field(factory=list)
+    values: list[tuple[bytes, ...]] = attrs.field(factory=list)
 
 
 def recognise_documents(

@@ -49,7 +49,7 @@ class DocumentTemplate:
         self._texts = tuple(texts)
         self._format = b"%b".join(constant.replace(b"%", b"%%") for constant in constants)
         self._max_bytes = max_bytes
-        self._match_ascii: _FullMatch = _no_match
+        self._match_ascii: _FullMatch = lambda _: None
         self._match_non_ascii: _FullMatch | None = None
 
     @property
@@ -100,10 +100,6 @@ class DocumentTemplate:
             parts.append(text if is_text else value)
             parts.append(b"%b.{%d}+" % (re.escape(constant[:1]), len(constant) - 1))
         return re.compile(b"".join(parts), re.DOTALL)
-
-
-def _no_match(_document: bytes) -> None:
-    return None
 
 
 def _is_legal(document: bytes) -> bool:

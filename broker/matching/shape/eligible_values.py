@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
+from broker.dtd.declaration import DeclaredAttribute
 from broker.dtd.interfaces import IDtd
 from broker.event.envelope import NAMESPACE
 
@@ -24,7 +24,9 @@ class EligibleValues:
 
     def __init__(self, dtd: IDtd) -> None:
         self.texts = frozenset(
-            name.encode() for name, element in dtd.elements.items() if _allows_any_text(element)
+            name.encode()
+            for name, element in dtd.elements.items()
+            if element.type in ("mixed", "any")
         )
         self.attributes: frozenset[AttributeClass] = frozenset(
             (name.encode(), attribute.qualified_name.encode())
@@ -37,10 +39,6 @@ class EligibleValues:
     def is_eligible_text(self, name: bytes, tag: str) -> bool:
         """Return True if a leaf with this written name and lxml tag may have any text."""
         return name in self.texts and tag != _VERSION_NUM
-
-
-def _allows_any_text(element: DeclaredElement) -> bool:
-    return element.type in ("mixed", "any")
 
 
 def _allows_any_value(attribute: DeclaredAttribute) -> bool:
