@@ -112,10 +112,6 @@ class BoundedEvaluation:
             return lambda: query.compiled.matches(self._event)
         return lambda: self._evaluate_exactly(query, worst_cost)
 
-    def measure_event(self, *, envelope: bool) -> DocumentSize:
-        nodes = self._event.count_nodes(envelope=envelope)
-        return DocumentSize(nodes, self._event.depth, self._bytes)
-
     def is_cost_within(self, visits: float, worst_cost: WorstCost) -> bool:
         """Return True if the worst case has at most `visits`. A shallow event allows more."""
         # The depth requires a walk, which few events need.
@@ -130,9 +126,9 @@ class BoundedEvaluation:
             return True
         # The worst case was for a larger document. Compute it for this one.
         parsed_query = query.query
-        size = self.measure_event(
-            envelope=parsed_query.uses_envelope or not parsed_query.uses_payload
-        )
+        envelope = parsed_query.uses_envelope or not parsed_query.uses_payload
+        nodes = self._event.count_nodes(envelope=envelope)
+        size = DocumentSize(nodes, self._event.depth, self._bytes)
         return worst_case_cost(parsed_query.expression, size) <= self._max_worst_visits
 
     def _evaluate_by_libxml2(self, query: Runnable) -> bool:

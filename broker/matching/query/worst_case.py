@@ -90,18 +90,10 @@ class _Sets:
 
 
 def worst_case_cost(
-    expression: tree.Expression,
-    size: DocumentSize,
-    *,
-    rewritten: bool = True,
-    literal_length: int = 0,
+    expression: tree.Expression, size: DocumentSize, literal_length: int = 0
 ) -> float:
-    """Upper bound for one evaluation of the expression.
-
-    `rewritten`: extension functions do long searches. `literal_length` is the minimum length of
-    literals.
-    """
-    return _WorstCaseModel(size, rewritten, literal_length).cost(expression, _ONE_CONTEXT)
+    """Upper bound for one evaluation. `literal_length` is the minimum length of literals."""
+    return _WorstCaseModel(size, literal_length).cost(expression, _ONE_CONTEXT)
 
 
 class WorstCaseCosts:
@@ -132,11 +124,10 @@ class WorstCaseCosts:
 
 
 class _WorstCaseModel:
-    def __init__(self, size: DocumentSize, rewritten: bool, literal_length: int) -> None:
+    def __init__(self, size: DocumentSize, literal_length: int) -> None:
         self._nodes = float(size.nodes)
         self._depth = float(size.depth)
         self._bytes = float(size.bytes)
-        self._rewritten = rewritten
         self._min_literal_length = literal_length
 
     def cost(self, expression: tree.Expression, count: _Count) -> float:
@@ -334,14 +325,12 @@ class _WorstCaseModel:
 
     def _search_cost(self, call: tree.FunctionCall, count: _Count) -> float:
         substring = call.arguments[1]
-        length = 0.0 if self._rewritten else self._bytes
         if value_type(substring) in (tree.ValueType.NUMBER, tree.ValueType.BOOLEAN):
             length = _VALUE_COST
-        elif isinstance(substring, tree.Literal) and not (
-            self._rewritten and len(substring.value) > MAX_LIBXML2_SEARCHED
-        ):
+        elif isinstance(substring, tree.Literal) and len(substring.value) <= MAX_LIBXML2_SEARCHED:
             length = max(len(substring.value), self._min_literal_length)
-        if not length:
+        else:
+            # An extension function searches in linear time.
             return 0.0
         _, searched = self._cost_and_nodes(call.arguments[0], count)
         if searched is None:
