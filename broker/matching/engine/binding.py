@@ -36,9 +36,9 @@ from broker.matching.partial.formula import (
     iterate_sources,
     necessary_condition,
 )
-from broker.matching.partial.plain_path import PlainPart, Row, find_rows
+from broker.matching.partial.plain_path import find_rows
 from broker.matching.partial.source import Source
-from broker.matching.partial.work_budget import TooExpensive, WorkBudget
+from broker.matching.partial.work_budget import WorkBudget
 
 #: A comparison on bitmaps takes some 3 us, an evaluation by lxml 15 us, and the parse before the
 #: first evaluation 30 us.
@@ -254,27 +254,15 @@ def bind_family(
     plain_part = family.plain_part
     if plain_part is not None and (plain_part.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
         work = WorkBudget(MAX_VISITS)
-        conjunctions = _read_rows(plain_part, family, evaluation_input, reader, work)
+        conjunctions = reader.read_rows(
+            family.template,
+            plain_part.key,
+            lambda: find_rows(plain_part.path, evaluation_input, work),
+        )
         if conjunctions is not None:
             return _bind_conjunctions(family, conjunctions, decided=plain_part.is_whole), work.spent
     decision = evaluate_template(family.template, evaluation_input)
     return bind_formula(family, decision.formula, reader), decision.visits
-
-
-def _read_rows(
-    plain_part: PlainPart,
-    family: QueryFamily,
-    evaluation_input: EvaluationInput,
-    reader: ConjunctionReader,
-    work: WorkBudget,
-) -> list[IndexConjunction] | None:
-    def read() -> list[Row] | None:
-        try:
-            return find_rows(plain_part.path, evaluation_input, work)
-        except TooExpensive:
-            return None
-
-    return reader.read_rows(family.template, plain_part.key, read)
 
 
 def _bind_conjunctions(

@@ -20,6 +20,7 @@ from broker.matching.partial.formula import (
 from broker.matching.partial.plain_path import Row
 from broker.matching.partial.source import Computed, Source
 from broker.matching.partial.template import PartKey, Template
+from broker.matching.partial.work_budget import TooExpensive
 from broker.matching.query import tree
 
 #: A formula with more conjunctions is evaluated on bitmaps.
@@ -81,7 +82,7 @@ class ConjunctionReader:
         return self._known[key]
 
     def read_rows(
-        self, template: Template, part: PartKey, compute_rows: Callable[[], list[Row] | None]
+        self, template: Template, part: PartKey, compute_rows: Callable[[], list[Row]]
     ) -> list[IndexConjunction] | None:
         """Return conjunctions of which one holds exactly if one row of a template's part holds.
 
@@ -89,8 +90,11 @@ class ConjunctionReader:
         """
         key = (part,)
         if key not in self._known:
-            found = compute_rows()
-            self._known[key] = None if found is None else _read_plain_rows(template, found)
+            try:
+                forms = _FormCache(template)
+                self._known[key] = [forms.make_conjunction(row, ()) for row in compute_rows()]
+            except TooExpensive:
+                self._known[key] = None
         return self._known[key]
 
     def _to_dnf(self, formula: Formula, limit: int) -> list[Conjunction] | None:
@@ -149,11 +153,6 @@ def _read_conjunctions(
                 return None
         result.append(forms.make_conjunction(sources, tuple(checks)))
     return result
-
-
-def _read_plain_rows(template: Template, rows: Iterable[Row]) -> list[IndexConjunction]:
-    forms = _FormCache(template)
-    return [forms.make_conjunction(row, ()) for row in rows]
 
 
 class _FormCache:

@@ -135,7 +135,7 @@ def abstract_literals(
     """
 
     def rewrite(expression: tree.Expression) -> tree.Expression:
-        each = tree.map_subexpressions(expression, rewrite, in_predicates=True)
+        each = tree.map_subexpressions(expression, rewrite)
         if isinstance(each, tree.Binary) and each.position in parameter_at:
             if tree.literal_value(each.left) is not None:
                 left = _abstract_operand(each.operator, each.right, each.left)

@@ -208,12 +208,9 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def map_subexpressions(
-    expression: Expression,
-    function: Callable[[Expression], Expression],
-    *,
-    in_predicates: bool = False,
+    expression: Expression, function: Callable[[Expression], Expression]
 ) -> Expression:
-    """Return the expression with `function` applied to its subexpressions, and `in_predicates`."""
+    """Return the expression with `function` applied to its subexpressions and predicates."""
     match expression:
         case Binary(left=left, right=right):
             return attrs.evolve(expression, left=function(left), right=function(right))
@@ -224,15 +221,13 @@ def map_subexpressions(
         case Negation(operand=operand):
             return attrs.evolve(expression, operand=function(operand))
         case Filter(primary=primary, predicates=predicates):
-            if in_predicates:
-                predicates = tuple(map(function, predicates))
+            predicates = tuple(map(function, predicates))
             return attrs.evolve(expression, primary=function(primary), predicates=predicates)
         case Path(start=start, steps=steps):
-            if in_predicates:
-                steps = tuple(
-                    attrs.evolve(step, predicates=tuple(map(function, step.predicates)))
-                    for step in steps
-                )
+            steps = tuple(
+                attrs.evolve(step, predicates=tuple(map(function, step.predicates)))
+                for step in steps
+            )
             begin = start if isinstance(start, PathStart) else function(start)
             return attrs.evolve(expression, start=begin, steps=steps)
     return expression
