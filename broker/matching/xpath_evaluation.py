@@ -15,7 +15,7 @@ from broker.matching.document_limits import SHALLOW_DEPTH
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
 
 _VALUES: dict[str, Any] = {

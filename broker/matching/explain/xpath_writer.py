@@ -9,22 +9,15 @@ import re
 from typing import Final
 
 from broker.matching.query import tree
+from broker.matching.query.parser import PRECEDENCE
 from broker.matching.query.tree import Axis, KindTest, PathStart
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")
 #: Position of an expression that is not in the query's text.
 NO_POSITION: Final = -1
 
-_OR, _AND, _EQUAL, _ORDER, _SUM, _PRODUCT, _UNARY, _UNION, _PRIMARY = range(1, 10)
-_BINDING: Final = {
-    "or": _OR,
-    "and": _AND,
-    **dict.fromkeys(("=", "!="), _EQUAL),
-    **dict.fromkeys(("<", "<=", ">", ">="), _ORDER),
-    **dict.fromkeys("+-", _SUM),
-    **dict.fromkeys(("*", "div", "mod"), _PRODUCT),
-    "|": _UNION,
-}
+_UNARY = max(PRECEDENCE.values()) + 1
+_BINDING: Final = {**PRECEDENCE, "|": _UNARY + 1}
 
 
 class XPathWriter:
