@@ -1,8 +1,7 @@
 """A bound on the names that libxml2 stores until the process ends (checklist T27).
 
-Valid documents only have declared names, so refused ones cause the growth. Their names are counted
-approximately. With too many names the node *guards*: it scans each document before the parse, and
-refuses undeclared names.
+Refused documents cause the growth, so their undeclared names are counted approximately. With too
+many the node *guards*: it refuses undeclared names before the parse.
 """
 
 from __future__ import annotations

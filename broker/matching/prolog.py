@@ -1,8 +1,7 @@
 """The prolog of an event: encoding, event type, pointer.
 
-It is read before the XML parser runs, because an internal subset must not reach the parser (T23),
-and compared with the parser's afterwards. Publishers repeat their prologs, so most reads are look-
-ups.
+It is read before the XML parser runs, which an internal subset must not reach (T23), and compared
+with the parser's afterwards.
 """
 
 from __future__ import annotations

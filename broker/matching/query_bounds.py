@@ -1,7 +1,7 @@
 """Bounds for the evaluation of one query on one event (checklist F13).
 
-libxml2 can not be interrupted. So queries that may take too long, by their worst-case cost, are
-evaluated by `ExactEvaluation`, which stops at a limit. If that fails, the query is suspended.
+libxml2 can not be interrupted. So queries that may take too long are evaluated by
+`ExactEvaluation`, which stops at a limit. If that fails, the query is suspended.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ class _QueryGroup(RunnableQuery):
 class ReferenceMatcher:
     """The engine with correct results by definition.
 
-    `clock` returns seconds. `max_run_time` is the limit of one query on one event in seconds,
-    `max_share` the share of all time for the queries of one client.
+    `clock` returns seconds. `max_run_time` is the limit of one query on one event, `max_share` the
+    share of all time for the queries of one client.
     """
 
     def __init__(

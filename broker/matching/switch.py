@@ -1,7 +1,7 @@
 """The XML switch: one pass over a batch finds the subscriptions of each event (DCP D20, DESIGN 6).
 
-The shape of a document proves it valid and extracts its values. One look-up per index serves all
-such documents of the batch. Other documents are parsed, and lxml evaluates undecided queries.
+A shape proves a document valid and extracts its values. One look-up per index serves all such
+documents. Others are parsed, and lxml evaluates undecided queries.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Marking of white space before the parse, to bound libxml2's memory (T27).
 
 libxml2 stores each distinct run of fewer than 60 blanks between two tags for ever. An empty CDATA
-section after the run avoids that, and the tree remains the same. A run before a processing
-instruction stays unmarked, since CDATA is illegal after the root element. `name_watch` counts
-those.
+section after the run avoids that, with the same tree. It is illegal before a processing instruction
+after the root element; `name_watch` counts those.
 """
 
 from __future__ import annotations

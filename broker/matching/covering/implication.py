@@ -1,7 +1,7 @@
 """Covering of one query by another: a sound, structural, transitive test (F8).
 
 Each step of the wider path maps to a step of the narrower one. `and` and `or` are decided operand
-by operand. Other equivalences of logic are not found, and DTDs are not used.
+by operand. DTDs are not used.
 """
 
 from __future__ import annotations

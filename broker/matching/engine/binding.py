@@ -1,7 +1,6 @@
 """A family bound to a shape: finds the members that match a document of the shape.
 
-Shared indexes answer conjunctions of comparisons. Other formulas are evaluated on bitmaps of
-members. A formula that is true of the shape needs no values.
+Shared indexes answer conjunctions of comparisons. Other formulas are evaluated on bitmaps.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Findings: why an event matches a query or not, part by part (checklist N7).
 
-For a path without a result the analysis finds the step that loses the last node. If a predicate
-rejects all nodes, it is explained for those that pass most of it.
+For a path without a result they name the step that loses the last node, or the predicate.
 """
 
 from __future__ import annotations

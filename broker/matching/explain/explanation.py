@@ -73,11 +73,10 @@ class ShapesExplanation:
 
 @attrs.frozen
 class Measured:
-    """Median times in seconds; None without a measurement.
+    """Median times in seconds; None without a measurement, with the reason in `note`.
 
     `evaluation`: of the query on the event. `lookup`: in the index, for all queries that share its
-    templates. `parsing`: reading and validating the event. `note`: reason for a missing
-    measurement.
+    templates. `parsing`: reading and validating the event.
     """
 
     evaluation: float | None = None

@@ -108,8 +108,7 @@ class IndexExplainer:
     ) -> Callable[[], object]:
         """Return the look-up for one document as a function, to be timed.
 
-        It finds all queries that share a template with this one. A template that is not bound to
-        the shape is looked up with this query alone.
+        It finds all queries that share a template with this one, or this one alone.
         """
         plan = self._plans.peek(shape)
         bound = ShapeBindings()

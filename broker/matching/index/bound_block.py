@@ -1,7 +1,7 @@
 """Sorted bounds in small blocks, with one cumulative bitmap for each block (DESIGN 6).
 
-The bitmap of a value is the union of all blocks with a bound that it satisfies. Only the last of
-these blocks may hold other bounds. Equal bounds share a block, which may have any size.
+A value matches all blocks with a bound that it satisfies, the last of them perhaps in part. Equal
+bounds share a block, which may have any size.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Indexes of one parameter in one partition (checklist F5).
+"""Indexes of one parameter in one partition (checklist F5): members' numbers by literal.
 
-They have the numbers of members by literal. `add` and `remove` need the member in its slot.
 `match_value` is exact, `match_column` may return a few other numbers too.
 """
 

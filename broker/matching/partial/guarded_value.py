@@ -1,7 +1,7 @@
 """Values that depend on conditions.
 
-`string(//leg[altitude > 300])` is the text of one of the legs. So a text or a number is a list of
-cases, of which exactly one holds in a document.
+`string(//leg[altitude > 300])` is the text of one of the legs. So a value is a list of cases, of
+which exactly one holds in a document.
 """
 
 from __future__ import annotations

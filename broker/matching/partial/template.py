@@ -1,7 +1,6 @@
 """Templates: queries that differ only in the literals of comparisons (F5).
 
-`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter. Work that
-depends on the template alone is done once for all its queries.
+`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ class Template:
     """Boolean expression with parameters: a number, an empty text or a non-empty text each.
 
     `expression` is one query's. `parameter_at` maps the position of a comparison or call to its
-    parameter. `path_ids` has a number for each parameter: equal paths, whatever their literals,
-    have equal numbers. `part_keys` has a key for each operand of an outermost `and`, with the
-    number of its first parameter: equal keys mean equal rows.
+    parameter. Equal `path_ids` mean equal paths, whatever their literals. `part_keys` has a key for
+    each operand of an outermost `and`, with the number of its first parameter.
     """
 
     key: Hashable

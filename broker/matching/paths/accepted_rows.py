@@ -1,7 +1,7 @@
 """Cache of the index rows that each label path satisfies.
 
-A cached label path applies the changes since its last use from a journal. Its last label rules out
-most of them.
+A label path applies the changes since its last use from a journal. Its last label rules out most of
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Value of an expression if one of its node-sets is empty.
 
-A test that is false for an empty node-set requires a node: `x > 5`, `string(x) != ""` or `count(x)
->= 1`, but not `starts-with(x, "")` or `count(x) < 1`.
+A test that is false then requires a node: `x > 5`, `string(x) != ""`, but not `starts-with(x, "")`
+or `count(x) < 1`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Index of items by the document structure that they require.
 
-Each alternative of an item's requirements is a *row*; its n-th pattern is its requirement in
-*column* n. Each label path has a bitmap of satisfied rows per column. A document satisfies the
-union over its label paths, in each column.
+Each alternative of an item's requirements is a *row*; its n-th pattern is in *column* n. Each label
+path has a bitmap of satisfied rows per column, a document their union.
 """
 
 from __future__ import annotations

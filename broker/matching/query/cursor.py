@@ -20,13 +20,9 @@ class Replacement:
 class ParseInfo:
     """Facts collected while parsing, so that later stages need no walk over the tree.
 
-    - `prefixes`: each prefix and the offset of its first use.
-    - `document_replacements`: slashes at the start of paths through the payload's document.
-    - `envelope_replacements`: leading `/Mspaces:Event` steps (`query.py`).
-    - `call_replacements`: pieces of calls that become extension functions
-      (`extension_function.py`).
-    - `searched_characters`: total length of the literals that libxml2 searches for.
-    - `reads_outer_context`: an expression outside predicates reads the context node.
+    `prefixes` have the offset of their first use. Replacements make the text for lxml (`query.py`).
+    `searched_characters` is the length of the literals that libxml2 searches for.
+    `reads_outer_context`: an expression outside predicates reads the context node.
     """
 
     variables: set[str] = attrs.field(factory=set)

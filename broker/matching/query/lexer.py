@@ -1,12 +1,8 @@
 """Lexer for queries (XPath 1.0, section 3.7).
 
-A character's meaning depends on the token before it: `*` and `div` are name tests where an operand
-may stand, and operators elsewhere. Three extensions of libxml2 are accepted, because it evaluates
-the query:
-
-- An operator's name needs no blank behind it (`1 or2`).
-- A number may have an exponent (`1e3`).
-- Blanks may stand between a prefix and its colon in a step without an axis (`p :a`; `bare` below).
+`*` and `div` are name tests where an operand may stand, and operators elsewhere. Three extensions
+of libxml2 are accepted: `1 or2`, an exponent (`1e3`), and blanks between a prefix and its colon in
+a step without an axis (`p :a`).
 """
 
 from __future__ import annotations

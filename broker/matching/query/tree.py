@@ -1,7 +1,7 @@
 """Typed syntax tree of a query.
 
 `position` is the offset of a node's first character. A chain of `and`, `or` or `|` is one node, so
-the limits on nesting and operators bound the tree's height.
+that limits bound the tree's height.
 """
 
 from __future__ import annotations

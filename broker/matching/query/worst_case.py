@@ -1,18 +1,10 @@
 """Upper bound of libxml2's work for a query, on any document of a given size (checklist F13).
 
-libxml2 can not be interrupted, and some of its work grows with the square or the cube of a
-document. So this model assumes the worst: name tests keep every node, all elements are siblings,
-one element has all text. `cost.py` estimates ordinary documents.
-
-The unit is one visited node, 10 ns. Besides following axes, libxml2 does this (`xpath.c` of 2.14,
-and measurements):
-
-- It compares each node found from several start nodes with all found before, unless the axis is
-  `child`, `attribute`, `namespace` or `self`. It does so for unions and for comparisons of two
-  node-sets too.
-- It sorts a node-set for a function and in brackets. Unordered siblings are compared by walking
-  from one to the other.
-- It copies the text of a node on every use.
+It assumes the worst: name tests keep every node, all elements are siblings, one element has all
+text. The unit is one visited node, 10 ns. Besides following axes, libxml2 (`xpath.c` of 2.14, and
+measurements) compares each node found from several start nodes with all found before, also in
+unions; sorts a node-set for a function and in brackets, walking between siblings; and copies the
+text of a node on every use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Abstract evaluation of a query on all valid documents of a type at once (X10, F7).
 
-A query that can not be true here matches no valid event. The opposite is not claimed.
+A query that can not be true here matches no valid event.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class LabelInfo:
 class Schema:
     """Schema of a DTD. Its document graphs are built on demand.
 
-    If one has too many nodes, elements of one name share a node in all of them (`shared`). If that
-    is still too much, `scopes` is empty and every query counts as satisfiable.
+    With too many nodes, elements of one name share one in all graphs (`shared`). If that is still
+    too much, `scopes` is empty and every query counts as satisfiable.
     """
 
     def __init__(self, dtd: IDtd, *, shared: bool = False) -> None:

@@ -1,8 +1,8 @@
 """Schema nodes: classes of document nodes with equal label path.
 
-An element inside another one of the same name leads back to the outer one's schema node, so the
-graph is finite. If there are too many, all elements of one name share one. A schema node lists all
-possible parents. So a path without schema nodes exists in no valid document.
+An element inside another one of the same name has the outer one's schema node, so the graph is
+finite. If there are too many, all elements of one name share one. All possible parents are listed.
+So a path without schema nodes exists in no valid document.
 """
 
 from __future__ import annotations

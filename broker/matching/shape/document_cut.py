@@ -1,7 +1,6 @@
 """A valid document cut into constants and values, with its tree, verified against the parser's.
 
-The expression for tags is exact for documents without the markup that `Reason` lists. Every name,
-text and attribute is compared with the parser's.
+The expression for tags is exact without the markup that `Reason` lists.
 """
 
 from __future__ import annotations

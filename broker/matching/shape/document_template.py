@@ -1,8 +1,8 @@
 """A shape's template and its expression, which together extract values and verify a document.
 
-The values formatted into the template must equal the document, so the constants are those of the
-learnt document. The values contain nothing that ends a value, begins markup or is illegal in XML,
-so the tags are equal too. Repeats are possessive, so all takes linear time.
+The values formatted into the template must equal the document. They contain nothing that ends a
+value, begins markup or is illegal in XML, so the tags are those of the learnt document. Repeats are
+possessive, so all takes linear time.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Shape:
     """Documents of one type that differ only in the values of their slots (DESIGN 6).
 
     `tree` is the root node of the event with the DTD's defaults, `payload` that of the payload as a
-    document. The shape is valid for a DTD with the content of `dtd`.
+    document. It is valid for a DTD with the content of `dtd`.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
 """Documents with equal tags, attribute names and empty leaves, and their varying attributes.
 
-Texts are slots from the start. Attributes are constants at first, so that conditions such as
-`@name="SC_Lat"` are decided once per shape. Documents with different attributes are *variants*.
-With too many of them, the attributes that vary most become slots.
+Attributes are constants at first, so that conditions such as `@name="SC_Lat"` are decided once per
+shape. Documents with different ones are *variants*. With too many of them, the attributes that vary
+most become slots.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Learning of one type's shapes: which documents get one, and when learning pauses.
 
-At first sight a document leaves only a signature. At second sight, or if nearly all documents are
-recognised, it is cut (`document_cut`) and its skeleton learnt. Learning a shape costs about as much
-as a hundred recognitions save, so a type has a *credit*. A type with hardly any recognised
-documents is *suspended*.
+At first sight a document leaves a signature. At second sight, or if nearly all documents are
+recognised, it is cut and its skeleton learnt. Learning costs about as much as a hundred
+recognitions save, so a type has a *credit*. A type with hardly any of them is *suspended*.
 """
 
 from __future__ import annotations
