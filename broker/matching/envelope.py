@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from lxml import etree
 
@@ -13,7 +13,6 @@ from broker.event.envelope import NAMESPACE, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.payload import ENVELOPE_CHILDREN, find_payload_element
 from broker.event.stream import check_client_id, check_stream_name
-from broker.matching.text_position import element_line
 
 _Q = f"{{{NAMESPACE}}}"
 #: The first elements, in this order. A user's DTD may contradict it.
@@ -163,3 +162,8 @@ def _parse_number(field: str, text: str, least: int) -> int:
             return value
         raise BadField(field, f"{text} is not from {least} to 2**63 - 1")
     raise BadField(field, f"{text[:40]!r} is not 1 to {_DIGITS} digits")
+
+
+def element_line(element: etree._Element) -> int:
+    """Return the line of an element, 0 if it was not parsed."""
+    return cast("int | None", element.sourceline) or 0

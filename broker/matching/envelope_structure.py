@@ -11,7 +11,7 @@ from lxml import etree
 
 from broker.errors import NotValid
 from broker.event.envelope import NAMESPACE
-from broker.matching.text_position import element_line
+from broker.matching.envelope import element_line
 
 _Q = f"{{{NAMESPACE}}}"
 #: Content models as expressions over the children's names, each followed by a blank. `?` is an

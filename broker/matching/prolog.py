@@ -17,7 +17,7 @@ from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, NotWellFormed
 from broker.event.encoding import is_utf8
 from broker.event.envelope import public_identifier
 from broker.event.reader import parse_public_identifier
-from broker.matching.text_position import line_and_column
+from broker.matching.screening import line_and_column
 
 #: The root element as written in DOCTYPEs and DTDs.
 ROOT_NAME = b"Mspaces:Event"

@@ -6,7 +6,6 @@ import re
 
 from broker.errors import ForbiddenMarkup, NotWellFormed, TooLarge
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.text_position import line_and_column
 
 _ENCODING_MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -88,3 +87,10 @@ def _check_encoding_mark(document: bytes) -> None:
             raise NotWellFormed(
                 f"the document is in {encoding}: only UTF-8 is accepted", line=1, column=1
             )
+
+
+def line_and_column(document: bytes, offset: int) -> tuple[int, int]:
+    """Return line and column of a byte, both from 1. The column counts characters."""
+    line = document.count(b"\n", 0, offset) + 1
+    start = document.rfind(b"\n", 0, offset) + 1
+    return line, len(document[start:offset].decode("utf-8", "replace")) + 1

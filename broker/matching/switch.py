@@ -38,7 +38,6 @@ from broker.matching.contract import (
     accepted_class,
 )
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.batch_match import BatchMatch, match_batches
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
 from broker.matching.engine.filled_event import FillableTreeCache
@@ -55,6 +54,7 @@ from broker.matching.explain.explanation import Explanation
 from broker.matching.explain.index_explainer import IndexExplainer
 from broker.matching.index.member import Member
 from broker.matching.name_watch import NameWatch
+from broker.matching.partial.source import ShapeBatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
 from broker.matching.query_bounds import QueryBounds

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.shape_bindings import (
     IndexLookup,
     MembersByRow,
@@ -16,6 +15,7 @@ from broker.matching.engine.shape_bindings import (
     UndecidedByRow,
 )
 from broker.matching.index.member import RowMatcher
+from broker.matching.partial.source import ShapeBatch
 
 #: Minimum number of documents for which a shape has its own look-ups.
 MIN_SEPARATE_ROWS: Final = 12

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.index_conjunction import (
     ConjunctionForm,
     ConjunctionReader,
@@ -36,7 +35,7 @@ from broker.matching.partial.formula import (
     necessary_condition,
 )
 from broker.matching.partial.plain_path import find_rows
-from broker.matching.partial.source import Source
+from broker.matching.partial.source import ShapeBatch, Source
 from broker.matching.partial.work_budget import WorkBudget
 
 #: A comparison on bitmaps takes some 3 us, an evaluation by lxml 15 us, and the parse before the

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from broker.errors import BadEnvelope
 from broker.matching.contract import Verdict
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.shape_bindings import MembersByRow, UndecidedByRow
 from broker.matching.engine.shape_plan import PlanCache
 from broker.matching.engine.stream_patterns import StreamPatterns
+from broker.matching.partial.source import ShapeBatch
 from broker.matching.shape.cache import LENGTH_CLASSES, ShapeCache
 from broker.matching.type_counters import CountersByType
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.batch_match import BatchMatch, match_batches
 from broker.matching.engine.binding import Binding, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries, queries_of
@@ -15,6 +14,7 @@ from broker.matching.engine.shape_bindings import ShapeBindings
 from broker.matching.index.member import Member
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.exact_evaluation import build_evaluation_input
+from broker.matching.partial.source import ShapeBatch
 from broker.matching.xpath_evaluation import ParsedEvent
 
 #: Maximum queries of a family that lxml evaluates one by one. For more, partial evaluation pays.

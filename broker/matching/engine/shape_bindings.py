@@ -7,13 +7,12 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.binding import AlwaysBinding, Binding, BitmapBinding, IndexedBinding
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.index.member import Member, RowMatcher, RowMatches
 from broker.matching.index.shared_index import SharedIndex
-from broker.matching.partial.source import Computed, Constant, Source
+from broker.matching.partial.source import Computed, Constant, ShapeBatch, Source
 
 #: The matching members of each row; None for none.
 MembersByRow: TypeAlias = list[list[Member] | None]

@@ -7,7 +7,6 @@ from typing import Final
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.batch_match import BatchMatch, match_batches
 from broker.matching.engine.binding import bind_formula
 from broker.matching.engine.index_conjunction import ConjunctionReader
@@ -21,6 +20,7 @@ from broker.matching.explain.shape_explainer import ShapeAnswer, ShapeExplainer,
 from broker.matching.explain.xpath_writer import XPathWriter
 from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.source import ShapeBatch
 from broker.matching.partial.template import TemplateInstance, extract_templates
 from broker.matching.query.query import Query
 from broker.matching.query.tree import Chain

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from broker.matching.shape.document_cut import DocumentCut, Token
-from broker.matching.shape.eligible_values import AttributeClass
+from broker.matching.shape.document_cut import AttributeClass, DocumentCut, Token
 
 if TYPE_CHECKING:
     from broker.matching.shape.shape import Shape

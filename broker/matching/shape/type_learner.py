@@ -17,8 +17,14 @@ from lxml import etree
 from broker.dtd.interfaces import IDtd
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.document_cut import DocumentCut, NotLearnable, Reason, cut_document
-from broker.matching.shape.eligible_values import AttributeClass, EligibleValues
+from broker.matching.shape.document_cut import (
+    AttributeClass,
+    DocumentCut,
+    EligibleValues,
+    NotLearnable,
+    Reason,
+    cut_document,
+)
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton, Variant, skeleton_key
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from broker.matching.engine.batch import ShapeBatch
 from broker.matching.engine.batch_match import BatchMatch, match_batches
 from broker.matching.engine.binding import Binding, IndexedBinding, bind_formula
 from broker.matching.engine.distinct_query import DistinctQuery
@@ -15,6 +14,7 @@ from broker.matching.engine.shape_bindings import ShapeBindings
 from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import evaluate_template
+from broker.matching.partial.source import ShapeBatch
 from broker.matching.partial.template import extract_templates
 from broker.matching.query.query import parse_query
 from tests.matching.partial.slotted_tree import SlottedTree
