@@ -15,7 +15,7 @@ from broker.matching.xpath_evaluation import CompiledXPath
 #: Each takes about 4 kB.
 MAX_COMPILED = 16_384
 #: For queries that were accepted under the node's limits, which may exceed the defaults.
-_NO_LIMITS = QueryLimits(
+NO_LIMITS = QueryLimits(
     max_length=1 << 30,
     max_nesting=1 << 10,
     max_steps=1 << 30,
@@ -37,7 +37,7 @@ class CachedQuery:
     @property
     def query(self) -> Query:
         query = self.distinct_query
-        return parse_query(query.text, dict(query.namespaces), _NO_LIMITS)
+        return parse_query(query.text, dict(query.namespaces), NO_LIMITS)
 
     @property
     def compiled(self) -> CompiledXPath:

@@ -104,10 +104,13 @@ class Explainer:
             sequence_number=header.event_id.sequence_number,
             recognised=known is not None if shapes else None,
         )
+
+        def evaluate(part: RunnableQuery) -> bool:
+            cost = part.worst_cost(evaluation.rounded_nodes)
+            return part.is_always_true or evaluation.matches(part, cost)
+
         try:
-            matches = runnable.is_always_true or evaluation.matches(
-                runnable, runnable.worst_cost(evaluation.rounded_nodes)
-            )
+            matches = evaluate(runnable)
         except QueryTooExpensive as reason:
             return attrs.evolve(
                 explanation,
@@ -122,7 +125,10 @@ class Explainer:
             lookup=lookup,
             parsing=self._measure(lambda: self._examiner.examine(document, undescribed)),
         )
-        findings = EventFindings(query.text, Probe(query, subject, self._clock))
+        findings = EventFindings(
+            query.text,
+            Probe(query, subject, self._clock, lambda part: evaluate(RunnableQuery(part))),
+        )
         finding = findings.explain_expression(query.expression, holds=matches)
         answer = attrs.evolve(answer, matches=matches, finding=finding)
         return attrs.evolve(explanation, measured=measured, event=answer)

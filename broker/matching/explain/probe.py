@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
+from broker.errors import QueryTooExpensive
+from broker.matching.engine.compiled_query_cache import NO_LIMITS
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.explanation import FoundValue
 from broker.matching.explain.node_path import PathFormatter
-from broker.matching.explain.xpath_writer import NO_POSITION
+from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.evaluator import Evaluator
 from broker.matching.partial.exact_evaluation import build_evaluation_input
@@ -20,7 +22,7 @@ from broker.matching.partial.source import Constant
 from broker.matching.partial.template import template_without_parameters
 from broker.matching.partial.work_budget import TooExpensive, Undecidable, WorkBudget
 from broker.matching.query import tree
-from broker.matching.query.query import Query
+from broker.matching.query.query import Query, parse_query
 from broker.matching.query.value_type import value_type
 from broker.matching.query_bounds import MAX_TREE
 from broker.matching.shape.tree import Node
@@ -42,9 +44,21 @@ class ProbeLimitExceeded(Exception):
 
 
 class Probe:
-    """Evaluates expressions of one query on one event. All methods raise `ProbeLimitExceeded`."""
+    """Evaluates expressions of one query on one event. All methods raise `ProbeLimitExceeded`.
 
-    def __init__(self, query: Query, event: ParsedEvent, clock: Callable[[], float]) -> None:
+    `matches` evaluates a query by lxml, which decides more than the tree.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        event: ParsedEvent,
+        clock: Callable[[], float],
+        matches: Callable[[Query], bool],
+    ) -> None:
+        self._namespaces = dict(query.namespaces)
+        self._writer = XPathWriter(query.text)
+        self._matches = matches
         self._template = template_without_parameters(query)
         self._formatter = PathFormatter(query)
         self._event = event
@@ -53,7 +67,16 @@ class Probe:
         self._left = MAX_PROBES
 
     def evaluate_boolean(self, expression: tree.Expression, node: Node | None) -> bool:
-        return self._run(node, lambda e, at: _known(e, e.evaluate_boolean(expression, at)))
+        try:
+            return self._run(node, lambda e, at: _known(e, e.evaluate_boolean(expression, at)))
+        except ProbeLimitExceeded as bound:
+            if node is not None or not str(bound):
+                raise
+        try:
+            text = self._writer.write(expression)
+            return self._matches(parse_query(text, self._namespaces, NO_LIMITS))
+        except QueryTooExpensive as reason:
+            raise ProbeLimitExceeded(str(reason)) from None
 
     def list_nodes(self, nodes: tree.Expression, node: Node | None) -> list[Node]:
         """Return the nodes in document order."""
