@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from broker.errors import ForbiddenMarkup, NotWellFormed, TooLarge
+from broker.errors import ForbiddenMarkup, InvalidEvent, NotWellFormed, TooLarge
 from broker.matching.document_limits import DocumentLimits
 
 _ENCODING_MARKS = (
@@ -37,8 +37,7 @@ def screen_document(document: bytes, limits: DocumentLimits) -> None:
     zero = document.find(b"\0")
     if zero >= 0:
         _check_encoding_mark(document)
-        line, column = line_and_column(document, zero)
-        raise NotWellFormed("a NUL character is not allowed in XML", line=line, column=column)
+        raise error_at(document, zero, "a NUL character is not allowed in XML")
 
 
 def check_entity_references(document: bytes, start: int) -> None:
@@ -50,10 +49,8 @@ def check_entity_references(document: bytes, start: int) -> None:
     found = find_undefined_entity(document, start)
     if found is not None:
         offset, name = found
-        line, column = line_and_column(document, offset)
-        raise ForbiddenMarkup(
-            f"the entity &{name}; is not one of the five predefined ones", line=line, column=column
-        )
+        text = f"the entity &{name}; is not one of the five predefined ones"
+        raise error_at(document, offset, text, ForbiddenMarkup)
 
 
 def find_undefined_entity(document: bytes, start: int) -> tuple[int, str] | None:
@@ -73,20 +70,14 @@ def _check_utf8(document: bytes) -> None:
         document.decode()
     except UnicodeDecodeError as error:
         _check_encoding_mark(document)
-        line, column = line_and_column(document, error.start)
-        raise NotWellFormed(
-            f"the byte 0x{document[error.start]:02x} is not UTF-8 ({error.reason})",
-            line=line,
-            column=column,
-        ) from None
+        text = f"the byte 0x{document[error.start]:02x} is not UTF-8 ({error.reason})"
+        raise error_at(document, error.start, text) from None
 
 
 def _check_encoding_mark(document: bytes) -> None:
     for mark, encoding in _ENCODING_MARKS:
         if document.startswith(mark):
-            raise NotWellFormed(
-                f"the document is in {encoding}: only UTF-8 is accepted", line=1, column=1
-            )
+            raise error_at(document, 0, f"the document is in {encoding}: only UTF-8 is accepted")
 
 
 def line_and_column(document: bytes, offset: int) -> tuple[int, int]:
@@ -94,3 +85,10 @@ def line_and_column(document: bytes, offset: int) -> tuple[int, int]:
     line = document.count(b"\n", 0, offset) + 1
     start = document.rfind(b"\n", 0, offset) + 1
     return line, len(document[start:offset].decode("utf-8", "replace")) + 1
+
+
+def error_at(
+    document: bytes, offset: int, text: str, error: type[InvalidEvent] = NotWellFormed
+) -> InvalidEvent:
+    line, column = line_and_column(document, offset)
+    return error(text, line=line, column=column)

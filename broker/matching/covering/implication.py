@@ -7,8 +7,6 @@ by operand. DTDs are not used.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
 
 from broker.matching.covering.formula import (
     FALSE,
@@ -23,14 +21,7 @@ from broker.matching.covering.formula import (
 )
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.query.number import parse_number
-from broker.matching.query.tree import PathStart
-
-ORDER: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+from broker.matching.query.tree import COMPARISONS, PathStart
 
 
 def is_true_of(atom: Atom, value: str) -> bool:
@@ -41,13 +32,7 @@ def is_true_of(atom: Atom, value: str) -> bool:
         return str(constant) in value
     if isinstance(constant, str):
         return (value == constant) == (atom.operator == "=")
-    return compare_numbers(atom.operator, parse_number(value), constant)
-
-
-def compare_numbers(sign: str, value: float, constant: float) -> bool:
-    if sign in ORDER:
-        return ORDER[sign](value, constant)
-    return (value == constant) == (sign == "=")
+    return COMPARISONS[atom.operator](parse_number(value), constant)
 
 
 def atom_implies(one: Atom, other: Atom) -> bool:
@@ -89,7 +74,7 @@ def _string_implies(sign: str, constant: str, other: Atom) -> bool:
 
 def _number_implies(sign: str, bound: float, other: str, limit: float) -> bool:
     if sign == "=":
-        return compare_numbers(other, bound, limit)
+        return COMPARISONS[other](bound, limit)
     if sign == "!=" or other == "=" or math.isnan(bound) or math.isnan(limit):
         return False
     if sign[0] == "<":

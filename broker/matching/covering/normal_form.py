@@ -21,7 +21,7 @@ from broker.matching.covering.formula import (
     combine,
     conjuncts,
 )
-from broker.matching.covering.implication import ORDER, is_true_of
+from broker.matching.covering.implication import is_true_of
 from broker.matching.paths.emptiness import outermost_node_sets, truth_if_empty
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.query import tree
@@ -86,7 +86,7 @@ class _Normaliser:
         kind = value_type(left)
         if constant is None or kind is ValueType.BOOLEAN:
             return self._make_opaque(whole, outermost)
-        if isinstance(constant, str) and (sign in ORDER or kind is ValueType.NUMBER):
+        if isinstance(constant, str) and (sign[0] in "<>" or kind is ValueType.NUMBER):
             constant = parse_number(constant)
         if isinstance(constant, float) and math.isnan(constant):
             return FALSE if sign != "!=" else self._make_opaque(whole, outermost)

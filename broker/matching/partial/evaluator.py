@@ -228,15 +228,6 @@ def _any_atom_holds(parameter: int, cases: GuardedValue) -> Formula:
 #: Pairs of two node-sets; larger products are compared only if all members are constants.
 MAX_PAIRS = 1_024
 
-_OPERATORS: dict[str, Callable[..., bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
 
 def compare_operands(evaluator: ValueEvaluator, node: tree.Binary, context: Context) -> Formula:
     sides = (node.left, node.right)
@@ -261,7 +252,7 @@ def compare_operands(evaluator: ValueEvaluator, node: tree.Binary, context: Cont
             return TRUE if _some_pair_holds(node.operator, some, others) else FALSE
         raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
     evaluator.work.spend(len(left) * len(right))
-    function = _OPERATORS[node.operator]
+    function = tree.COMPARISONS[node.operator]
     join = evaluator.work.spend_on_join
     return any_of(
         [
@@ -307,8 +298,8 @@ def _some_pair_holds(operator: str, left: list[Any], right: list[Any]) -> bool:
     if not some or not others:
         return False
     if operator in ("<", "<="):
-        return _OPERATORS[operator](min(some), max(others))
-    return _OPERATORS[operator](max(some), min(others))
+        return tree.COMPARISONS[operator](min(some), max(others))
+    return tree.COMPARISONS[operator](max(some), min(others))
 
 
 def _compare_pair(function: Callable[..., bool], one: GuardedValue, other: GuardedValue) -> Formula:

@@ -18,14 +18,7 @@ from broker.matching.query.number import parse_number
 from broker.matching.query.query import Query
 from broker.matching.query.value_type import value_type
 
-_NUMBER_OPERATORS = {
-    "=": Operator.NUMBER_EQUAL,
-    "!=": Operator.NUMBER_NOT_EQUAL,
-    "<": Operator.LESS,
-    "<=": Operator.LESS_EQUAL,
-    ">": Operator.GREATER,
-    ">=": Operator.GREATER_EQUAL,
-}
+_NUMBER_OPERATORS = {sign: Operator(sign) for sign in tree.MIRRORED_OPERATORS}
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
 #: Functions that always read the context, and argument-less ones that never do. The others read the
 #: context node if they have no argument.

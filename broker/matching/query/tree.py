@@ -7,8 +7,9 @@ that limits bound the tree's height.
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -162,6 +163,14 @@ class Chain:
     operands: tuple[Expression, ...]
 
 
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 #: Comparisons, each with the operator for exchanged operands.
 MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 

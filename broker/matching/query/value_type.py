@@ -10,12 +10,7 @@ import attrs
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 
-_B, _N, _S, _NS = (
-    ValueType.BOOLEAN,
-    ValueType.NUMBER,
-    ValueType.STRING,
-    ValueType.NODE_SET,
-)
+_B, _N, _S, _NS = ValueType
 
 
 @attrs.frozen
