@@ -10,7 +10,7 @@ import attrs
 
 from broker.matching.bitmap import PARTITION_SIZE, iterate_numbers
 from broker.matching.index.bound_block import CumulativeBitmaps
-from broker.matching.index.member import Member
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.index.partition import Partition
 from broker.matching.index.substring_index import SubstringIndex
@@ -88,12 +88,7 @@ class BitmapIndex:
             for member in partition.select_members(partition.full_bitmap)
         ]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _cache: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, list[Member]]]:
+    def match_rows(self, columns: Columns, rows: int, _cache: ResultCache = None) -> RowMatches:
         prepared: dict[int, Sequence[Any]] = {
             position: columns[position] for position in self._parameters
         }
@@ -232,9 +227,7 @@ class Overflow:
         self._index.remove(member)
         return True
 
-    def match_rows(
-        self, columns: Sequence[Sequence[Any]], rows: int
-    ) -> list[tuple[int, list[Member]]]:
+    def match_rows(self, columns: Columns, rows: int) -> RowMatches:
         return self._index.match_rows(columns, rows) if self._index else []
 
 
@@ -260,7 +253,7 @@ class ZoneMap:
                 cumulative.load([bound for bound, _ in weakest], [bit for _, bit in weakest])
                 self._by_position.append((position, cumulative))
 
-    def select_rows(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Sequence[int]]:
+    def select_rows(self, columns: Columns, rows: int) -> list[Sequence[int]]:
         """Return for each partition the ascending rows to look up in it."""
         if not self._by_position:
             return [range(rows)] * self._partition_count

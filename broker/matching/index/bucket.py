@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from broker.matching.index.bitmap_index import BitmapIndex
 from broker.matching.index.comparison import compile_comparison
 from broker.matching.index.grid_index import GridIndex
 from broker.matching.index.interval_index import IntervalIndex
 from broker.matching.index.lookup import LinearScan, Lookup, LookupTable
-from broker.matching.index.member import Member
+from broker.matching.index.member import Columns, Member, ResultCache
 from broker.matching.index.parameter import Literal, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
 
@@ -99,9 +99,9 @@ class Buckets:
     def match_buckets(
         self,
         hits: Sequence[tuple[int, Bucket]],
-        columns: Sequence[Sequence[Any]],
+        columns: Columns,
         rows: int,
-        cache: dict[Any, Any] | None,
+        cache: ResultCache,
     ) -> list[tuple[int, Sequence[Member]]]:
         found: list[tuple[int, Sequence[Member]]] = []
         indexed: dict[MemberIndex, list[int]] = {}

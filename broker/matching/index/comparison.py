@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from broker.matching.index.member import Member
+from broker.matching.index.member import Columns, Member
 from broker.matching.index.parameter import Operator, Parameter
 
 #: Called with pairs of a row and its candidates (or None), the columns, and a list. It appends a
@@ -17,7 +17,7 @@ from broker.matching.index.parameter import Operator, Parameter
 Compare: TypeAlias = Callable[
     [
         Iterable[tuple[int, Sequence[Member] | None]],
-        Sequence[Sequence[Any]],
+        Columns,
         list[tuple[int, Sequence[Member]]],
     ],
     None,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, cast
+from typing import cast
 
 from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
-from broker.matching.index.member import Member
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Literal, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
 
@@ -99,12 +99,7 @@ class GridIndex:
         }
         return [*filed, *self._overflow.list_members()]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, Sequence[Member]]]:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         found: list[tuple[int, Sequence[Member]]] = []
         lower = [columns[window.lower] for window in self._windows]
         for level in self._levels.values():
@@ -166,9 +161,7 @@ class GridIndex:
         return list(dict.fromkeys(cells))
 
 
-def _cell_keys(
-    level: _GridLevel, columns: Sequence[Sequence[Any]], cache: dict[Any, Any] | None
-) -> list[float]:
+def _cell_keys(level: _GridLevel, columns: Columns, cache: ResultCache) -> list[float]:
     """Return the key of each row, shared by templates with the same subjects."""
     sizes = level.sizes
     same = (sizes, *map(id, columns))

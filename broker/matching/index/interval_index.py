@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
-from broker.matching.index.member import Member
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Operator, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
 
@@ -92,12 +92,7 @@ class IntervalIndex:
         """Return the members to compare for a value, None if that needs `match_rows`."""
         return None if self._overflow else self._segments[bisect_right(self._bounds, value)]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _cache: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, Sequence[Member]]]:
+    def match_rows(self, columns: Columns, rows: int, _cache: ResultCache = None) -> RowMatches:
         found: list[tuple[int, Sequence[Member]]] = []
         bounds, segments = self._bounds, self._segments
         hits = [

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import attrs
 
 from broker.matching.index.comparison import Compare
-from broker.matching.index.member import Member, RowMatcher, RowMatches
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatcher, RowMatches
 
 K = TypeVar("K")
 
@@ -22,12 +22,7 @@ class LinearScan:
     _compare: Compare
     members: tuple[Member, ...]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, _cache: ResultCache = None) -> RowMatches:
         found: list[tuple[int, Sequence[Member]]] = []
         self._compare(zip(range(rows), repeat(self.members)), columns, found)
         return found

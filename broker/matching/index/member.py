@@ -27,17 +27,16 @@ class Member:
     number: int = 0
 
 
+#: Values by parameter position and row.
+Columns: TypeAlias = Sequence[Sequence[Any]]
+#: Results for equal columns, shared by indexes.
+ResultCache: TypeAlias = dict[Any, Any] | None
 #: Rows with the members that they match.
 RowMatches: TypeAlias = Sequence[tuple[int, Sequence[Member]]]
 
 
 class RowMatcher(Protocol):
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         """Match rows with members. A row may be returned several times, with different members.
 
         `columns` has `rows` values for each position, once for parameters of one subject. `cache`

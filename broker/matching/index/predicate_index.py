@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from broker.matching.index.bucket import Buckets, MemberIndex, build_member_index
 from broker.matching.index.lookup import Lookup, LookupTable
-from broker.matching.index.member import Member, RowMatches
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.substring_index import PrefixIndex
 
@@ -104,12 +104,7 @@ class HashIndex:
             )
         return lookup
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         get = self._buckets.by_key.get
         keys = self._row_keys(columns)
         hits = [(row, bucket) for row, key in keys if (bucket := get(key)) is not None]
@@ -118,7 +113,7 @@ class HashIndex:
             return cast("list[tuple[int, Sequence[Member]]]", hits)
         return self._buckets.match_buckets(hits, columns, rows, cache) if hits else ()
 
-    def _row_keys(self, columns: Sequence[Sequence[Any]]) -> Iterable[tuple[int, Any]]:
+    def _row_keys(self, columns: Columns) -> Iterable[tuple[int, Any]]:
         equal = [columns[position] for position in self._equalities]
         if self._prefix is None:
             return enumerate(equal[0] if len(equal) == 1 else zip(*equal, strict=True))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
 from broker.matching.index.lookup import Lookup
-from broker.matching.index.member import Member, RowMatches
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.index.predicate_index import Constants, HashIndex, build_index
 
@@ -56,12 +55,7 @@ class SharedIndex:
         access = self._index
         return access.lookup_for(constants) if isinstance(access, HashIndex) else self._full_lookup
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         return self._index.match_rows(columns, rows, cache)
 
     def _is_satisfiable(self, literals: Sequence[Literal]) -> bool:

@@ -134,19 +134,9 @@ class DocumentCut:
         return tuple(self.document[token.start : token.end] for token in tokens)
 
 
-def cut_document(
-    document: bytes,
-    start: int,
-    root: etree._Element,
-    payload: etree._Element | None,
-    eligible: EligibleValues,
-    max_constant_bytes: int,
-) -> DocumentCut:
-    """Cut a document with its root element at offset `start`. Raises `NotLearnable`."""
-    return _Cutter(document, root, payload, eligible, max_constant_bytes).run(start)
+class DocumentCutter:
+    """Cuts one document; `root` is its valid tree with defaults applied."""
 
-
-class _Cutter:
     def __init__(
         self,
         document: bytes,
@@ -170,7 +160,8 @@ class _Cutter:
         self._previous: etree._Element | None = None
         self._cut_bytes = 0
 
-    def run(self, start: int) -> DocumentCut:
+    def cut(self, start: int) -> DocumentCut:
+        """Cut the document with its root element at offset `start`. Raises `NotLearnable`."""
         document, at = self._document, start
         while self._open or at == start:
             tag = _TAG.match(document, at)

@@ -20,10 +20,10 @@ from broker.matching.shape.bounds import ShapeBounds
 from broker.matching.shape.document_cut import (
     AttributeClass,
     DocumentCut,
+    DocumentCutter,
     EligibleValues,
     NotLearnable,
     Reason,
-    cut_document,
 )
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton, Variant, skeleton_key
@@ -108,15 +108,10 @@ class TypeLearner:
         The shape may be known, but not compiled for such values. Raises `NotLearnable`.
         """
         try:
-            cut = cut_document(
-                document,
-                start,
-                root,
-                parts.payload,
-                self._eligible,
-                self._bounds.max_constant_bytes,
+            cutter = DocumentCutter(
+                document, root, parts.payload, self._eligible, self._bounds.max_constant_bytes
             )
-            return self._learn_cut(cut)
+            return self._learn_cut(cutter.cut(start))
         except NotLearnable as refusal:
             if refusal.reason in (Reason.CONSTANTS, Reason.SLOTS):
                 _add_signature(
