@@ -38,7 +38,8 @@ from broker.matching.contract import (
     accepted_class,
 )
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.engine.batch_match import BatchMatch, match_batches
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
 from broker.matching.engine.filled_event import FillableTreeCache
 from broker.matching.engine.logged_event_selector import LoggedEventSelector
@@ -54,7 +55,6 @@ from broker.matching.explain.explanation import Explanation
 from broker.matching.explain.index_explainer import IndexExplainer
 from broker.matching.index.member import Member
 from broker.matching.name_watch import NameWatch
-from broker.matching.partial.source import ShapeBatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
 from broker.matching.query_bounds import QueryBounds
@@ -246,22 +246,22 @@ class Switch:
         recognised_at = clock()
         counters.recognition_seconds += recognised_at - started
         remaining.update(dict.fromkeys(parsed))
-        prepared: list[tuple[RecognisedGroup, ShapePlan, BatchMatch]] = []
+        prepared: list[tuple[RecognisedGroup, ShapePlan, ShapeBatch]] = []
         for group in groups:
             plan = self._plans.get(group.shape)
             if plan is None:
                 remaining.update(dict.fromkeys(group.places))
             else:
-                prepared.append((group, plan, BatchMatch(plan.bindings, ShapeBatch(group.values))))
-        match_batches([each for _, _, each in prepared])
+                prepared.append((group, plan, ShapeBatch(group.values)))
+        match_batches([(plan.bindings, batch) for _, plan, batch in prepared])
         finished = clock()
-        rows = sum(each.batch.size for _, _, each in prepared)
+        rows = sum(batch.size for _, _, batch in prepared)
         seconds_each = (finished - recognised_at) / max(1, rows)
-        for group, plan, batch_match in prepared:
+        for group, plan, batch in prepared:
             recognised_at = finished
-            answered = self._match_recognised(group, plan, batch_match, verdicts, remaining)
+            answered = self._match_recognised(group, plan, batch, verdicts, remaining)
             finished = clock()
-            seconds = finished - recognised_at + seconds_each * batch_match.batch.size
+            seconds = finished - recognised_at + seconds_each * batch.size
             counters.count_recognised(group.shape.reference, answered, seconds)
         return groups
 
@@ -269,12 +269,12 @@ class Switch:
         self,
         group: RecognisedGroup,
         plan: ShapePlan,
-        batch_match: BatchMatch,
+        batch: ShapeBatch,
         verdicts: list[Verdict | None],
         remaining: dict[int, UndecidedDocument | None],
     ) -> int:
         """Match documents of one shape; return their number. Undecided ones go to `remaining`."""
-        members_by_row, undecided, bad_envelopes = batch_match.matching, batch_match.undecided, 0
+        members_by_row, undecided, bad_envelopes = batch.matching, batch.undecided, 0
         header_of, view_of = group.shape.read_header, self._registry.stream_patterns.get_view
         view, stream, kind = None, "", group.shape.verdict_class
         new = tuple.__new__  # The named tuple's constructor, with one call less.
@@ -338,9 +338,9 @@ class Switch:
         values = shape.extract_values(document)
         if values is None:
             return None
-        batch_match = BatchMatch(plan.bindings, ShapeBatch([values]))
-        match_batches([batch_match])
-        return batch_match.matching[0] or (), batch_match.undecided.get(0, ())
+        batch = ShapeBatch([values])
+        match_batches([(plan.bindings, batch)])
+        return batch.matching[0] or (), batch.undecided.get(0, ())
 
     def _learn_shape(self, document: bytes, examined: ParsedEvent) -> Shape | None:
         if self._variants:

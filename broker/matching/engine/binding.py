@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.index_conjunction import (
     ConjunctionForm,
     ConjunctionReader,
@@ -35,7 +36,7 @@ from broker.matching.partial.formula import (
     necessary_condition,
 )
 from broker.matching.partial.plain_path import find_rows
-from broker.matching.partial.source import ShapeBatch, Source
+from broker.matching.partial.source import Computed, Constant, Slot, Source
 from broker.matching.partial.work_budget import WorkBudget
 
 #: A comparison on bitmaps takes some 3 us, an evaluation by lxml 15 us, and the parse before the
@@ -46,6 +47,36 @@ FREE_COMPARISONS_A_MEMBER = 6
 
 #: Returns the value of a source in a document.
 ValueOf: TypeAlias = Callable[[Source], Any]
+
+
+class ShapeBatch:
+    """Slot values of documents of one shape, and their matches. Computed columns are stored."""
+
+    __slots__ = ("_columns", "_slots", "index_cache", "matching", "size", "undecided")
+
+    def __init__(self, values: Sequence[tuple[bytes, ...]]) -> None:
+        self.size = len(values)
+        self._slots = list(zip(*values, strict=True))
+        self._columns: dict[Source, Any] = {}
+        self.matching: list[list[Member] | None] = [None] * self.size
+        """The matching members of each row; None for none. One may occur twice."""
+        self.undecided: dict[int, list[DistinctQuery]] = {}
+        """Queries that may match, by row."""
+        self.index_cache: dict[Any, Any] = {}
+
+    def column(self, source: Source) -> Sequence[Any]:
+        if isinstance(source, Slot):
+            return self._slots[source.number]
+        found = self._columns.get(source)
+        if found is None:
+            if isinstance(source, Computed):
+                columns = [self.column(argument) for argument in source.arguments]
+                found = list(map(source.function, *columns))
+            else:
+                assert isinstance(source, Constant)
+                found = [source.value] * self.size
+            self._columns[source] = found
+        return found
 
 
 class AlwaysBinding:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
-from broker.matching.engine.batch_match import BatchMatch, match_batches
-from broker.matching.engine.binding import Binding, bind_family
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries, queries_of
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
@@ -14,7 +14,6 @@ from broker.matching.engine.shape_bindings import ShapeBindings
 from broker.matching.index.member import Member
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.exact_evaluation import build_evaluation_input
-from broker.matching.partial.source import ShapeBatch
 from broker.matching.xpath_evaluation import ParsedEvent
 
 #: Maximum queries of a family that lxml evaluates one by one. For more, partial evaluation pays.
@@ -47,10 +46,9 @@ class ParsedEventMatcher:
         for family in families:
             if self._is_small(family) or not self._bind_family(family, bindings, batch):
                 self.undecided += iterate_queries(family.members)
-        batch_match = BatchMatch(bindings, batch)
-        match_batches([batch_match])
-        self.matching += batch_match.matching[0] or ()
-        self.undecided += batch_match.undecided.get(0, ())
+        match_batches([(bindings, batch)])
+        self.matching += batch.matching[0] or ()
+        self.undecided += batch.undecided.get(0, ())
 
     def _is_small(self, family: QueryFamily) -> bool:
         members = family.members

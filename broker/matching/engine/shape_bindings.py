@@ -7,17 +7,18 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from broker.matching.engine.binding import AlwaysBinding, Binding, BitmapBinding, IndexedBinding
-from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
+from broker.matching.engine.binding import (
+    AlwaysBinding,
+    Binding,
+    BitmapBinding,
+    IndexedBinding,
+    ShapeBatch,
+)
+from broker.matching.engine.distinct_query import iterate_queries
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.index.member import Member, RowMatcher, RowMatches
 from broker.matching.index.shared_index import SharedIndex
-from broker.matching.partial.source import Computed, Constant, ShapeBatch, Source
-
-#: The matching members of each row; None for none.
-MembersByRow: TypeAlias = list[list[Member] | None]
-#: Queries that may match, by row.
-UndecidedByRow: TypeAlias = dict[int, list[DistinctQuery]]
+from broker.matching.partial.source import Computed, Constant, Source
 
 
 @attrs.define(eq=False)
@@ -55,9 +56,8 @@ class IndexLookup:
         self.source_numbers: Sequence[int | None] | None = None
         """The number of each parameter's source in `ShapeBindings.sources`; None until needed."""
 
-    def sort_hits(
-        self, hits: RowMatches, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
-    ) -> None:
+    def sort_hits(self, hits: RowMatches, batch: ShapeBatch) -> None:
+        matching = batch.matching
         if self.checks:
             passed = [batch.column(check) for check in self.checks]
             hits = [hit for hit in hits if all(column[hit[0]] for column in passed)]
@@ -72,7 +72,7 @@ class IndexLookup:
                     else:
                         row_members.append(posting.entry)
                 elif is_decided is not None:
-                    undecided.setdefault(row, []).extend(iterate_queries((posting.entry,)))
+                    batch.undecided.setdefault(row, []).extend(iterate_queries((posting.entry,)))
 
 
 #: Matcher of the index, numbers of its sources (None for an ignored parameter), and look-up.
@@ -189,24 +189,20 @@ class ShapeBindings:
                 lookups.append((matcher, columns, lookup))
         return lookups
 
-    def match_batch(
-        self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
-    ) -> None:
+    def match_batch(self, batch: ShapeBatch) -> None:
         for matcher, columns, lookup in self.prepare_lookups(batch) if self._by_index else ():
             if hits := matcher.match_rows(columns, batch.size, batch.index_cache):
-                lookup.sort_hits(hits, batch, matching, undecided)
+                lookup.sort_hits(hits, batch)
         if self._without_lookup:
-            self.match_without_lookup(batch, matching, undecided)
+            self.match_without_lookup(batch)
 
-    def match_without_lookup(
-        self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
-    ) -> None:
+    def match_without_lookup(self, batch: ShapeBatch) -> None:
         for binding in self._without_lookup.values():
             if binding.is_decided and batch.size == 1 and isinstance(binding, AlwaysBinding):
-                members = matching[0]
-                matching[0] = [*(members or ()), *binding.family.members]
+                members = batch.matching[0]
+                batch.matching[0] = [*(members or ()), *binding.family.members]
             else:
-                _sort_rows(binding.match_rows(batch), binding.is_decided, matching, undecided)
+                _sort_rows(binding.match_rows(batch), binding.is_decided, batch)
 
     def _make_lookups(self, binding: IndexedBinding) -> list[IndexLookup]:
         no_families = _LookupFamilies({})
@@ -250,17 +246,14 @@ def _add_family(
 
 
 def _sort_rows(
-    rows: Sequence[tuple[int, Sequence[Member]]],
-    decided: bool,
-    matching: MembersByRow,
-    undecided: UndecidedByRow,
+    rows: Sequence[tuple[int, Sequence[Member]]], decided: bool, batch: ShapeBatch
 ) -> None:
     for row, members in rows:
         if not decided:
-            undecided.setdefault(row, []).extend(iterate_queries(members))
+            batch.undecided.setdefault(row, []).extend(iterate_queries(members))
             continue
-        row_members = matching[row]
+        row_members = batch.matching[row]
         if row_members is None:
-            matching[row] = list(members)
+            batch.matching[row] = list(members)
         else:
             row_members += members

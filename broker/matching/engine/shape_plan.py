@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from broker.dtd.interfaces import IDtdCache
 from broker.matching.contract import Accepted
-from broker.matching.engine.binding import Binding, bind_family
+from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
@@ -15,7 +15,7 @@ from broker.matching.engine.shape_bindings import ShapeBindings
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.function_library import parse_digits
-from broker.matching.partial.source import ShapeBatch, Source, computed, source_of
+from broker.matching.partial.source import Source, computed, source_of
 from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value

@@ -7,8 +7,8 @@ from typing import Final
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.matching.engine.batch_match import BatchMatch, match_batches
-from broker.matching.engine.binding import bind_formula
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import ShapeBatch, bind_formula
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
@@ -20,7 +20,6 @@ from broker.matching.explain.shape_explainer import ShapeAnswer, ShapeExplainer,
 from broker.matching.explain.xpath_writer import XPathWriter
 from broker.matching.index.shared_index import IndexPool
 from broker.matching.partial.evaluator import evaluate_template
-from broker.matching.partial.source import ShapeBatch
 from broker.matching.partial.template import TemplateInstance, extract_templates
 from broker.matching.query.query import Query
 from broker.matching.query.tree import Chain
@@ -123,7 +122,7 @@ class IndexExplainer:
             if binding is not None and bound.get(binding.family) is None:
                 binding.prepare_members(len(binding.family.members))
                 bound.add_binding(binding)
-        return lambda: match_batches([BatchMatch(bound, ShapeBatch([values]))])
+        return lambda: match_batches([(bound, ShapeBatch([values]))])
 
     def _current_shapes(self) -> Iterator[Shape]:
         for shape in self._shapes:
