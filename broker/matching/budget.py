@@ -1,8 +1,6 @@
 """The run-time budget of queries, per event and per client (checklist F13).
 
-`query_bounds` limits the time of one query on one event, `client_time_share` the time of all
-queries of a client. Expensive queries are evaluated last. They are suspended when their client has
-no time left.
+`query_bounds` limits one query on one event, `client_time_share` all queries of a client.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _Runnable = TypeVar("_Runnable", bound=Runnable)
 
 
 class Budget:
-    """Evaluates queries, and rejects those that exceed their time."""
+    """Evaluates queries, expensive ones last, and rejects those that exceed their time."""
 
     def __init__(self, bounds: QueryBounds, time_shares: ClientTimeShares) -> None:
         self._bounds = bounds
@@ -37,7 +35,6 @@ class Budget:
 
     @property
     def evaluations(self) -> int:
-        """Number of expressions evaluated by libxml2."""
         return self._bounds.evaluations
 
     def evaluate_queries(
@@ -50,8 +47,8 @@ class Budget:
     ) -> tuple[list[_Runnable], list[tuple[_Runnable, QueryTooExpensive]]]:
         """Return the matching queries, and those to suspend with the reason.
 
-        `subscriptions` returns the subscriptions that pay for a query. Without any, no time is
-        charged. `free_seconds` are not charged, on an event of ordinary size.
+        `subscriptions` returns those that pay for a query; without any, no time is charged.
+        `free_seconds` are not charged, on an event of ordinary size.
         """
         evaluation = BoundedEvaluation(self._bounds, event, document)
         scale = evaluation.scale

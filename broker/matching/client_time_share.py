@@ -1,7 +1,7 @@
 """Each client's share of the node's time for queries (checklist F13).
 
-An index decides most queries at almost no cost. Evaluations delay all clients. So each client has a
-little free time per event. Longer evaluations become a debt, which decreases as time passes.
+A client has a little free time per event. Longer evaluations become a debt, which decreases as time
+passes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
+
+import attrs
 
 #: Seconds for the queries of one client on one event of ordinary size.
 FREE_SECONDS: Final = 0.0005
@@ -23,28 +25,20 @@ _DEBT_FACTOR: Final = 5.0
 _CHEAP_DEBT_FACTOR: Final = 2.0
 
 
+@attrs.define(eq=False)
 class ClientTimeShare:
-    """The share of one client."""
-
-    __slots__ = ("client", "event", "free_seconds", "owed_seconds", "settled_at", "subscriptions")
-
-    def __init__(self, client: str, now: float) -> None:
-        self.client = client
-        self.subscriptions = 0
-        self.owed_seconds = 0.0
-        """Unpaid seconds beyond the free time, as of `settled_at`."""
-        self.settled_at = now
-        self.event = 0
-        """The number of the event that `free_seconds` belongs to."""
-        self.free_seconds = 0.0
+    client: str
+    settled_at: float
+    owed_seconds: float = 0.0
+    """Unpaid seconds beyond the free time, as of `settled_at`."""
+    subscriptions: int = 0
+    event: int = 0
+    """The number of the event that `free_seconds` belongs to."""
+    free_seconds: float = 0.0
 
 
 class ClientTimeShares:
-    """Shares by client and by subscription.
-
-    A client's debt is limited to the time of five queries. It decreases by `share` seconds per
-    second.
-    """
+    """Shares by client and by subscription. A debt decreases by `share` seconds per second."""
 
     def __init__(self, clock: Callable[[], float], max_run_time: float, share: float) -> None:
         self._max_debt_seconds = max_run_time * _DEBT_FACTOR
@@ -68,7 +62,7 @@ class ClientTimeShares:
         self._by_number[subscription] = share
 
     def remove_subscription(self, subscription: int) -> None:
-        """Remove a subscription. The debt of its client remains."""
+        """Remove a subscription. Its client's debt remains."""
         share = self._by_number.pop(subscription)
         share.subscriptions -= 1
         if share.subscriptions:
@@ -83,8 +77,7 @@ class ClientTimeShares:
             del self._by_client[oldest]
 
     def begin_event(self, free_seconds: float, weight: float) -> None:
-        """Start the next event, with `free_seconds` for each client. Longer times are divided by
-        `weight`."""
+        """Start the next event. Times beyond `free_seconds` are divided by `weight`."""
         self._event += 1
         self._now = self._clock()
         self._free_seconds = free_seconds
@@ -93,8 +86,7 @@ class ClientTimeShares:
     def find_payer(self, subscriptions: Sequence[int], *, is_cheap: bool) -> ClientTimeShare | None:
         """Return the share that pays for an evaluation: the first with a debt below the limit.
 
-        Other clients with the same query pay nothing. Cheap queries have a higher limit. If all
-        debts are too high, return a share with free time left, or None.
+        If all debts are too high, return one with free time left, or None.
         """
         limit = self._max_debt(is_cheap)
         with_free_time: ClientTimeShare | None = None
@@ -114,7 +106,6 @@ class ClientTimeShares:
         return seconds <= share.free_seconds or share.owed_seconds < self._max_debt(is_cheap)
 
     def charge(self, share: ClientTimeShare, seconds: float) -> None:
-        """Charge the time of an evaluation on this event."""
         share.free_seconds -= seconds
         if share.free_seconds < 0:
             share.owed_seconds -= share.free_seconds / self._weight

@@ -1,7 +1,4 @@
-"""The interface of matching engines: documents in, verdicts out, without trees.
-
-Other packages do not depend on a particular engine.
-"""
+"""The interface of matching engines: documents in, verdicts out, without trees."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ from broker.matching.query.query import Query
 
 
 class Accepted(NamedTuple):
-    """A valid event and the numbers of the subscriptions that it matches, ascending.
-
-    It is a tuple, since one is made for each event at every hop.
-    """
+    """A valid event and the subscriptions that it matches, ascending. A tuple, for speed."""
 
     header: Header
     subscriptions: tuple[int, ...]
@@ -41,7 +35,6 @@ _LATEST: Final = b"LatestVersionNum"
 
 
 def accepted_class(document: bytes) -> type[Accepted]:
-    """Return the class of the verdict on a valid event."""
     return AcceptedWithLatestVersion if _LATEST in document else Accepted
 
 
@@ -56,9 +49,8 @@ class Refused:
 class TypeMissing:
     """The DTD is not in the cache. The caller fetches it and matches again.
 
-    `system_id` is the event's pointer (M14), of which only the format was checked. If no DTD is
-    available, a setting decides: refuse with the fetch's `UnknownType`, or match again with the
-    reference in `undescribed`.
+    `system_id` is the event's pointer (M14), with its format checked. Without a DTD the caller
+    refuses with the fetch's `UnknownType`, or matches again with the reference in `undescribed`.
     """
 
     reference: DtdReference
@@ -82,18 +74,16 @@ class DtdNeeded(UnknownType):
 
 @attrs.frozen
 class TypeCounters:
-    """Counters of the events of one type since the start, and present sizes.
+    """Counters of one event type since the start, and present sizes.
 
-    Empty `type` and `version` stand for refused events of no known type, and for types beyond the
-    engine's limit.
+    Empty `type` and `version` stand for refused events of no known type, and types beyond the
+    limit.
     """
 
     type: str
     version: str
     recognised: int
-    """Events recognised by a shape, and so not parsed."""
     parsed: int
-    """Events that were parsed and accepted."""
     refused: int
     undecided: int
     """Queries evaluated one by one on recognised events (F6)."""
@@ -105,14 +95,14 @@ class TypeCounters:
     """Time for events that were parsed or refused."""
     shapes: int
     suspended: bool
-    """The type's shapes do not recur, so its events are parsed for now."""
+    """The type's shapes do not recur, so its events are parsed."""
 
 
 class IMatcher(Interface):
     """Validates events and finds matching subscriptions (D20, F2). Synchronous."""
 
     def subscribe(pattern: StreamPattern, query: Query, client: str = "") -> int:
-        """Add a subscription; return its number, which is never reused. The next `match` uses it.
+        """Add a subscription for the next `match`; return its number, which is never reused.
 
         All queries of one `client` share its time (F13).
         """
@@ -128,12 +118,10 @@ class IMatcher(Interface):
     ) -> list[Verdict]:
         """Return a verdict for each document in order, possibly for the first ones only.
 
-        After `seconds` it stops as soon as possible, but not before the first verdict.
-
-        Events of the types in `undescribed`, which have no DTD, are accepted if they are
-        well-formed and their envelope is valid by the envelope's DTD. A query that exceeds its
-        budget on an event has matched all earlier events, and matches none from this event on.
-        `variants` names DTDs that replace those of the same names.
+        After `seconds` it stops as soon as possible, but not before the first verdict. Events of
+        the types in `undescribed` need no DTD: they are accepted if they are well-formed and their
+        envelope is valid. A query that exceeds its budget on an event matches none from this event
+        on. `variants` names DTDs that replace those of the same names.
         """
 
     def select(
@@ -146,9 +134,8 @@ class IMatcher(Interface):
     ) -> list[bool]:
         """Return True for each logged event that a subscription matches.
 
-        After `seconds` it returns the first results only, like `match`. The events were accepted
-        before and are not validated again. The defaults of their own DTD version are applied, and
-        `$Liveness` has the value `liveness` (DESIGN 5). Stream pattern and query decide. Raises
+        After `seconds` it returns the first results only. The events are not validated again. They
+        get the defaults of their DTD version, and `$Liveness` is `liveness` (DESIGN 5). Raises
         `UnknownSubscription`; `InvalidEvent` for unreadable bytes; `DtdNeeded` if a DTD is neither
         in the cache nor in `undescribed`.
         """
@@ -174,8 +161,7 @@ class IMatcher(Interface):
     ) -> Explanation:
         """Explain how a query is evaluated, and why an event matches it or not (N7).
 
-        The event is examined like a published one, with the same result as `match`. Nothing is
-        counted, learnt or suspended. It takes a few tenths of a second at most, and lists
-        omissions. Without `shapes` the answer reveals nothing about earlier events. Raises
+        Nothing is counted, learnt or suspended. It takes a few tenths of a second at most, and
+        lists omissions. Without `shapes` the answer reveals nothing about earlier events. Raises
         `DtdNeeded` if the event's DTD is neither in the cache nor in `undescribed`.
         """

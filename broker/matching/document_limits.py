@@ -17,10 +17,9 @@ def _within_libxml2(_instance: object, _attribute: object, value: int) -> None:
 
 @attrs.frozen
 class DocumentLimits:
-    """The node's limits for one event. Events beyond them are refused with `TooLarge`.
+    """Limits for one event. Events beyond them are refused with `TooLarge`.
 
-    `max_bytes` is checked first. `max_depth` counts nested elements, including the envelope's.
-    `max_attributes` holds for one element.
+    `max_depth` includes the envelope's elements. `max_attributes` holds for one element.
     """
 
     max_bytes: int = 1024 * 1024

@@ -18,8 +18,6 @@ _PLACE = re.compile(r"(, line [0-9]+, column [0-9]+)?( \(<string>, line [0-9]+\)
 
 
 class DocumentParser:
-    """Parses documents that `screen_document` has accepted."""
-
     def __init__(self, limits: DocumentLimits) -> None:
         self._limits = limits
         self._parser = _make_parser()

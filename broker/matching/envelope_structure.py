@@ -1,7 +1,6 @@
-"""Validation of the envelope of events without a DTD.
+"""Validation of the envelope of events without a DTD, by its latest version (Mspaces M19-M42).
 
-A node may accept such events. Their envelope must be valid by the latest version of the envelope's
-DTD (Mspaces M19-M42). They have at most one payload element of any kind.
+They have at most one payload element of any kind.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from lxml import etree
 
 from broker.errors import NotValid
 from broker.event.envelope import NAMESPACE
-from broker.matching.text_position import element_line
+from broker.matching.envelope import element_line
 
 _Q = f"{{{NAMESPACE}}}"
 #: Content models as expressions over the children's names, each followed by a blank. `?` is an
@@ -47,7 +46,6 @@ def check_envelope_structure(root: etree._Element) -> None:
 
 
 def apply_envelope_defaults(root: etree._Element) -> None:
-    """Add the envelope's default attributes (T21)."""
     for kind in root.iterchildren(f"{_Q}EventType"):
         for name, value in _DEFAULTS.items():
             if kind.get(name) is None:
@@ -69,7 +67,9 @@ def _check_element(element: etree._Element) -> None:
         return
     if not model.fullmatch("".join(f"{_envelope_name(child)} " for child in children)):
         raise _invalid(element, f"Mspaces:{name} has not the children that the envelope's DTD says")
-    if any((text or "").strip(" \t\r\n") for text in _texts(element)):
+    if any(
+        (text or "").strip(" \t\r\n") for text in (element.text, *(child.tail for child in element))
+    ):
         raise _invalid(element, f"Mspaces:{name} has text between its elements")
     for child in children:
         if _envelope_name(child) != "?":
@@ -81,10 +81,6 @@ def _envelope_name(element: etree._Element) -> str:
     if tag.startswith(_Q) and element.prefix == "Mspaces":
         return tag[len(_Q) :]
     return "?"
-
-
-def _texts(element: etree._Element) -> list[str | None]:
-    return [element.text, *(child.tail for child in element)]
 
 
 def _invalid(element: etree._Element, text: str) -> NotValid:

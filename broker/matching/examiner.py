@@ -1,7 +1,4 @@
-"""Full examination of a document: screening, parsing, validation, defaults, envelope.
-
-Its result is correct by definition.
-"""
+"""Full examination of a document: screening, parsing, validation, defaults, envelope."""
 
 from __future__ import annotations
 
@@ -29,8 +26,6 @@ _GUARDING = "names are checked before the parse, after too many undeclared names
 
 
 class Examiner:
-    """Examines documents one after the other. Each is parsed once (T24)."""
-
     def __init__(self, dtds: IDtdCache, limits: DocumentLimits, names: NameWatch | None) -> None:
         self._dtds = dtds
         self._limits = limits
@@ -46,7 +41,7 @@ class Examiner:
     ) -> ParsedEvent | TypeMissing:
         """Return the event if it is valid. Raises `InvalidEvent`.
 
-        Types in `undescribed` need no DTD. Only the structure of their envelopes is checked.
+        Types in `undescribed` need no DTD. Only their envelopes are checked.
         """
         screen_document(document, self._limits)
         prolog = self._prologs.read(document)
@@ -58,7 +53,9 @@ class Examiner:
             if reference is None:
                 raise _missing_doctype()
             if dtd is None:
-                return self._report_unknown_type(reference, prolog, undescribed)
+                if reference in undescribed:
+                    raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
+                return TypeMissing(reference, prolog.system_id)
             self._check_names(document, prolog, dtd)
         try:
             root = self._parse(document, prolog)
@@ -80,7 +77,10 @@ class Examiner:
             declared = _NO_NAMES if dtd is None else dtd.names
             self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], declared)
             raise
-        return ParsedEvent(root, self._read(root, document, prolog, reference, dtd))
+        if dtd is not None and (prolog.extras or _has_instructions(document, prolog.end)):
+            # Targets of processing instructions are names too, and no DTD declares them.
+            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
+        return ParsedEvent(root, read_envelope(root, reference))
 
     def find_known_type(self, document: bytes) -> DtdReference | None:
         """Return the type that a document names, if its DTD is in the cache."""
@@ -95,32 +95,11 @@ class Examiner:
         check_prolog(prolog, root)
         return root
 
-    def _read(
-        self,
-        root: etree._Element,
-        document: bytes,
-        prolog: Prolog,
-        reference: DtdReference,
-        dtd: IDtd | None,
-    ) -> EnvelopeParts:
-        instructions = _contains(document, b"<?", prolog.end)
-        if dtd is not None and (instructions or prolog.extras):
-            # Targets of processing instructions are names too, and no DTD declares them.
-            self.name_watch.count_undeclared(prolog.extras + document[prolog.end :], dtd.names)
-        plain = not instructions and not _contains(document, b"<!--", prolog.end)
-        return read_envelope(root, reference, plain=plain)
-
+    # In its own frame: the copy of the document is freed before the parse.
     def _check_names(self, document: bytes, prolog: Prolog, dtd: IDtd) -> None:
         name = self.name_watch.find_undeclared(prolog.extras + document[prolog.end :], dtd.names)
         if name is not None:
             raise NotValid(f"{name} is not declared ({_GUARDING})")
-
-    def _report_unknown_type(
-        self, reference: DtdReference, prolog: Prolog, undescribed: Set[DtdReference]
-    ) -> TypeMissing:
-        if reference in undescribed:
-            raise UnknownType(f"no DTD describes {reference} ({_GUARDING})")
-        return TypeMissing(reference, prolog.system_id)
 
     def parse_recognised(self, document: bytes, header: Header, dtd: IDtd) -> ParsedEvent:
         """Parse a recognised event, which is valid by `dtd` and has this header."""
@@ -135,7 +114,7 @@ class Examiner:
         undescribed: Set[DtdReference],
         variants: Variants = NO_VARIANTS,
     ) -> ParsedEvent:
-        """Parse an event that was accepted before. It gets its DTD's defaults, without validation.
+        """Parse an event that was accepted before, without validation.
 
         `liveness` is the effective value; None means the document's own. Raises `DtdNeeded` if its
         DTD is neither in the cache nor in `undescribed`; `InvalidEvent` for unreadable bytes.
@@ -155,14 +134,13 @@ class Examiner:
         else:
             check_envelope_structure(root)
             apply_envelope_defaults(root)
-        plain = not any(_contains(document, sign, prolog.end) for sign in (b"<?", b"<!--"))
-        return ParsedEvent(root, read_envelope(root, reference, plain=plain), liveness)
+        return ParsedEvent(root, read_envelope(root, reference), liveness)
 
 
 def _missing_doctype() -> BadEnvelope:
     return BadEnvelope("the document has no DOCTYPE, which would name its type", line=1, column=1)
 
 
-def _contains(document: bytes, sign: bytes, start: int) -> bool:
-    # The second character is rare, and a single one is found much faster.
-    return document.find(sign[1:2], start) >= 0 and document.find(sign, start) >= 0
+def _has_instructions(document: bytes, start: int) -> bool:
+    # A question mark is rare, and a single character is found much faster.
+    return document.find(b"?", start) >= 0 and document.find(b"<?", start) >= 0

@@ -1,9 +1,7 @@
-"""A bound on the names that libxml2 stores for ever (checklist T27).
+"""A bound on the names that libxml2 stores until the process ends (checklist T27).
 
-libxml2 stores every name of an element, attribute, entity, processing instruction or namespace
-until the process ends: 6 MB for 200,000 short ones. Valid documents only have names that a DTD
-declares, so refused documents cause the growth. Their names are counted approximately. With too
-many names the node *guards*: it scans each document before the parse, and refuses undeclared names.
+Refused documents cause the growth, so their undeclared names are counted approximately. With too
+many the node *guards*: it refuses undeclared names before the parse.
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ _SKETCH_BITS = 1 << 20
 
 
 class NameWatch:
-    """Counts undeclared names, up to limits.
-
-    `max_names` limits distinct names, `max_bytes` their total length. A name may have 50,000 bytes.
-    """
+    """Counts undeclared names, up to `max_names` of `max_bytes` in total."""
 
     def __init__(self, max_names: int = 100_000, max_bytes: int = 16 * 1024 * 1024) -> None:
         self._max_names = max_names
@@ -49,7 +44,6 @@ class NameWatch:
         return self.count >= self._max_names or self._bytes >= self._max_bytes
 
     def count_undeclared(self, text: bytes, declared: Set[str]) -> None:
-        """Count the undeclared names of a parsed text."""
         for name in _iterate_names(text):
             if self.is_guarding:
                 return
@@ -57,10 +51,8 @@ class NameWatch:
                 self._count_name(name)
 
     def find_undeclared(self, text: bytes, declared: Set[str]) -> str | None:
-        """Return the first undeclared name in the text, None if there is none.
-
-        In malformed text it may return other words too.
-        """
+        """Return the first undeclared name in the text or None. In malformed text any word may be
+        one."""
         for match in _MARKUP.finditer(text):
             target, end, start, rest = match.group("target", "end", "start", "rest")
             if target is not None:

@@ -12,7 +12,7 @@ from broker.errors import BadQuery
 def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
     """Return a function that evaluates the XPath expression `text` on a payload.
 
-    Both raise `BadQuery` on failure. DTD defaults and variables are not available.
+    Both raise `BadQuery`. DTD defaults and variables are not available.
     """
     try:
         xpath = etree.XPath(

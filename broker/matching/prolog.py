@@ -1,8 +1,7 @@
 """The prolog of an event: encoding, event type, pointer.
 
-It is read from bytes before the XML parser runs, because an internal subset must not reach the
-parser (T23). Publishers repeat their prologs byte for byte, so most reads are look-ups. It gives
-the event's type without a parse (K27). After the parse it is compared with the parser's prolog.
+It is read before the XML parser runs, which an internal subset must not reach (T23), and compared
+with the parser's afterwards.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ import attrs
 from lxml import etree
 
 from broker.dtd.reference import DtdReference
-from broker.errors import BadEnvelope, BadName, ForbiddenMarkup, NotWellFormed
+from broker.errors import BadEnvelope, BadName, ForbiddenMarkup
 from broker.event.encoding import is_utf8
 from broker.event.envelope import public_identifier
 from broker.event.reader import parse_public_identifier
-from broker.matching.text_position import line_and_column
+from broker.matching.screening import error_at
 
 #: The root element as written in DOCTYPEs and DTDs.
 ROOT_NAME = b"Mspaces:Event"
@@ -54,8 +53,6 @@ class Prolog:
 
 
 class PrologReader:
-    """Reads prologs, and stores a bounded number of them."""
-
     def __init__(self) -> None:
         self._known: dict[bytes, Prolog] = {}
 
@@ -64,7 +61,6 @@ class PrologReader:
 
         Raises `NotWellFormed` for a malformed prolog or an encoding other than UTF-8 and US-ASCII;
         `ForbiddenMarkup` for an internal subset; `BadEnvelope` for a DOCTYPE without event type.
-        The rest of the document is not read.
         """
         end = document.find(b"<" + ROOT_NAME)
         head = document[:end] if 0 < end <= _CACHED_BYTES else b""
@@ -114,7 +110,7 @@ def _parse_prolog(document: bytes) -> Prolog:
             reference, system_id, at = _parse_doctype(document, at)
             has_doctype = True
         elif document.startswith(b"<!", at):
-            raise _malformed(document, at, "no such declaration may stand before the root element")
+            raise error_at(document, at, "no such declaration may stand before the root element")
         else:
             break
     return Prolog(reference, system_id, at, b"".join(extras))
@@ -125,12 +121,12 @@ def _skip_declaration(document: bytes, at: int) -> int:
         return at
     match = _DECLARATION.match(document, at)
     if match is None:
-        raise _malformed(document, at, "the XML declaration is malformed")
+        raise error_at(document, at, "the XML declaration is malformed")
     _, version, _, encoding, _ = match.groups()
     if version != b"1.0":
-        raise _malformed(document, at, f"XML version {_shown(version)} is not accepted, only 1.0")
+        raise error_at(document, at, f"XML version {_shown(version)} is not accepted, only 1.0")
     if encoding is not None and not is_utf8(encoding.decode("utf-8", "replace")):
-        raise _malformed(
+        raise error_at(
             document, at, f"the declared encoding is {_shown(encoding)}: only UTF-8 is accepted"
         )
     return match.end()
@@ -139,23 +135,19 @@ def _skip_declaration(document: bytes, at: int) -> int:
 def _parse_doctype(document: bytes, at: int) -> tuple[DtdReference, str, int]:
     match = _DOCTYPE.match(document, at)
     if match is None:
-        raise _malformed(document, at, "the DOCTYPE is malformed")
+        raise error_at(document, at, "the DOCTYPE is malformed")
     root, public, system, ending = match.groups()
-    line, column = line_and_column(document, at)
     if ending == b"[":
-        line, column = line_and_column(document, match.end() - 1)
-        raise ForbiddenMarkup("the DOCTYPE has an internal subset", line=line, column=column)
+        text = "the DOCTYPE has an internal subset"
+        raise error_at(document, match.end() - 1, text, ForbiddenMarkup)
     if root != ROOT_NAME:
-        raise BadEnvelope(
-            f"the DOCTYPE's root element is {_shown(root)}, not {ROOT_NAME.decode()}",
-            line=line,
-            column=column,
-        )
+        text = f"the DOCTYPE's root element is {_shown(root)}, not {ROOT_NAME.decode()}"
+        raise error_at(document, at, text, BadEnvelope)
     try:
         name, version = parse_public_identifier(_unquote(public) if public else None)
         reference = DtdReference(name, version)
     except (BadEnvelope, BadName) as error:
-        raise BadEnvelope(error.text, line=line, column=column) from None
+        raise error_at(document, at, error.text, BadEnvelope) from None
     return reference, _unquote(system), match.end()
 
 
@@ -170,10 +162,5 @@ def _shown(name: bytes) -> str:
 def _skip_past(document: bytes, mark: bytes, start: int, opening: int, problem: str) -> int:
     position = document.find(mark, start + opening)
     if position < 0:
-        raise _malformed(document, start, problem)
+        raise error_at(document, start, problem)
     return position + len(mark)
-
-
-def _malformed(document: bytes, at: int, problem: str) -> NotWellFormed:
-    line, column = line_and_column(document, at)
-    return NotWellFormed(problem, line=line, column=column)

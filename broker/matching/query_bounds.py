@@ -1,8 +1,7 @@
 """Bounds for the evaluation of one query on one event (checklist F13).
 
-libxml2 can not be interrupted. So each query has a worst-case cost for a document of this size
-(`query.worst_case`). Queries that may take too long are evaluated by `ExactEvaluation`, which stops
-at a limit. If that fails, the query is suspended.
+libxml2 can not be interrupted. So queries that may take too long are evaluated by
+`ExactEvaluation`, which stops at a limit. If that fails, the query is suspended.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from broker.matching.query.query import Query
 from broker.matching.query.worst_case import (
     BYTES_PER_NODE,
     DocumentSize,
+    WorstCaseCosts,
     WorstCost,
     worst_case_cost,
 )
-from broker.matching.xpath_evaluation import ParsedEvent
+from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent, compile_query
 
 #: Bytes of a document of ordinary size. Larger ones get proportionally more time, since otherwise
 #: one large event would suspend many queries.
@@ -33,40 +33,42 @@ _WORST_FACTOR = 4
 #: Work of `ExactEvaluation` per allowed second.
 _WORK_A_SECOND = 1_000_000
 #: Maximum nodes of a document for `ExactEvaluation`: some 0.3 s.
-_MAX_TREE = 131_072
-
-
-class EvaluableQuery(Protocol):
-    """A compiled query."""
-
-    @property
-    def query(self) -> Query:
-        """The parsed query. It may be parsed again."""
-
-    def matches(self, event: ParsedEvent) -> bool:
-        """Return the query's value. Raises `etree.XPathError` if libxml2 fails."""
+MAX_TREE = 131_072
 
 
 class Runnable(Protocol):
-    """A query that can be evaluated."""
-
     @property
     def is_always_true(self) -> bool:
         """True for the query `true()`."""
 
     @property
-    def compiled(self) -> EvaluableQuery:
+    def query(self) -> Query:
+        """The parsed query. It may be parsed again."""
+
+    @property
+    def compiled(self) -> CompiledXPath:
         """The compiled query. It may be compiled now."""
 
     def worst_cost(self, nodes: int) -> WorstCost:
         """See `WorstCaseCosts`."""
 
 
+class RunnableQuery:
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.is_always_true = query.is_true
+        self.compiled = compile_query(query)
+        self._costs = WorstCaseCosts(query.expression)
+
+    def worst_cost(self, nodes: int) -> WorstCost:
+        return self._costs.cost_on(nodes)
+
+
 class QueryBounds:
     """Bounds of all queries on an event of ordinary size.
 
-    A query that takes longer than `max_run_time` seconds on one event is evaluated again, to
-    exclude a pause of the machine.
+    A query that takes longer than `max_run_time` seconds is evaluated again, to exclude a pause of
+    the machine.
     """
 
     def __init__(
@@ -77,12 +79,9 @@ class QueryBounds:
         self.clock = clock
         self.max_run_time = max_run_time
         self.evaluations = 0
-        """Number of expressions evaluated by libxml2."""
 
 
 class BoundedEvaluation:
-    """Evaluates queries on one event."""
-
     def __init__(self, bounds: QueryBounds, event: ParsedEvent, document: bytes) -> None:
         self._bounds = bounds
         self._event = event
@@ -93,7 +92,7 @@ class BoundedEvaluation:
         self.rounded_nodes = (
             1 << (max(self._nodes, self._bytes // BYTES_PER_NODE, 1) - 1).bit_length()
         )
-        """Number of nodes, rounded up to a power of two, so that worst-case costs can be reused."""
+        """Number of nodes, rounded up to a power of two, for the reuse of worst-case costs."""
         self.scale = max(1.0, self._bytes / _ORDINARY_DOCUMENT)
         """Factor of all limits, 1 for an event of ordinary size."""
         self._max_worst_visits = bounds.max_worst_visits * self.scale
@@ -101,10 +100,7 @@ class BoundedEvaluation:
         self._exact: ExactEvaluation | None = None
 
     def matches(self, query: Runnable, worst_cost: WorstCost) -> bool:
-        """Return True if a query matches. Raises `QueryTooExpensive`.
-
-        Uses `ExactEvaluation` if libxml2 might take too long.
-        """
+        """Return True if a query matches. Raises `QueryTooExpensive`."""
         if self._suits_libxml2(query, worst_cost):
             return self._evaluate_by_libxml2(query)
         return self._evaluate_exactly(query, worst_cost)
@@ -115,11 +111,6 @@ class BoundedEvaluation:
         if self._suits_libxml2(query, worst_cost):
             return lambda: query.compiled.matches(self._event)
         return lambda: self._evaluate_exactly(query, worst_cost)
-
-    def measure_event(self, *, envelope: bool) -> DocumentSize:
-        """Return the size of the event, or of its payload for queries without envelope paths."""
-        nodes = self._event.count_nodes(envelope=envelope)
-        return DocumentSize(nodes, self._event.depth, self._bytes)
 
     def is_cost_within(self, visits: float, worst_cost: WorstCost) -> bool:
         """Return True if the worst case has at most `visits`. A shallow event allows more."""
@@ -134,10 +125,10 @@ class BoundedEvaluation:
         if self.is_cost_within(self._max_worst_visits, worst_cost):
             return True
         # The worst case was for a larger document. Compute it for this one.
-        parsed_query = query.compiled.query
-        size = self.measure_event(
-            envelope=parsed_query.uses_envelope or not parsed_query.uses_payload
-        )
+        parsed_query = query.query
+        envelope = parsed_query.uses_envelope or not parsed_query.uses_payload
+        nodes = self._event.count_nodes(envelope=envelope)
+        size = DocumentSize(nodes, self._event.depth, self._bytes)
         return worst_case_cost(parsed_query.expression, size) <= self._max_worst_visits
 
     def _evaluate_by_libxml2(self, query: Runnable) -> bool:
@@ -163,13 +154,13 @@ class BoundedEvaluation:
 
     def _evaluate_exactly(self, query: Runnable, worst_cost: WorstCost) -> bool:
         try:
-            if self._nodes > _MAX_TREE:
-                raise NotEvaluated(f"an event with more than {_MAX_TREE} nodes is too large")
+            if self._nodes > MAX_TREE:
+                raise NotEvaluated(f"an event with more than {MAX_TREE} nodes is too large")
             if self._exact is None:
                 self._exact = ExactEvaluation(
                     self._event, int(self._allowed_seconds * _WORK_A_SECOND)
                 )
-            return self._exact.matches(query.compiled.query)
+            return self._exact.matches(query.query)
         except NotEvaluated as error:
             raise QueryTooExpensive(
                 f"the query would visit about {worst_cost.deep:.3g} nodes in the worst case, more "

@@ -1,13 +1,12 @@
 """The reference engine: parses each event and evaluates each distinct query.
 
-It is the test oracle (DESIGN 5): its results are correct by definition. Each event is parsed once
-(T24).
+It is the test oracle (DESIGN 5): its results are correct by definition.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from math import inf
 
@@ -15,7 +14,7 @@ from zope.interface import implementer
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.errors import InvalidEvent, QueryTooExpensive
+from broker.errors import InvalidEvent, QueryTooExpensive, UnknownSubscription
 from broker.event.envelope import Liveness
 from broker.event.stream import StreamPattern
 from broker.matching.budget import Budget
@@ -37,8 +36,7 @@ from broker.matching.explain.explanation import Explanation
 from broker.matching.name_watch import NameWatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
-from broker.matching.query_bounds import QueryBounds
-from broker.matching.subscription_table import StreamQuery, SubscriptionTable
+from broker.matching.query_bounds import QueryBounds, RunnableQuery
 from broker.matching.type_counters import CountersByType
 from broker.matching.xpath_evaluation import ParsedEvent
 
@@ -46,12 +44,21 @@ _DOCUMENT_LIMITS = DocumentLimits()
 _QUERY_LIMITS = QueryLimits()
 
 
+class _QueryGroup(RunnableQuery):
+    """A distinct query, and the patterns of its subscriptions by number, ascending."""
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(query)
+        self.patterns: dict[int, StreamPattern] = {}
+        self.is_suspended = False
+
+
 @implementer(IMatcher)
 class ReferenceMatcher:
     """The engine with correct results by definition.
 
-    `clock` returns seconds, for counters and budget. `max_run_time` is the limit of one query on
-    one event in seconds, `max_share` the share of all time for the queries of one client.
+    `clock` returns seconds. `max_run_time` is the limit of one query on one event, `max_share` the
+    share of all time for the queries of one client.
     """
 
     def __init__(
@@ -67,7 +74,9 @@ class ReferenceMatcher:
         self._examiner = Examiner(dtds, document_limits, names)
         self._time_shares = ClientTimeShares(clock, max_run_time, max_share)
         self._budget = Budget(QueryBounds(query_limits, clock, max_run_time), self._time_shares)
-        self._subscriptions = SubscriptionTable()
+        self._last_number = 0
+        self._groups: dict[Query, _QueryGroup] = {}
+        self._by_number: dict[int, _QueryGroup] = {}
         self._suspended: list[tuple[int, QueryTooExpensive]] = []
         self._accepted = 0
         self._counts: Counter[str] = Counter()
@@ -78,12 +87,20 @@ class ReferenceMatcher:
         self._explainer = Explainer("reference", self._examiner, bounds, clock)
 
     def subscribe(self, pattern: StreamPattern, query: Query, client: str = "") -> int:
-        number = self._subscriptions.add_subscription(pattern, query)
-        self._time_shares.add_subscription(number, client)
-        return number
+        group = self._groups.get(query)
+        if group is None:
+            group = self._groups[query] = _QueryGroup(query)
+        self._last_number += 1
+        group.patterns[self._last_number] = pattern
+        self._by_number[self._last_number] = group
+        self._time_shares.add_subscription(self._last_number, client)
+        return self._last_number
 
     def unsubscribe(self, number: int) -> None:
-        self._subscriptions.remove_subscription(number)
+        group = self._group_of(number)
+        del self._by_number[number], group.patterns[number]
+        if not (group.patterns or group.is_suspended):
+            del self._groups[group.query]
         self._time_shares.remove_subscription(number)
         self._suspended = [suspension for suspension in self._suspended if suspension[0] != number]
 
@@ -118,7 +135,7 @@ class ReferenceMatcher:
         seconds: float = inf,
         variants: Variants = NO_VARIANTS,
     ) -> list[bool]:
-        group = self._subscriptions.group_of(number)
+        group = self._group_of(number)
         pattern = group.patterns[number]
         selected: list[bool] = []
         deadline = self._clock() + seconds
@@ -126,11 +143,10 @@ class ReferenceMatcher:
             if selected and self._clock() >= deadline:
                 break
             event = self._examiner.parse_logged(document, liveness, undescribed, variants)
-            is_candidate = not group.suspended and pattern.matches(event.header.stream)
-            queries = (StreamQuery(group, (number,)),) if is_candidate else ()
+            is_candidate = not group.is_suspended and pattern.matches(event.header.stream)
             # No client's time is charged for logged events.
-            matching = self._evaluate(queries, event, document, lambda _: ())
-            selected.append(bool(matching))
+            groups = {group: ()} if is_candidate else {}
+            selected.append(bool(self._evaluate(groups, event, document)))
         return selected
 
     def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
@@ -143,8 +159,8 @@ class ReferenceMatcher:
             "type_missing": self._counts["type_missing"],
             **{name: n for name, n in self._counts.items() if name.startswith("refused.")},
             "evaluations": self._budget.evaluations,
-            "subscriptions": len(self._subscriptions),
-            "distinct_queries": self._subscriptions.distinct_queries,
+            "subscriptions": len(self._by_number),
+            "distinct_queries": len(self._groups),
             "suspended_queries": self._counts["suspended_queries"],
             "undeclared_names": self._examiner.name_watch.count,
             "guarding_names": int(self._examiner.name_watch.is_guarding),
@@ -176,28 +192,35 @@ class ReferenceMatcher:
             return examined
         self._accepted += 1
         header, verdict_class = examined.header, accepted_class(document)
-        queries = self._subscriptions.queries_on(header.stream)
-        if not queries:
-            return verdict_class(header, ())
-        matching = self._evaluate(queries, examined, document, lambda each: each.numbers)
-        if len(matching) == 1:
-            return verdict_class(header, matching[0].numbers)
-        return verdict_class(header, tuple(sorted(n for query in matching for n in query.numbers)))
+        groups: dict[_QueryGroup, tuple[int, ...]] = {}
+        for group in self._groups.values():
+            numbers = tuple(n for n, p in group.patterns.items() if p.matches(header.stream))
+            if numbers:
+                groups[group] = numbers
+        matching = self._evaluate(groups, examined, document) if groups else ()
+        return verdict_class(header, tuple(sorted(n for each in matching for n in groups[each])))
 
     # ---------------------------------------------------------------- queries
 
+    def _group_of(self, number: int) -> _QueryGroup:
+        group = self._by_number.get(number)
+        if group is None:
+            raise UnknownSubscription(f"there is no subscription {number}")
+        return group
+
     def _evaluate(
         self,
-        queries: tuple[StreamQuery, ...],
+        groups: Mapping[_QueryGroup, tuple[int, ...]],
         event: ParsedEvent,
         document: bytes,
-        subscriptions: Callable[[StreamQuery], Sequence[int]],
-    ) -> list[StreamQuery]:
+    ) -> list[_QueryGroup]:
+        """Return the matching groups. `groups` has the subscriptions that pay for each."""
         matching, suspended = self._budget.evaluate_queries(
-            queries, event, document, subscriptions, FREE_SECONDS_WITHOUT_INDEX
+            list(groups), event, document, groups.__getitem__, FREE_SECONDS_WITHOUT_INDEX
         )
-        for query, error in suspended:
+        for group, error in suspended:
             self._counts["suspended_queries"] += 1
-            numbers = self._subscriptions.suspend_group(query.group)
-            self._suspended.extend((number, error) for number in numbers)
+            group.is_suspended = True
+            del self._groups[group.query]
+            self._suspended.extend((number, error) for number in group.patterns)
         return matching

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from broker.errors import ForbiddenMarkup, NotWellFormed, TooLarge
+from broker.errors import ForbiddenMarkup, InvalidEvent, NotWellFormed, TooLarge
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.text_position import line_and_column
 
 _ENCODING_MARKS = (
     (b"\xff\xfe\x00\x00", "UTF-32"),
@@ -28,11 +27,7 @@ _REFERENCE_OR_OPAQUE = re.compile(
 
 
 def screen_document(document: bytes, limits: DocumentLimits) -> None:
-    """Refuse documents that the parser must not read.
-
-    Raises `TooLarge` for too many bytes. Raises `NotWellFormed` for text that is not UTF-8, with
-    the likely encoding or the position of the first wrong byte.
-    """
+    """Refuse unreadable documents: `TooLarge`, or `NotWellFormed` if not UTF-8."""
     if len(document) > limits.max_bytes:
         raise TooLarge(
             f"the document has {len(document)} bytes, at most {limits.max_bytes} are accepted"
@@ -42,23 +37,20 @@ def screen_document(document: bytes, limits: DocumentLimits) -> None:
     zero = document.find(b"\0")
     if zero >= 0:
         _check_encoding_mark(document)
-        line, column = line_and_column(document, zero)
-        raise NotWellFormed("a NUL character is not allowed in XML", line=line, column=column)
+        raise error_at(document, zero, "a NUL character is not allowed in XML")
 
 
 def check_entity_references(document: bytes, start: int) -> None:
     """Refuse references to general entities in a well-formed document from offset `start`.
 
-    If the DOCTYPE has an external identifier, libxml2 drops `&foo;` in an attribute silently. In
-    text it leaves a node that queries do not see. Raises `ForbiddenMarkup`.
+    With an external identifier, libxml2 drops `&foo;` in an attribute silently. Raises
+    `ForbiddenMarkup`.
     """
     found = find_undefined_entity(document, start)
     if found is not None:
         offset, name = found
-        line, column = line_and_column(document, offset)
-        raise ForbiddenMarkup(
-            f"the entity &{name}; is not one of the five predefined ones", line=line, column=column
-        )
+        text = f"the entity &{name}; is not one of the five predefined ones"
+        raise error_at(document, offset, text, ForbiddenMarkup)
 
 
 def find_undefined_entity(document: bytes, start: int) -> tuple[int, str] | None:
@@ -78,17 +70,25 @@ def _check_utf8(document: bytes) -> None:
         document.decode()
     except UnicodeDecodeError as error:
         _check_encoding_mark(document)
-        line, column = line_and_column(document, error.start)
-        raise NotWellFormed(
-            f"the byte 0x{document[error.start]:02x} is not UTF-8 ({error.reason})",
-            line=line,
-            column=column,
-        ) from None
+        text = f"the byte 0x{document[error.start]:02x} is not UTF-8 ({error.reason})"
+        raise error_at(document, error.start, text) from None
 
 
 def _check_encoding_mark(document: bytes) -> None:
     for mark, encoding in _ENCODING_MARKS:
         if document.startswith(mark):
-            raise NotWellFormed(
-                f"the document is in {encoding}: only UTF-8 is accepted", line=1, column=1
-            )
+            raise error_at(document, 0, f"the document is in {encoding}: only UTF-8 is accepted")
+
+
+def line_and_column(document: bytes, offset: int) -> tuple[int, int]:
+    """Return line and column of a byte, both from 1. The column counts characters."""
+    line = document.count(b"\n", 0, offset) + 1
+    start = document.rfind(b"\n", 0, offset) + 1
+    return line, len(document[start:offset].decode("utf-8", "replace")) + 1
+
+
+def error_at(
+    document: bytes, offset: int, text: str, error: type[InvalidEvent] = NotWellFormed
+) -> InvalidEvent:
+    line, column = line_and_column(document, offset)
+    return error(text, line=line, column=column)

@@ -1,8 +1,7 @@
 """The XML switch: one pass over a batch finds the subscriptions of each event (DCP D20, DESIGN 6).
 
-A document of a known shape is not parsed. The shape proves it valid and extracts its values, and
-one look-up per index serves all such documents of the batch. Other documents are parsed, and lxml
-evaluates undecided queries.
+A shape proves a document valid and extracts its values. One look-up per index serves all such
+documents. Others are parsed, and lxml evaluates undecided queries.
 """
 
 from __future__ import annotations
@@ -39,20 +38,17 @@ from broker.matching.contract import (
     accepted_class,
 )
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.batch_match import BatchMatch, match_batches
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
 from broker.matching.engine.filled_event import FillableTreeCache
 from broker.matching.engine.logged_event_selector import LoggedEventSelector
 from broker.matching.engine.lone_document import LoneDocumentMatcher
 from broker.matching.engine.parsed_event_matcher import ParsedEventMatcher
-from broker.matching.engine.plan_cache import PlanCache
 from broker.matching.engine.portion_size import PortionSize
 from broker.matching.engine.query_evaluator import QueryEvaluator
-from broker.matching.engine.recognition import RecognisedGroup, recognise_documents
-from broker.matching.engine.shape_plan import ShapePlan
+from broker.matching.engine.shape_plan import PlanCache, ShapePlan, UndecidedDocument
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
-from broker.matching.engine.undecided_document import UndecidedDocument
 from broker.matching.examiner import Examiner
 from broker.matching.explain.explainer import Explainer
 from broker.matching.explain.explanation import Explanation
@@ -62,7 +58,7 @@ from broker.matching.name_watch import NameWatch
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query
 from broker.matching.query_bounds import QueryBounds
-from broker.matching.shape.cache import ShapeCache
+from broker.matching.shape.cache import RecognisedGroup, ShapeCache, recognise_documents
 from broker.matching.shape.shape import Shape
 from broker.matching.type_counters import CountersByType
 from broker.matching.xpath_evaluation import ParsedEvent
@@ -148,7 +144,7 @@ class Switch:
         }
 
     def type_counters(self) -> tuple[TypeCounters, ...]:
-        return self._type_counters.snapshot(self._shapes.statistics())
+        return self._type_counters.snapshot(self._shapes.types)
 
     def explain(
         self,
@@ -229,7 +225,6 @@ class Switch:
     def _uncount_unanswered(
         self, groups: Iterable[RecognisedGroup], index: int, verdicts: Sequence[Verdict | None]
     ) -> None:
-        """Correct the counters for recognised documents that will be matched again."""
         for group in groups:
             unanswered = group.places[bisect_left(group.places, index) :]
             answered = sum(isinstance(verdicts[each], Accepted) for each in unanswered)
@@ -251,22 +246,22 @@ class Switch:
         recognised_at = clock()
         counters.recognition_seconds += recognised_at - started
         remaining.update(dict.fromkeys(parsed))
-        prepared: list[tuple[RecognisedGroup, ShapePlan, BatchMatch]] = []
+        prepared: list[tuple[RecognisedGroup, ShapePlan, ShapeBatch]] = []
         for group in groups:
             plan = self._plans.get(group.shape)
             if plan is None:
                 remaining.update(dict.fromkeys(group.places))
             else:
-                prepared.append((group, plan, BatchMatch(plan.bindings, ShapeBatch(group.values))))
-        match_batches([each for _, _, each in prepared])
+                prepared.append((group, plan, ShapeBatch(group.values)))
+        match_batches([(plan.bindings, batch) for _, plan, batch in prepared])
         finished = clock()
-        rows = sum(each.batch.size for _, _, each in prepared)
+        rows = sum(batch.size for _, _, batch in prepared)
         seconds_each = (finished - recognised_at) / max(1, rows)
-        for group, plan, batch_match in prepared:
+        for group, plan, batch in prepared:
             recognised_at = finished
-            answered = self._match_recognised(group, plan, batch_match, verdicts, remaining)
+            answered = self._match_recognised(group, plan, batch, verdicts, remaining)
             finished = clock()
-            seconds = finished - recognised_at + seconds_each * batch_match.batch.size
+            seconds = finished - recognised_at + seconds_each * batch.size
             counters.count_recognised(group.shape.reference, answered, seconds)
         return groups
 
@@ -274,12 +269,12 @@ class Switch:
         self,
         group: RecognisedGroup,
         plan: ShapePlan,
-        batch_match: BatchMatch,
+        batch: ShapeBatch,
         verdicts: list[Verdict | None],
         remaining: dict[int, UndecidedDocument | None],
     ) -> int:
         """Match documents of one shape; return their number. Undecided ones go to `remaining`."""
-        members_by_row, undecided, bad_envelopes = batch_match.matching, batch_match.undecided, 0
+        members_by_row, undecided, bad_envelopes = batch.matching, batch.undecided, 0
         header_of, view_of = group.shape.read_header, self._registry.stream_patterns.get_view
         view, stream, kind = None, "", group.shape.verdict_class
         new = tuple.__new__  # The named tuple's constructor, with one call less.
@@ -332,8 +327,7 @@ class Switch:
 
     def _match_by_tree(self, event: ParsedEvent) -> _Candidates:
         matcher = ParsedEventMatcher(event)
-        structure = self._registry.structure_index.match_event(event)
-        matcher.match_families(structure.possible, structure.certain)
+        matcher.match_families(*self._registry.structure_index.match_event(event))
         return matcher.matching, matcher.undecided
 
     def _match_by_shape(self, shape: Shape | None, document: bytes) -> _Candidates | None:
@@ -344,9 +338,9 @@ class Switch:
         values = shape.extract_values(document)
         if values is None:
             return None
-        batch_match = BatchMatch(plan.bindings, ShapeBatch([values]))
-        match_batches([batch_match])
-        return batch_match.matching[0] or (), batch_match.undecided.get(0, ())
+        batch = ShapeBatch([values])
+        match_batches([(plan.bindings, batch)])
+        return batch.matching[0] or (), batch.undecided.get(0, ())
 
     def _learn_shape(self, document: bytes, examined: ParsedEvent) -> Shape | None:
         if self._variants:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
@@ -10,7 +10,7 @@ import attrs
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import Header
 from broker.matching.contract import Accepted, Refused, TypeCounters, Verdict
-from broker.matching.shape.type_learner import TypeStatistics
+from broker.matching.shape.type_learner import TypeLearner
 
 #: Types with own counters. Further types share counters without a name.
 MAX_TYPES: Final = 256
@@ -33,10 +33,8 @@ class CountersByType:
     def __init__(self) -> None:
         self._types: dict[tuple[str, str], _Counters] = {}
         self.recognition_seconds = 0.0
-        """Time for recognising documents of all types."""
 
     def count_recognised(self, reference: DtdReference, events: int, seconds: float) -> None:
-        """Count the matched events of one shape in a batch."""
         counters = self._types.get((reference.type, reference.version))
         if counters is None:
             counters = self._counters_of(reference.type, reference.version)
@@ -44,7 +42,6 @@ class CountersByType:
         counters.recognised_seconds += seconds
 
     def count_undecided(self, header: Header, queries: int, seconds: float) -> None:
-        """Count queries evaluated on one event, in addition to `count_recognised`."""
         counters = self._counters_of(header.type_name, header.version)
         counters.undecided += queries
         counters.undecided_seconds += seconds
@@ -69,21 +66,19 @@ class CountersByType:
             counters.parsed_seconds += seconds
 
     def snapshot(
-        self, shapes: dict[DtdReference, TypeStatistics] | None = None
+        self, learners: Mapping[DtdReference, TypeLearner] | None = None
     ) -> tuple[TypeCounters, ...]:
-        """Return the counters by type, sorted. `shapes` are the statistics of the shape cache."""
-        statistics_by_type = {
-            (each.type, each.version): statistics for each, statistics in (shapes or {}).items()
-        }
+        """Return the counters by type, sorted. `learners` are those of the shape cache."""
+        by_type = {(each.type, each.version): learner for each, learner in (learners or {}).items()}
         result = []
         for (name, version), counters in sorted(self._types.items()):
-            statistics = statistics_by_type.get((name, version))
+            learner = by_type.get((name, version))
             result.append(
                 TypeCounters(
                     type=name,
                     version=version,
-                    shapes=0 if statistics is None else statistics.shapes,
-                    suspended=statistics is not None and statistics.suspended,
+                    shapes=0 if learner is None else len(learner.shapes),
+                    suspended=learner is not None and learner.is_suspended,
                     **attrs.asdict(counters),
                 )
             )

@@ -1,10 +1,8 @@
 """Marking of white space before the parse, to bound libxml2's memory (T27).
 
-libxml2 stores each distinct run of fewer than 60 blanks between two tags for ever, in 80 bytes.
-Indented documents have few distinct runs, but a *valid* document may have very many. With an empty
-CDATA section after the run libxml2 treats it as ordinary text, and the tree remains the same. A run
-before a processing instruction stays unmarked, since CDATA is illegal after the root element.
-`name_watch` counts those.
+libxml2 stores each distinct run of fewer than 60 blanks between two tags for ever. An empty CDATA
+section after the run avoids that, with the same tree. It is illegal before a processing instruction
+after the root element; `name_watch` counts those.
 """
 
 from __future__ import annotations
@@ -23,10 +21,7 @@ _MIXED = (b" \n", b"\t\n", b" \t", b"\t ", b" \r", b"\t\r")
 
 
 def mark_mixed_runs(document: bytes, start: int) -> bytes:
-    """Return the document with its mixed runs of blanks marked, from offset `start`.
-
-    `start` is after the DOCTYPE. Line numbers do not change.
-    """
+    """Return the document with its mixed runs of blanks marked, from offset `start`."""
     find = document.find
     # A single character is found much faster than a pair, and most documents have none of these.
     if find(b"\n", start) < 0 and find(b"\t", start) < 0 and find(b"\r", start) < 0:

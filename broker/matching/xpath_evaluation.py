@@ -15,9 +15,8 @@ from broker.matching.document_limits import SHALLOW_DEPTH
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.query.extension_function import EXTENSION_FUNCTIONS
 from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
 
 _VALUES: dict[str, Any] = {
     "StreamId": lambda header: header.stream,
@@ -52,13 +51,12 @@ class ParsedEvent:
 
     @property
     def envelope(self) -> etree._Element:
-        """The envelope's root element."""
         return self._envelope
 
     def document(self) -> etree._Element:
-        """Return the root of the queried document: the payload's, else the envelope's.
+        """Return the root of the queried document: a copy of the payload, else the envelope.
 
-        It is a copy, since only in a separate document does `/` select the payload.
+        Only in a separate document does `/` select the payload.
         """
         if self._document is None:
             if self._payload is None:
@@ -91,7 +89,6 @@ class ParsedEvent:
         return not _DEEPER(self._envelope)
 
     def variable(self, name: str) -> Any:
-        """Return the value of an envelope variable."""
         if name == "Liveness":
             return self._liveness.value
         return _VALUES[name](self.header)
@@ -99,10 +96,7 @@ class ParsedEvent:
 
 @attrs.frozen(slots=True)
 class QueryInputs:
-    """The parts of an event that a query reads.
-
-    `functions` is True if it calls extension functions.
-    """
+    """The parts of an event that a query reads, and True for calls of extension functions."""
 
     payload: bool
     envelope: bool
@@ -118,7 +112,7 @@ def _shared_inputs(
 
 
 def query_inputs(query: Query) -> QueryInputs:
-    """Return the inputs of a query, as one object for all queries with equal inputs."""
+    """Return the inputs of a query, one object for all with equal inputs."""
     return _shared_inputs(
         query.uses_payload, query.uses_envelope, query.variables, query.uses_extension_functions
     )
@@ -136,8 +130,6 @@ class CompiledXPath:
         reading: QueryInputs,
         calls: Sequence[str] = (),
     ) -> None:
-        """See `Query` for the text and inputs, and `HoistedQuery` for `calls`."""
-
         def compiled(text: str) -> etree.XPath:
             return etree.XPath(
                 text,
@@ -167,15 +159,5 @@ class CompiledXPath:
         return bool(self._xpath(context, **values))
 
 
-class CompiledQuery(CompiledXPath):
-    """A compiled query."""
-
-    __slots__ = ("is_always_true", "query")
-
-    def __init__(self, query: Query) -> None:
-        super().__init__(query.compilable, query.namespaces, query_inputs(query))
-        self.query = query
-        #: True for the query `true()`, which matches every event of its streams.
-        self.is_always_true = (
-            isinstance(query.expression, FunctionCall) and query.expression.name == "true"
-        )
+def compile_query(query: Query) -> CompiledXPath:
+    return CompiledXPath(query.compilable, query.namespaces, query_inputs(query))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from broker.matching.screening import check_entity_references, find_undefined_entity
-from broker.matching.text_position import line_and_column
+from broker.matching.screening import (
+    check_entity_references,
+    find_undefined_entity,
+    line_and_column,
+)
 
 
 def test_lines_and_columns_count_characters_from_one() -> None:

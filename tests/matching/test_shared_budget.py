@@ -49,6 +49,10 @@ class PreparedQuery:
     compiled: TimedQuery
     numbers: tuple[int, ...] = ()
 
+    @property
+    def query(self) -> Query:
+        return self.compiled.query
+
     def worst_cost(self, nodes: int) -> WorstCost:
         return self._worst_cases.cost_on(nodes)
 

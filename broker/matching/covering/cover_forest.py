@@ -18,8 +18,8 @@ class CoverForest:
     """Distinct interests. Roots are not covered by any other; of equivalent ones the smallest is a
     root.
 
-    An interest that matches nothing is in the forest, but neither a root nor below one. Since
-    covering is transitive, the roots do not depend on the order of insertion.
+    An interest that matches nothing is neither a root nor below one. Covering is transitive, so the
+    roots do not depend on the order of insertion.
     """
 
     def __init__(self, interests: Iterable[StreamInterest] = ()) -> None:
@@ -40,7 +40,6 @@ class CoverForest:
         return self._roots
 
     def take_changes(self) -> tuple[frozenset[StreamInterest], frozenset[StreamInterest]]:
-        """Return the roots that appeared and disappeared since the last call."""
         found = frozenset(self._appeared), frozenset(self._disappeared)
         self._appeared.clear()
         self._disappeared.clear()

@@ -1,7 +1,6 @@
 """Features of queries, to find candidates for covering by look-up.
 
-If a query implies another, it offers every feature that the other requires. So one required feature
-is enough to find candidates.
+A query that implies another offers every feature that the other requires.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ def required_features(formula: Formula) -> frozenset[Feature]:
 
 
 def offered_features(formula: Formula) -> frozenset[Feature]:
-    """Return all features of the formula, including those in alternatives."""
     found: set[Feature] = set()
     for part in _parts(formula):
         match part:
@@ -69,13 +67,11 @@ def offered_features(formula: Formula) -> frozenset[Feature]:
 
 
 def required_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
-    """Return the features that every pattern offers that this pattern covers."""
     exact = () if {"*", ">"} & set(pattern.tokens) else (("stream", pattern.text),)
     return frozenset((*exact, *_tokens(pattern)))
 
 
 def offered_stream_features(pattern: StreamPattern) -> frozenset[Feature]:
-    """Return the features that patterns covering this one may require."""
     return frozenset((("stream", pattern.text), *_tokens(pattern)))
 
 
@@ -132,10 +128,7 @@ def required_bounds(formula: Formula) -> Bounds:
 
 
 def offered_bounds(formula: Formula) -> Bounds:
-    """Return the tightest bounds anywhere in a formula, including equal numbers.
-
-    Bounds at a named site are also offered for any name.
-    """
+    """Return the tightest bounds anywhere in a formula, at a named site also for any name."""
     found: dict[ComparisonSite, tuple[float, float]] = {}
     for local, atom in offered_comparisons(formula):
         value = atom.constant if isinstance(atom.constant, float) else parse_number(atom.constant)
@@ -168,10 +161,8 @@ def _tighten(
 def required_comparisons(
     formula: Formula, local: str | None = None
 ) -> Iterator[tuple[str | None, Atom]]:
-    """Yield comparisons that must each follow from one of `offered_comparisons`.
-
-    Each has the local name of its step; `local` is the name for the formula itself.
-    """
+    """Yield comparisons, with the local name of their step, that must each follow from one of
+    `offered_comparisons`."""
     for each in conjuncts(formula):
         if isinstance(each, Atom):
             yield local, each
@@ -184,7 +175,6 @@ def required_comparisons(
 def offered_comparisons(
     formula: Formula, local: str | None = None
 ) -> Iterator[tuple[str | None, Atom]]:
-    """Yield all comparisons except negated ones."""
     match formula:
         case Exists(steps=steps):
             for step in steps:

@@ -1,8 +1,7 @@
 """Normal form of queries, for the test of implication.
 
-Prefixes are resolved and positions in the text dropped. A comparison of a node-set with a constant
-becomes the existence of a node with such a value. Formulas are hashable, and equal ones are
-equivalent.
+A comparison of a node-set with a constant becomes the existence of a node with such a value. Equal
+formulas are equivalent.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ SELF = "."
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Constant:
-    """`true()` or `false()`."""
-
     value: bool
 
 
@@ -30,8 +27,8 @@ class Atom:
     """A comparison of a value with a constant.
 
     `subject` is `SELF`, or the canonical text of a string or (`numeric`) a number. `operator` is a
-    comparison, `starts-with` or `contains`. The constant is a number (never NaN) for order
-    comparisons. For `=` and `!=` its type decides how values are compared.
+    comparison, `starts-with` or `contains`. An order comparison has a number, never NaN. For `=`
+    and `!=` the constant's type decides how values are compared.
     """
 
     subject: str
@@ -68,7 +65,7 @@ class PathStep:
     """A step to a child, an attribute or (`descendant`) anything below, with its predicates.
 
     `kind` is None for any node. `positional_text` is the canonical text of all predicates if one
-    depends on the position. Predicates that do not are in `predicates` in any case.
+    depends on the position; the others are in `predicates` too.
     """
 
     descendant: bool
@@ -81,8 +78,6 @@ class PathStep:
 
 @attrs.frozen(slots=True, cache_hash=True)
 class Exists:
-    """A node exists at the end of the steps."""
-
     origin: PathStart
     steps: tuple[PathStep, ...]
 

@@ -1,15 +1,12 @@
-"""Covering of one query by another: a sound, structural test (F8).
+"""Covering of one query by another: a sound, structural, transitive test (F8).
 
-Paths are compared by homomorphism: each step of the wider path maps to a step of the narrower one.
-`and` and `or` are decided operand by operand, as in a free lattice, so the test is transitive. It
-does not find other equivalences of propositional logic, and does not use DTDs.
+Each step of the wider path maps to a step of the narrower one. `and` and `or` are decided operand
+by operand. DTDs are not used.
 """
 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable
 
 from broker.matching.covering.formula import (
     FALSE,
@@ -24,14 +21,7 @@ from broker.matching.covering.formula import (
 )
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.query.number import parse_number
-from broker.matching.query.tree import PathStart
-
-ORDER: dict[str, Callable[[float, float], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+from broker.matching.query.tree import COMPARISONS, PathStart
 
 
 def is_true_of(atom: Atom, value: str) -> bool:
@@ -42,17 +32,11 @@ def is_true_of(atom: Atom, value: str) -> bool:
         return str(constant) in value
     if isinstance(constant, str):
         return (value == constant) == (atom.operator == "=")
-    return compare_numbers(atom.operator, parse_number(value), constant)
-
-
-def compare_numbers(sign: str, value: float, constant: float) -> bool:
-    if sign in ORDER:
-        return ORDER[sign](value, constant)
-    return (value == constant) == (sign == "=")
+    return COMPARISONS[atom.operator](parse_number(value), constant)
 
 
 def atom_implies(one: Atom, other: Atom) -> bool:
-    """True if `other` is true of every value of which `one` is true. Transitive and sound."""
+    """True if `other` is true of every value of which `one` is. Transitive and sound."""
     if one.subject != other.subject or one.numeric != other.numeric:
         return False
     if (one.operator, one.constant) == (other.operator, other.constant):
@@ -90,7 +74,7 @@ def _string_implies(sign: str, constant: str, other: Atom) -> bool:
 
 def _number_implies(sign: str, bound: float, other: str, limit: float) -> bool:
     if sign == "=":
-        return compare_numbers(other, bound, limit)
+        return COMPARISONS[other](bound, limit)
     if sign == "!=" or other == "=" or math.isnan(bound) or math.isnan(limit):
         return False
     if sign[0] == "<":
@@ -118,8 +102,6 @@ def implies(one: Formula, other: Formula) -> bool:
 
 
 class _Proof:
-    """One proof. Each pair of formulas is decided once."""
-
     def __init__(self) -> None:
         self._known: dict[tuple[Formula, Formula], bool] = {}
 
@@ -191,7 +173,6 @@ class _Embedding:
         )
 
     def _embeds_in_predicate(self, done: int, place: int) -> bool:
-        """Use nodes that exist by a predicate."""
         if not place:
             return False
         rest = Exists(PathStart.CONTEXT, self._wide[done:])

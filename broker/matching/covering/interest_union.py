@@ -27,9 +27,9 @@ class InterestDelta:
 class InterestUnion:
     """Interests by key, and the fewest queries that cover them.
 
-    Covered queries are not announced, until the query that covers them is removed. More than
-    `max_queries` are widened (`widening.py`), never narrowed. The result depends on the present
-    interests only, not on their history (A19). Memory is about 8 kB for each distinct query.
+    More than `max_queries` are widened (`widening.py`), never narrowed. The result depends on the
+    present interests only, not on their history (A19). Memory is about 8 kB for each distinct
+    query.
     """
 
     def __init__(self, max_queries: int = MAX_QUERIES) -> None:
@@ -45,10 +45,6 @@ class InterestUnion:
     @property
     def announced(self) -> frozenset[StreamInterest]:
         return frozenset(self._forest.roots) if self._widened is None else self._widened
-
-    @property
-    def is_widened(self) -> bool:
-        return self._widened is not None
 
     def add(self, key: Hashable, pattern: StreamPattern, query: Query) -> InterestDelta:
         """Add an interest under a key. Raises `ValueError` if the key is in use."""

@@ -21,17 +21,24 @@ from broker.matching.covering.formula import (
     combine,
     conjuncts,
 )
-from broker.matching.covering.implication import ORDER, is_true_of
+from broker.matching.covering.implication import is_true_of
 from broker.matching.paths.emptiness import outermost_node_sets, truth_if_empty
 from broker.matching.paths.pattern import LabelKind
 from broker.matching.query import tree
 from broker.matching.query.namespaces import PREDEFINED_PREFIXES
 from broker.matching.query.number import parse_number
 from broker.matching.query.query import Query
-from broker.matching.query.tree import Axis, Expression, FunctionCall, PathStart, Step, ValueType
+from broker.matching.query.tree import (
+    MIRRORED_OPERATORS,
+    Axis,
+    Expression,
+    FunctionCall,
+    PathStart,
+    Step,
+    ValueType,
+)
 from broker.matching.query.value_type import is_positional, value_type
 
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _ROOT_ELEMENT = PathStep(False, LabelKind.ELEMENT, None, None)
 
 
@@ -63,7 +70,7 @@ class _Normaliser:
         if constant is not None:
             return Constant(constant)
         match expression:
-            case tree.Binary(operator=sign, left=left, right=right) if sign in _FLIPPED:
+            case tree.Binary(operator=sign, left=left, right=right) if sign in MIRRORED_OPERATORS:
                 return self._normalise_comparison(expression, sign, left, right, outermost)
             case FunctionCall(name=("starts-with" | "contains") as name, arguments=(text, part)):
                 if isinstance(part, tree.Literal):
@@ -75,11 +82,11 @@ class _Normaliser:
     ) -> Formula:
         constant = tree.literal_value(right)
         if constant is None:
-            constant, left, sign = tree.literal_value(left), right, _FLIPPED[sign]
+            constant, left, sign = tree.literal_value(left), right, MIRRORED_OPERATORS[sign]
         kind = value_type(left)
         if constant is None or kind is ValueType.BOOLEAN:
             return self._make_opaque(whole, outermost)
-        if isinstance(constant, str) and (sign in ORDER or kind is ValueType.NUMBER):
+        if isinstance(constant, str) and (sign[0] in "<>" or kind is ValueType.NUMBER):
             constant = parse_number(constant)
         if isinstance(constant, float) and math.isnan(constant):
             return FALSE if sign != "!=" else self._make_opaque(whole, outermost)

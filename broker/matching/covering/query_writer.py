@@ -40,7 +40,7 @@ def write_query(formula: Formula) -> Query:
 def format_number(value: float, sign: str) -> str | None:
     """Format a number for XPath, rounded so that the comparison excludes nothing more.
 
-    None if there is no such number nearby: libxml2 does not read every number exactly.
+    None if libxml2 reads no such number nearby.
     """
     outward = -math.inf if sign[0] == ">" else math.inf
     for _ in range(_TRIES):

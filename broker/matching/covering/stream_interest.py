@@ -24,8 +24,6 @@ from broker.matching.query.query import Query
 
 @attrs.frozen(slots=True, cache_hash=True)
 class StreamInterest:
-    """Interest in the events of matching streams that match the query."""
-
     pattern: StreamPattern
     query: Query
 

@@ -1,23 +1,22 @@
 """Widening: replace many queries by fewer, wider ones, never narrower ones (F8, F9).
 
-The steps, applied to the largest groups first, and only as far as necessary:
+The steps, for the largest groups first, and only as far as necessary:
 
-1. Queries of one stream pattern that differ only in constants become one query: ranges their hull,
-   equal numbers a range, strings and prefixes their longest common prefix. Other comparisons are
-   dropped.
+1. Queries of a stream pattern that differ only in constants become one: ranges their hull, equal
+   numbers a range, texts their common prefix. Other comparisons are dropped.
 2. Queries with the same paths become the existence of these paths.
 3. All queries of a stream pattern become `true()`.
 4. All queries become `true()` on all streams.
 
-Steps 1 and 2 drop everything except paths and values (positions, calculations, other axes). The
-result depends on the set of queries only.
+Steps 1 and 2 drop everything except paths and values. The result depends on the set of queries
+only.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -51,15 +50,12 @@ _ALL_STREAMS = StreamPattern.parse(">")
 def widen_interests(
     interests: Mapping[StreamInterest, Formula], limit: int
 ) -> frozenset[StreamInterest]:
-    """Return at most `limit` (1 or more) interests that cover all the given ones.
-
-    `interests` has their normal forms.
-    """
+    """Return at most `limit` interests that cover the given ones, which have their normal forms."""
     current = dict(interests)
     for group_of, merge in (
         (_without_constants, _merge_constants),
-        (_paths_only, _merge_paths),
-        (_group_all, _merge_all),
+        (_paths_only, lambda forms: _paths_only(forms[0])),
+        (lambda _: TRUE, lambda _: TRUE),
     ):
         if len(current) > limit:
             _apply_rung(current, limit, group_of, merge)
@@ -78,15 +74,13 @@ def _apply_rung(
     for interest, form in current.items():
         groups.setdefault((interest.pattern, group_of(form)), []).append(interest)
     shared = [(key, members) for key, members in groups.items() if len(members) > 1]
-    for (pattern, _), members in sorted(shared, key=lambda g: (-len(g[1]), min(_ranks(g[1])))):
+    for (pattern, _), members in sorted(
+        shared, key=lambda g: (-len(g[1]), min(each.rank for each in g[1]))
+    ):
         if len(current) <= limit:
             break
         query = write_query(merge([current.pop(interest) for interest in members]))
         current[StreamInterest(pattern, query)] = normalise_query(query)
-
-
-def _ranks(interests: list[StreamInterest]) -> Iterator[tuple[object, ...]]:
-    return (interest.rank for interest in interests)
 
 
 @lru_cache(maxsize=_REMEMBERED)
@@ -105,22 +99,8 @@ def _paths_only(form: Formula) -> Formula:
     return _rebuild(_writable_part(form), lambda _: TRUE, negations=False)
 
 
-def _group_all(_form: Formula) -> Formula:
-    return TRUE
-
-
-def _merge_paths(forms: list[Formula]) -> Formula:
-    return _paths_only(forms[0])
-
-
-def _merge_all(_forms: list[Formula]) -> Formula:
-    return TRUE
-
-
 @lru_cache(maxsize=_REMEMBERED)
 def _writable_part(form: Formula) -> Formula:
-    """Return the formula without the parts that `write_query` can not write."""
-
     def keep(atom: Atom) -> Formula:
         if atom.subject != SELF and atom.subject[0] != "$":
             return combine("and", [_writable_part(each) for each in atom.implied])

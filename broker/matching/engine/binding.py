@@ -1,8 +1,6 @@
 """A family bound to a shape: finds the members that match a document of the shape.
 
-The partial evaluator reduces a template to a formula. There are three plans. Shared indexes answer
-conjunctions of comparisons. Other formulas are evaluated on bitmaps of members. A formula that is
-true of the shape needs no values.
+Shared indexes answer conjunctions of comparisons. Other formulas are evaluated on bitmaps.
 """
 
 from __future__ import annotations
@@ -10,16 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from broker.matching.engine.batch import ShapeBatch
+from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.index_conjunction import (
     ConjunctionForm,
     ConjunctionReader,
     IndexConjunction,
 )
-from broker.matching.engine.indexed_members import IndexedMembers
 from broker.matching.engine.member_scan import scan_members
-from broker.matching.engine.query_family import QueryFamily
+from broker.matching.engine.query_family import IndexedMembers, QueryFamily
 from broker.matching.index.member import Member
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import MAX_VISITS, evaluate_template
 from broker.matching.partial.formula import (
     TRUE,
     And,
@@ -36,7 +35,9 @@ from broker.matching.partial.formula import (
     iterate_sources,
     necessary_condition,
 )
-from broker.matching.partial.source import Source
+from broker.matching.partial.plain_path import find_rows
+from broker.matching.partial.source import Computed, Constant, Slot, Source
+from broker.matching.partial.work_budget import WorkBudget
 
 #: A comparison on bitmaps takes some 3 us, an evaluation by lxml 15 us, and the parse before the
 #: first evaluation 30 us.
@@ -48,6 +49,36 @@ FREE_COMPARISONS_A_MEMBER = 6
 ValueOf: TypeAlias = Callable[[Source], Any]
 
 
+class ShapeBatch:
+    """Slot values of documents of one shape, and their matches. Computed columns are stored."""
+
+    __slots__ = ("_columns", "_slots", "index_cache", "matching", "size", "undecided")
+
+    def __init__(self, values: Sequence[tuple[bytes, ...]]) -> None:
+        self.size = len(values)
+        self._slots = list(zip(*values, strict=True))
+        self._columns: dict[Source, Any] = {}
+        self.matching: list[list[Member] | None] = [None] * self.size
+        """The matching members of each row; None for none. One may occur twice."""
+        self.undecided: dict[int, list[DistinctQuery]] = {}
+        """Queries that may match, by row."""
+        self.index_cache: dict[Any, Any] = {}
+
+    def column(self, source: Source) -> Sequence[Any]:
+        if isinstance(source, Slot):
+            return self._slots[source.number]
+        found = self._columns.get(source)
+        if found is None:
+            if isinstance(source, Computed):
+                columns = [self.column(argument) for argument in source.arguments]
+                found = list(map(source.function, *columns))
+            else:
+                assert isinstance(source, Constant)
+                found = [source.value] * self.size
+            self._columns[source] = found
+        return found
+
+
 class AlwaysBinding:
     """Binding of a family whose members all match every document of the shape."""
 
@@ -57,7 +88,7 @@ class AlwaysBinding:
         """True if members that are found match. Otherwise each must be evaluated (F6)."""
 
     def matches_member(self, member: Member, value_of: ValueOf) -> bool:
-        """Return True if a member matches, or may match, a document with these values."""
+        """Return True if a member matches, or may match, such a document."""
         return True
 
     def prepare_members(self, limit: int) -> int:
@@ -72,7 +103,7 @@ class AlwaysBinding:
     def scan_unprepared(self, value_of: ValueOf) -> list[Member] | None:
         """Return the members outside the look-up that match or may match.
 
-        Returns None if this takes longer than to add them to the look-up.
+        None if it is faster to add them to the look-up.
         """
         return []
 
@@ -82,8 +113,6 @@ class AlwaysBinding:
 
 
 class IndexedBinding:
-    """Binding of a family as a disjunction of conjunctions."""
-
     def __init__(
         self, family: QueryFamily, decided: bool, conjunctions: list[IndexConjunction]
     ) -> None:
@@ -110,7 +139,6 @@ class IndexedBinding:
         )
 
     def members_for(self, conjunction: IndexConjunction) -> IndexedMembers:
-        """Return the family's members by the conjunction's parameters."""
         return self._indexed_members[conjunction.form]
 
     def prepare_members(self, limit: int) -> int:
@@ -144,7 +172,7 @@ class IndexedBinding:
 class BitmapBinding:
     """Binding for formulas with negations, or with several values of one parameter.
 
-    With few members a long formula is cheaper to evaluate by lxml. Then all members are candidates.
+    With few members lxml is faster for a long formula. Then all members are candidates.
     """
 
     def __init__(self, family: QueryFamily, decided: bool, formula: Formula) -> None:
@@ -241,3 +269,37 @@ def bind_formula(
     if conjunctions is not None:
         return IndexedBinding(family, decided, conjunctions)
     return BitmapBinding(family, decided, formula)
+
+
+#: Maximum size of a family for which only the plain path is looked up. It ignores parts that shapes
+#: seldom decide. lxml evaluates the members that the path leaves, which is cheaper for so few.
+MAX_PLAIN_MEMBERS = 256
+
+
+def bind_family(
+    family: QueryFamily, evaluation_input: EvaluationInput, reader: ConjunctionReader
+) -> tuple[Binding | None, int]:
+    """Return the binding, None if no document of the shape can match, and the number of visits."""
+    plain_part = family.plain_part
+    if plain_part is not None and (plain_part.is_whole or len(family.members) <= MAX_PLAIN_MEMBERS):
+        work = WorkBudget(MAX_VISITS)
+        conjunctions = reader.read_rows(
+            family.template,
+            plain_part.key,
+            lambda: find_rows(plain_part.path, evaluation_input, work),
+        )
+        if conjunctions is not None:
+            return _bind_conjunctions(family, conjunctions, decided=plain_part.is_whole), work.spent
+    decision = evaluate_template(family.template, evaluation_input)
+    return bind_formula(family, decision.formula, reader), decision.visits
+
+
+def _bind_conjunctions(
+    family: QueryFamily, conjunctions: list[IndexConjunction], *, decided: bool
+) -> Binding | None:
+    if not conjunctions:
+        return None
+    if not family.template.parameters or not conjunctions[0].form.parameters:
+        # The path exists, and has no comparisons.
+        return AlwaysBinding(family, decided)
+    return IndexedBinding(family, decided, conjunctions)

@@ -15,7 +15,7 @@ from broker.matching.xpath_evaluation import CompiledXPath
 #: Each takes about 4 kB.
 MAX_COMPILED = 16_384
 #: For queries that were accepted under the node's limits, which may exceed the defaults.
-_NO_LIMITS = QueryLimits(
+NO_LIMITS = QueryLimits(
     max_length=1 << 30,
     max_nesting=1 << 10,
     max_steps=1 << 30,
@@ -24,50 +24,32 @@ _NO_LIMITS = QueryLimits(
 )
 
 
-class CompiledDistinctQuery(CompiledXPath):
-    """A query's compiled expression."""
-
-    __slots__ = ("_distinct_query",)
-
-    def __init__(self, distinct_query: DistinctQuery) -> None:
-        super().__init__(
-            distinct_query.compilable,
-            distinct_query.namespaces,
-            distinct_query.inputs,
-            distinct_query.calls,
-        )
-        self._distinct_query = distinct_query
-
-    @property
-    def query(self) -> Query:
-        """The parsed query. It is seldom used, so the text is parsed again."""
-        return parse_query(
-            self._distinct_query.text, dict(self._distinct_query.namespaces), _NO_LIMITS
-        )
-
-
 @attrs.define(eq=False)
-class RunnableQuery:
-    """A query that is compiled at its first evaluation."""
-
+class CachedQuery:
     #: The query `true()` is not an entry of the index.
     is_always_true = False
 
     distinct_query: DistinctQuery
-    _compiled: CompiledDistinctQuery | None = None
+    _compiled: CompiledXPath | None = None
     _nodes: int = 0
     _worst_cost: WorstCost = WorstCost(0.0, 0.0)
 
     @property
-    def compiled(self) -> CompiledDistinctQuery:
-        """The compiled expression. Compiling counts as time of the client, so it happens at the
-        evaluation."""
+    def query(self) -> Query:
+        query = self.distinct_query
+        return parse_query(query.text, dict(query.namespaces), NO_LIMITS)
+
+    @property
+    def compiled(self) -> CompiledXPath:
+        """The expression, compiled now, since compiling counts as time of the client."""
         if self._compiled is None:
-            self._compiled = CompiledDistinctQuery(self.distinct_query)
+            query = self.distinct_query
+            self._compiled = CompiledXPath(
+                query.compilable, query.namespaces, query.inputs, query.calls
+            )
         return self._compiled
 
     def worst_cost(self, nodes: int) -> WorstCost:
-        """See `Runnable`. Stores the last result, since most events have similar sizes."""
         if nodes != self._nodes:
             self._nodes, self._worst_cost = nodes, self._compute_worst_cost(nodes)
         return self._worst_cost
@@ -84,18 +66,16 @@ class RunnableQuery:
 
 
 class CompiledQueryCache:
-    """The most recently used compiled queries."""
-
     def __init__(self, limit: int = MAX_COMPILED) -> None:
         self._most = limit
-        self._known: OrderedDict[DistinctQuery, RunnableQuery] = OrderedDict()
+        self._known: OrderedDict[DistinctQuery, CachedQuery] = OrderedDict()
 
-    def get(self, query: DistinctQuery) -> RunnableQuery:
+    def get(self, query: DistinctQuery) -> CachedQuery:
         known = self._known.get(query)
         if known is not None:
             self._known.move_to_end(query)
             return known
-        runnable = self._known[query] = RunnableQuery(query)
+        runnable = self._known[query] = CachedQuery(query)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return runnable

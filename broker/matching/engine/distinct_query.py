@@ -17,11 +17,10 @@ NO_SOLE_SUBSCRIPTION = 0
 
 
 class DistinctQuery:
-    """Queries with equal meaning, as one object.
+    """Queries with equal meaning.
 
     It matches if one of its `members` does; each is in the family at the same place of `families`.
-    `pattern_by_subscription` has the number of the stream pattern (see `stream_patterns`) by
-    subscription, ascending.
+    `pattern_by_subscription` has the number of the stream pattern by subscription, ascending.
     """
 
     __slots__ = (
@@ -59,7 +58,7 @@ class DistinctQuery:
         return tuple(self.pattern_by_subscription)
 
     def add_subscription(self, number: int, pattern: int) -> None:
-        """Add a subscription. Its number is the highest so far."""
+        """Add a subscription with the highest number so far."""
         self.pattern_by_subscription[number] = pattern
         self._clear_cache()
 
@@ -67,14 +66,13 @@ class DistinctQuery:
         return self.pattern_by_subscription[number]
 
     def remove_subscription(self, number: int) -> int:
-        """Remove a subscription; return its pattern."""
         pattern = self.pattern_by_subscription[number]
         del self.pattern_by_subscription[number]
         self._clear_cache()
         return pattern
 
     def select_subscriptions(self, patterns: frozenset[int]) -> tuple[int, ...]:
-        """Return the subscriptions with one of these patterns, ascending. The last result is
+        """Return the subscriptions with one of these patterns, ascending; the last result is
         stored."""
         if self._patterns is not patterns:
             self._patterns = patterns
@@ -91,10 +89,7 @@ class DistinctQuery:
 
 
 def _cache_sole_subscription(member: Member, query: DistinctQuery) -> None:
-    """Store the only subscription of a member's only query in the member.
-
-    Most members have just one, so matching need not read the query.
-    """
+    """Store a member's only subscription in it, so that matching need not read the query."""
     member.sole_number, member.sole_pattern = 0, NO_SOLE_SUBSCRIPTION
     if len(query.pattern_by_subscription) == 1:
         [(member.sole_number, member.sole_pattern)] = query.pattern_by_subscription.items()
@@ -108,7 +103,7 @@ def _hoist_calls(query: Query) -> tuple[str, tuple[str, ...]]:
 
 
 class QueriesOfMember:
-    """The queries of a member that is an alternative of several. They may be very many."""
+    """The queries of a member that is an alternative of several, possibly very many."""
 
     __slots__ = ("by_members",)
 
@@ -121,7 +116,6 @@ class QueriesOfMember:
 
 
 def queries_of(member: Member) -> Collection[DistinctQuery]:
-    """Return the queries that contain a member as an alternative; most often one."""
     found = member.entry
     if found is None:
         return ()
@@ -133,7 +127,6 @@ def queries_of(member: Member) -> Collection[DistinctQuery]:
 
 
 def find_query(members: tuple[Member, ...]) -> DistinctQuery | None:
-    """Return the query with exactly these alternatives, if there is one."""
     found = members[0].entry
     if isinstance(found, QueriesOfMember):
         return found.by_members.get(members)
@@ -141,7 +134,6 @@ def find_query(members: tuple[Member, ...]) -> DistinctQuery | None:
 
 
 def attach_query(member: Member, query: DistinctQuery) -> None:
-    """Add a query to one of its members."""
     known = member.entry
     if isinstance(known, QueriesOfMember):
         known.by_members[query.members] = query
@@ -168,6 +160,6 @@ def detach_query(member: Member, query: DistinctQuery) -> bool:
 
 
 def iterate_queries(members: Iterable[Member]) -> Iterator[DistinctQuery]:
-    """Yield the queries of several members. A query with two of them comes twice."""
+    """Yield the queries of several members, one with two of them twice."""
     for member in members:
         yield from queries_of(member)

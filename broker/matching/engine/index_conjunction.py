@@ -20,6 +20,7 @@ from broker.matching.partial.formula import (
 from broker.matching.partial.plain_path import Row
 from broker.matching.partial.source import Computed, Source
 from broker.matching.partial.template import PartKey, Template
+from broker.matching.partial.work_budget import TooExpensive
 from broker.matching.query import tree
 
 #: A formula with more conjunctions is evaluated on bitmaps.
@@ -34,10 +35,7 @@ _Pattern: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 @attrs.frozen(slots=True, eq=False)
 class ConjunctionForm:
-    """The common part of conjunctions that differ only in their sources."""
-
     parameters: tuple[int, ...]
-    """The template's parameters in the order of the signature."""
     signature: Signature
 
 
@@ -63,10 +61,10 @@ class ConjunctionReader:
     def read_formula(
         self, template: Template, formula: Formula, *, weaken: bool
     ) -> list[IndexConjunction] | None:
-        """Return conjunctions of which one holds exactly if the decided formula holds.
+        """Return conjunctions of which one holds exactly if the decided formula holds; None
+        without.
 
-        Returns None if there are none. With `weaken` the result holds at least if the formula
-        holds.
+        With `weaken` one holds at least if the formula does.
         """
         if weaken:
             conjunctions = weaken_to_dnf(formula, MAX_CONJUNCTIONS, self._to_dnf)
@@ -84,16 +82,19 @@ class ConjunctionReader:
         return self._known[key]
 
     def read_rows(
-        self, template: Template, part: PartKey, compute_rows: Callable[[], list[Row] | None]
+        self, template: Template, part: PartKey, compute_rows: Callable[[], list[Row]]
     ) -> list[IndexConjunction] | None:
         """Return conjunctions of which one holds exactly if one row of a template's part holds.
 
-        `compute_rows` returns the rows. Templates with an equal part have equal rows.
+        Templates with an equal part have equal rows.
         """
         key = (part,)
         if key not in self._known:
-            found = compute_rows()
-            self._known[key] = None if found is None else _read_plain_rows(template, found)
+            try:
+                forms = _FormCache(template)
+                self._known[key] = [forms.make_conjunction(row, ()) for row in compute_rows()]
+            except TooExpensive:
+                self._known[key] = None
         return self._known[key]
 
     def _to_dnf(self, formula: Formula, limit: int) -> list[Conjunction] | None:
@@ -112,10 +113,8 @@ class ConjunctionReader:
 
 
 def predict_form(template: Template) -> ConjunctionForm | None:
-    """Return the form of the template on most shapes; None if it can not be predicted.
-
-    It is the conjunction of all parameters, if shapes decide everything else.
-    """
+    """Return the conjunction of all parameters, which is the form on most shapes; None if it is
+    not."""
     if not _is_conjunctive(template.expression):
         return None
     parameters = range(len(template.parameters))
@@ -156,14 +155,7 @@ def _read_conjunctions(
     return result
 
 
-def _read_plain_rows(template: Template, rows: Iterable[Row]) -> list[IndexConjunction]:
-    forms = _FormCache(template)
-    return [forms.make_conjunction(row, ()) for row in rows]
-
-
 class _FormCache:
-    """The few forms of one template's conjunctions."""
-
     def __init__(self, template: Template) -> None:
         self._template = template
         self._known: dict[_Pattern, ConjunctionForm] = {}

@@ -8,13 +8,12 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BadEnvelope
 from broker.event.envelope import Liveness
 from broker.matching.contract import Variants
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.plan_cache import PlanCache
+from broker.matching.engine.binding import ShapeBatch
 from broker.matching.engine.query_evaluator import QueryEvaluator
-from broker.matching.engine.recognition import recognise_documents
+from broker.matching.engine.shape_plan import PlanCache
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.examiner import Examiner
-from broker.matching.shape.cache import ShapeCache
+from broker.matching.shape.cache import ShapeCache, recognise_documents
 
 
 class LoggedEventSelector:

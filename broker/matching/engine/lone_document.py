@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 from broker.errors import BadEnvelope
 from broker.matching.contract import Verdict
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.plan_cache import PlanCache
-from broker.matching.engine.shape_bindings import MembersByRow, UndecidedByRow
+from broker.matching.engine.binding import ShapeBatch
+from broker.matching.engine.shape_plan import PlanCache
 from broker.matching.engine.stream_patterns import StreamPatterns
 from broker.matching.shape.cache import LENGTH_CLASSES, ShapeCache
 from broker.matching.type_counters import CountersByType
@@ -18,7 +17,7 @@ from broker.matching.type_counters import CountersByType
 class LoneDocumentMatcher:
     """Matches a document by the likely shape of its length, and that shape's plan.
 
-    A batch of one needs no groups and columns, so this path avoids their function calls.
+    It avoids the function calls for groups and columns of a batch.
     """
 
     def __init__(
@@ -54,12 +53,11 @@ class LoneDocumentMatcher:
             header = shape.read_header(values)
         except BadEnvelope:
             return None
-        found: MembersByRow = [None]
-        undecided: UndecidedByRow = {}
-        plan.bindings.match_batch(ShapeBatch((values,)), found, undecided)
-        if undecided:
+        batch = ShapeBatch((values,))
+        plan.bindings.match_batch(batch)
+        if batch.undecided:
             return None
-        view, members = self._patterns.get_view(header.stream), found[0]
+        view, members = self._patterns.get_view(header.stream), batch.matching[0]
         subscriptions = view.unfiltered if members is None else view.subscriptions_of(members)
         self._shapes.record_use(shape, 1)
         self._counts["recognised"] += 1

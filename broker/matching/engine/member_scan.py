@@ -1,15 +1,15 @@
 """Comparison of all members of a template with a document, before an index has them.
 
-Each comparison of the formula is made with the members that the others leave. The scan stops where
-it would take longer than adding the members to an index.
+The document's values make the formula a condition on literals, which becomes a generated function.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import chain
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Any, cast
 
+from broker.matching.index.comparison import format_test
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.partial.formula import (
@@ -24,21 +24,21 @@ from broker.matching.partial.formula import (
 )
 from broker.matching.partial.source import Source
 
-#: Mean number of comparisons per member. A comparison takes some 50 ns. To index a member takes 1
-#: us to 10 us, once.
+#: Comparisons per member, of which an `and` counts its longest part. A comparison takes some 50 ns.
+#: To index a member takes 1 us to 10 us, once.
 MAX_COMPARISONS_A_MEMBER = 16
+#: Python's own limit is 200 nested ones.
+_MAX_BRACKETS = 150
 
 #: The value that satisfies a parameter if any of several values does.
-_STRONGEST_VALUE: dict[Operator, Callable[[Iterable[Any]], Any]] = {
+_STRONGEST_VALUE: dict[Operator, Callable[[Sequence[Any]], Any]] = {
     Operator.LESS: min,
     Operator.LESS_EQUAL: min,
     Operator.GREATER: max,
     Operator.GREATER_EQUAL: max,
 }
 
-
-class _TooManyComparisons(Exception):
-    """Raised when the comparisons are used up."""
+_Select = Callable[[Collection[Member], Sequence[Any]], list[Member]]
 
 
 def scan_members(
@@ -48,119 +48,90 @@ def scan_members(
     value_of: Callable[[Source], Any],
 ) -> list[Member] | None:
     """Return the members for which a decided formula holds; None after too many comparisons."""
-    try:
-        return _Scan(parameters, value_of, MAX_COMPARISONS_A_MEMBER * len(members)).select(
-            formula, list(members)
-        )
-    except _TooManyComparisons:
+    writer = _ConditionWriter(parameters, value_of)
+    condition, comparisons = writer.write(formula)
+    if comparisons > MAX_COMPARISONS_A_MEMBER or condition.count("(") > _MAX_BRACKETS:
         return None
+    return _compile(condition)(members, writer.values)
 
 
-class _Scan:
-    """One document's values, and the remaining number of comparisons."""
+@lru_cache(maxsize=256)
+def _compile(condition: str) -> _Select:
+    # The condition contains numbers and operators only, nothing of a query or a document.
+    return cast(
+        _Select,
+        eval(f"lambda members, v: [m for m in members for l in (m.literals,) if {condition}]"),
+    )
 
-    def __init__(
-        self,
-        parameters: Sequence[Parameter],
-        value_of: Callable[[Source], Any],
-        max_comparisons: int,
-    ) -> None:
+
+class _ConditionWriter:
+    """Writes a formula as a condition on the literals `l` and the document's values `v`."""
+
+    def __init__(self, parameters: Sequence[Parameter], value_of: Callable[[Source], Any]) -> None:
         self._parameters = parameters
         self._value_of = value_of
-        self._comparisons_left = max_comparisons
+        self.values: list[Any] = []
 
-    def select(self, formula: Formula, members: Sequence[Member]) -> list[Member]:
-        """Return the members for which the formula holds, in their order."""
+    def write(self, formula: Formula) -> tuple[str, int]:
+        """Return the condition, and the comparisons that it takes."""
         match formula:
             case Atom(parameter=parameter, source=source):
-                return self._select_satisfied(parameter, (source,), members)
+                return self._write_any(parameter, [source])
             case BooleanAtom(source=source):
-                return list(members) if self._value_of(source) else []
+                return str(bool(self._value_of(source))), 0
             case Not(part=part):
-                hits = set(self.select(part, members))
-                return [member for member in members if member not in hits]
+                condition, comparisons = self.write(part)
+                return f"not ({condition})", comparisons
             case And(parts=parts):
-                for part in parts:
-                    members = self.select(part, members) if members else ()
-                return list(members)
+                conditions, counts = zip(*map(self.write, parts), strict=True)
+                return f"({' and '.join(conditions)})", max(counts)
             case Or(parts=parts):
-                return self._select_any(parts, members)
+                # First the comparisons that each part makes, of one parameter together.
+                conditions, counts = zip(
+                    *[self._write_any(*each) for each in _common_comparisons(parts).items()],
+                    self._write_or(parts),
+                    strict=True,
+                )
+                return f"({' and '.join(conditions)})", max(counts)
             case TruthValue():
-                return list(members) if formula is TRUE else []
+                return str(formula is TRUE), 0
 
-    def _select_any(self, parts: Sequence[Formula], members: Sequence[Member]) -> list[Member]:
-        for parameter in _common_parameters(parts):
-            members = self._select_satisfied(parameter, _sources_of(parts, parameter), members)
-        hits: set[Member] = set()
-        remaining = members
-        for part in _group_by_parameter(parts):
-            if isinstance(part, tuple):
-                parameter, sources = part
-                found = self._select_satisfied(parameter, sources, remaining)
-            else:
-                found = self.select(part, remaining)
-            if found:
-                hits.update(found)
-                remaining = [member for member in remaining if member not in hits]
-            if not remaining:
-                break
-        return [member for member in members if member in hits]
+    def _write_or(self, parts: Sequence[Formula]) -> tuple[str, int]:
+        by_parameter: dict[int, list[Source]] = {}
+        for part in parts:
+            if isinstance(part, Atom):
+                by_parameter.setdefault(part.parameter, []).append(part.source)
+        written = [self._write_any(*each) for each in by_parameter.items()]
+        written += [self.write(part) for part in parts if not isinstance(part, Atom)]
+        conditions, counts = zip(*written, strict=True)
+        return f"({' or '.join(conditions)})", sum(counts)
 
-    def _select_satisfied(
-        self, number: int, sources: Sequence[Source], members: Sequence[Member]
-    ) -> list[Member]:
-        """Return the members whose parameter one of the sources satisfies."""
+    def _write_any(self, number: int, sources: Sequence[Source]) -> tuple[str, int]:
+        """Write that the parameter's comparison holds for one of the sources."""
         parameter = self._parameters[number]
         values = list(dict.fromkeys(map(self._value_of, sources)))
         if len(values) > 1 and (parameter.is_equality or parameter.is_threshold):
             # NaN satisfies no equality and no threshold.
             values = [value for value in values if value == value]
             if parameter.is_equality:
-                self._count_comparisons(len(members))
-                accepted = set(values)
-                return [member for member in members if member.literals[number] in accepted]
+                self.values.append(set(values))
+                return f"l[{number}] in v[{len(self.values) - 1}]", 1
             values = [_STRONGEST_VALUE[parameter.operator](values)] if values else []
-        self._count_comparisons(len(members) * len(values))
-        test = parameter.test
-        selected = [[m for m in members if test(value, m.literals[number])] for value in values]
-        if len(selected) == 1:
-            return selected[0]
-        matching = set(chain.from_iterable(selected))
-        return [member for member in members if member in matching]
-
-    def _count_comparisons(self, comparisons: int) -> None:
-        self._comparisons_left -= comparisons
-        if self._comparisons_left < 0:
-            raise _TooManyComparisons
+        first = len(self.values)
+        self.values += values
+        places = range(first, len(self.values))
+        tests = [format_test(parameter.operator, f"v[{at}]", f"l[{number}]") for at in places]
+        return f"({' or '.join(tests)})" if tests else "False", len(tests)
 
 
-def _sources_of(parts: Iterable[Formula], parameter: int) -> list[Source]:
-    """Return the sources that the parameter is compared with, in any of the parts."""
-    return [atom.source for part in parts for atom in _atoms(part) if atom.parameter == parameter]
-
-
-def _atoms(part: Formula) -> list[Atom]:
-    """Return the comparisons that a part requires."""
-    if isinstance(part, Atom):
-        return [part]
-    return [each for each in part.parts if isinstance(each, Atom)] if isinstance(part, And) else []
-
-
-def _common_parameters(parts: Sequence[Formula]) -> list[int]:
-    """Return the parameters that every part compares; none if the parts are single comparisons."""
-    if all(isinstance(part, Atom) for part in parts):
-        return []
-    numbers = [{atom.parameter for atom in _atoms(part)} for part in parts]
-    return sorted(set.intersection(*numbers))
-
-
-def _group_by_parameter(parts: Sequence[Formula]) -> list[Formula | tuple[int, list[Source]]]:
-    """Return the parts, with the comparisons of one parameter together."""
-    by_hole: dict[int, list[Source]] = {}
-    others: list[Formula | tuple[int, list[Source]]] = []
-    for part in parts:
-        if isinstance(part, Atom):
-            by_hole.setdefault(part.parameter, []).append(part.source)
-        else:
-            others.append(part)
-    return [*by_hole.items(), *others]
+def _common_comparisons(parts: Sequence[Formula]) -> dict[int, list[Source]]:
+    """Return the sources of each parameter that every part of an `or`, each an `and`, compares."""
+    atoms = [
+        [each for each in (part.parts if isinstance(part, And) else ()) if isinstance(each, Atom)]
+        for part in parts
+    ]
+    numbers = set.intersection(*({each.parameter for each in some} for some in atoms))
+    return {
+        number: [each.source for some in atoms for each in some if each.parameter == number]
+        for number in sorted(numbers)
+    }

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.batch_match import BatchMatch, match_batches
-from broker.matching.engine.binding import Binding
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries, queries_of
-from broker.matching.engine.family_binding import bind_family
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
@@ -32,31 +31,24 @@ class ParsedEventMatcher:
 
     def __init__(self, event: ParsedEvent) -> None:
         self._event = event
-        self._input: EvaluationInput | None = None
-        self._has_tree = True
         self._members_left = MEMBERS_A_DOCUMENT
         self._reader = ConjunctionReader()
         self.matching: list[Member] = []
         self.undecided: list[DistinctQuery] = []
-        """Queries that may match; they must be evaluated."""
 
     def match_families(
         self, families: Iterable[QueryFamily], certain: Iterable[QueryFamily] = ()
     ) -> None:
-        """Match the families that the document's structure leaves possible.
-
-        All queries of the `certain` families match.
-        """
+        """Match the families that the structure leaves possible, and the `certain` ones."""
         for family in certain:
             self.matching += family.members
         bindings, batch = ShapeBindings(), ShapeBatch([()])
         for family in families:
             if self._is_small(family) or not self._bind_family(family, bindings, batch):
                 self.undecided += iterate_queries(family.members)
-        batch_match = BatchMatch(bindings, batch)
-        match_batches([batch_match])
-        self.matching += batch_match.matching[0] or ()
-        self.undecided += batch_match.undecided.get(0, ())
+        match_batches([(bindings, batch)])
+        self.matching += batch.matching[0] or ()
+        self.undecided += batch.undecided.get(0, ())
 
     def _is_small(self, family: QueryFamily) -> bool:
         members = family.members
@@ -67,11 +59,9 @@ class ParsedEventMatcher:
         return sum(len(queries_of(member)) for member in members) <= limit
 
     def _bind_family(self, family: QueryFamily, bindings: ShapeBindings, batch: ShapeBatch) -> bool:
-        """Bind a family to the document's tree; return False if there is no tree."""
-        evaluation_input = self._get_input()
-        if evaluation_input is None:
+        if self._input is None:
             return False
-        binding, _ = bind_family(family, evaluation_input, self._reader)
+        binding, _ = bind_family(family, self._input, self._reader)
         if binding is not None:
             self._members_left -= binding.prepare_members(self._members_left)
             if not binding.is_ready:
@@ -80,7 +70,7 @@ class ParsedEventMatcher:
         return True
 
     def _scan_unprepared(self, binding: Binding, batch: ShapeBatch) -> None:
-        """Compare the members that the index does not contain, or add them if that is cheaper."""
+        """Compare the members that the index lacks, or add them if that is cheaper."""
         matching = binding.scan_unprepared(lambda source: batch.column(source)[0])
         if matching is None:
             binding.prepare_members(len(binding.family.members))
@@ -89,8 +79,6 @@ class ParsedEventMatcher:
         else:
             self.undecided += iterate_queries(matching)
 
-    def _get_input(self) -> EvaluationInput | None:
-        if self._input is None and self._has_tree:
-            self._input = build_evaluation_input(self._event)
-            self._has_tree = self._input is not None
-        return self._input
+    @cached_property
+    def _input(self) -> EvaluationInput | None:
+        return build_evaluation_input(self._event)

@@ -1,7 +1,6 @@
 """The number of documents that are matched at once under a time limit.
 
-Larger portions cost less per document. But documents that are not finished in time are matched
-again.
+Larger portions cost less per document, but unfinished documents are matched again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class PortionSize:
     def next_portion(self, done: int, documents: int, seconds_left: float, seconds: float) -> range:
         """Return the indexes of the next documents. `seconds_left` remain of `seconds`.
 
-        The range is empty after the last document, or if time is left for few documents only.
+        Empty after the last document, or if time is left for few documents only.
         """
         size = documents
         if seconds < inf:
@@ -48,8 +47,7 @@ class PortionSize:
         return range(done, min(done + size, documents))
 
     def record_time(self, documents: int, seconds: float) -> None:
-        """Update the mean time of a document. A single pause or expensive document has limited
-        effect."""
+        """Update the mean time of a document. One slow portion has limited effect."""
         if not documents:
             return
         seconds_each = seconds / documents

@@ -8,15 +8,13 @@ from broker.errors import QueryTooExpensive
 from broker.matching.budget import Budget
 from broker.matching.client_time_share import FREE_SECONDS
 from broker.matching.contract import Accepted, Verdict
-from broker.matching.engine.compiled_query_cache import CompiledQueryCache, RunnableQuery
+from broker.matching.engine.compiled_query_cache import CachedQuery, CompiledQueryCache
 from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class QueryEvaluator:
-    """Evaluates queries on the events of a batch, within a budget."""
-
     def __init__(self, registry: SubscriptionRegistry, budget: Budget) -> None:
         self.suspension_count = 0
         self._registry = registry
@@ -31,12 +29,11 @@ class QueryEvaluator:
         return self._budget.evaluations
 
     def take_suspended(self) -> list[tuple[int, QueryTooExpensive]]:
-        """Return the subscriptions suspended since the last call, with the reasons."""
         suspended, self._suspended = self._suspended, []
         return suspended
 
     def forget_subscription(self, number: int, removed_query: DistinctQuery | None) -> None:
-        """Drop a removed subscription, and its query if no other subscription has it."""
+        """Drop a removed subscription, and its query if that has no other."""
         if removed_query is not None:
             self._compiled.discard(removed_query)
         if self._suspended:
@@ -55,10 +52,8 @@ class QueryEvaluator:
         document: bytes,
         free_seconds: float,
     ) -> list[DistinctQuery]:
-        """Return the queries that match the event at `index` of the batch.
-
-        The evaluation counts as time of the clients, except `free_seconds` (see `Budget`).
-        """
+        """Return the queries that match the event at `index` of the batch, within the clients'
+        time."""
         patterns = self._registry.stream_patterns.get_view(event.header.stream).patterns
         get = self._compiled.get
         # Queries without subscription to this stream are not evaluated, so they can not be
@@ -96,8 +91,8 @@ class QueryEvaluator:
     def _suspend_expensive(
         self,
         index: int,
-        matching: list[RunnableQuery],
-        suspended: list[tuple[RunnableQuery, QueryTooExpensive]],
+        matching: list[CachedQuery],
+        suspended: list[tuple[CachedQuery, QueryTooExpensive]],
     ) -> list[DistinctQuery]:
         for query, error in suspended:
             self.suspension_count += 1
@@ -107,11 +102,9 @@ class QueryEvaluator:
         return [query.distinct_query for query in matching]
 
     def first_suspension(self, default: int) -> int:
-        """Return the first index at which a query was suspended."""
         return min([index for index, _ in self._suspended_at], default=default)
 
     def remove_suspended(self, verdicts: list[Verdict | None]) -> None:
-        """Remove a suspended query from the verdicts from its event on."""
         for index, query in self._suspended_at:
             for later, verdict in enumerate(verdicts[index:], index):
                 if isinstance(verdict, Accepted):

@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from broker.matching.engine.index_conjunction import predict_form
-from broker.matching.engine.indexed_members import IndexedMembers
-from broker.matching.engine.plain_part import find_plain_part
 from broker.matching.index.member import Member
 from broker.matching.index.parameter import Literal
-from broker.matching.index.shared_index import IndexPool, Signature
+from broker.matching.index.shared_index import IndexPool, SharedIndex, Signature
+from broker.matching.index.shrinking_dict import ShrinkingDict
 from broker.matching.index.template_members import TemplateMembers
+from broker.matching.partial.plain_path import find_plain_part
 from broker.matching.partial.template import Template
 from broker.matching.query.worst_case import WorstCaseCosts
+
+
+class IndexedMembers:
+    """The members in `index`. `index_members` adds earlier ones in portions."""
+
+    __slots__ = ("_parameters", "_postings", "_unindexed", "index")
+
+    def __init__(
+        self, parameters: Sequence[int], index: SharedIndex, members: Iterable[Member]
+    ) -> None:
+        """`parameters` are the template's, in the index's order."""
+        self._parameters = tuple(parameters)
+        self.index = index
+        self._postings = ShrinkingDict[Member, Member]()
+        self._unindexed = dict.fromkeys(members)
+
+    @property
+    def unindexed(self) -> Collection[Member]:
+        return self._unindexed.keys()
+
+    def index_members(self, limit: int) -> int:
+        taken = list(islice(self._unindexed, limit))
+        for member in taken:
+            del self._unindexed[member]
+            self.add_member(member)
+        return len(taken)
+
+    def add_member(self, member: Member) -> None:
+        literals = member.literals
+        projected = tuple([literals[parameter] for parameter in self._parameters])
+        if projected == literals:
+            # Share one tuple.
+            projected = literals
+        self._postings[member] = self.index.add(projected, member)
+
+    def remove_member(self, member: Member) -> None:
+        if member in self._unindexed:
+            del self._unindexed[member]
+            return
+        self.index.remove(self._postings[member])
+        del self._postings[member]
+
 
 #: A family of this size is indexed before its first look-up, so that later members are added one by
 #: one.
@@ -38,21 +81,22 @@ class QueryFamily:
         self.members = TemplateMembers(template.parameters, owner=self)
         self.sequence = sequence
         self.is_dead = False
-        """True if no subscription has a query of it."""
         self.plain_part = find_plain_part(template)
         self._pool = pool
         self._by_signature: dict[tuple[tuple[int, ...], Signature], IndexedMembers] = {}
         self._worst_case_costs: WorstCaseCosts | None = None
 
     def add_member(self, literals: Sequence[Literal]) -> Member:
-        """Return the member with these literals; add it if there is none."""
+        """Return the member with these literals, which may be known."""
         size = len(self.members)
         member = self.members.add(literals)
         if len(self.members) > size:
             for indexed in self._by_signature.values():
                 indexed.add_member(member)
             if size + 1 == EARLY_INDEX_SIZE and not self._by_signature:
-                self._index_early()
+                if form := predict_form(self.template):
+                    indexed = self.indexed_members(form.parameters, form.signature)
+                    indexed.index_members(EARLY_INDEX_SIZE)
         return member
 
     def remove_member(self, member: Member) -> None:
@@ -65,20 +109,14 @@ class QueryFamily:
             self._by_signature.clear()
 
     def worst_case_costs(self) -> WorstCaseCosts:
-        """Return the worst-case costs of its queries, computed at the first call."""
         if self._worst_case_costs is None:
             self._worst_case_costs = WorstCaseCosts(self.template.expression)
         return self._worst_case_costs
 
-    def _index_early(self) -> None:
-        form = predict_form(self.template)
-        if form is not None:
-            self.indexed_members(form.parameters, form.signature).index_members(EARLY_INDEX_SIZE)
-
     def indexed_members(self, parameters: tuple[int, ...], signature: Signature) -> IndexedMembers:
         """Return the members by these parameters, in the index for the signature.
 
-        A new result is empty; `index_members` fills it. Later changes of the family update it.
+        A new result is empty; `index_members` fills it.
         """
         indexed = self._by_signature.get((parameters, signature))
         if indexed is None:

@@ -5,36 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.binding import AlwaysBinding, Binding, BitmapBinding, IndexedBinding
-from broker.matching.engine.distinct_query import DistinctQuery, iterate_queries
+import attrs
+
+from broker.matching.engine.binding import (
+    AlwaysBinding,
+    Binding,
+    BitmapBinding,
+    IndexedBinding,
+    ShapeBatch,
+)
+from broker.matching.engine.distinct_query import iterate_queries
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.index.member import Member, RowMatcher, RowMatches
 from broker.matching.index.shared_index import SharedIndex
 from broker.matching.partial.source import Computed, Constant, Source
 
-#: The matching members of each row; None for none.
-MembersByRow: TypeAlias = list[list[Member] | None]
-#: Queries that may match, by row.
-UndecidedByRow: TypeAlias = dict[int, list[DistinctQuery]]
 
-
+@attrs.define(eq=False)
 class _LookupFamilies:
     """Families with the same look-ups, each with `decided`: True if its members match.
 
-    `lookup_count` look-ups share this object, since most families have many look-ups in common.
+    `lookup_count` look-ups share this object, to save memory.
     """
 
-    __slots__ = ("is_decided", "lookup_count")
-
-    def __init__(self, families: dict[QueryFamily, bool]) -> None:
-        self.is_decided = families
-        self.lookup_count = 0
+    is_decided: dict[QueryFamily, bool]
+    lookup_count: int = 0
 
 
 class IndexLookup:
-    """A look-up of one conjunction, for all families that contain it."""
-
     __slots__ = ("families", "checks", "source_numbers", "sources", "lookup")
 
     def __init__(
@@ -56,13 +54,10 @@ class IndexLookup:
             }
         )
         self.source_numbers: Sequence[int | None] | None = None
-        """For each parameter the number of its source in `ShapeBindings.sources`; None until
-        needed."""
+        """The number of each parameter's source in `ShapeBindings.sources`; None until needed."""
 
-    def sort_hits(
-        self, hits: RowMatches, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
-    ) -> None:
-        """Add the hits of a look-up to the rows."""
+    def sort_hits(self, hits: RowMatches, batch: ShapeBatch) -> None:
+        matching = batch.matching
         if self.checks:
             passed = [batch.column(check) for check in self.checks]
             hits = [hit for hit in hits if all(column[hit[0]] for column in passed)]
@@ -77,7 +72,7 @@ class IndexLookup:
                     else:
                         row_members.append(posting.entry)
                 elif is_decided is not None:
-                    undecided.setdefault(row, []).extend(iterate_queries((posting.entry,)))
+                    batch.undecided.setdefault(row, []).extend(iterate_queries((posting.entry,)))
 
 
 #: Matcher of the index, numbers of its sources (None for an ignored parameter), and look-up.
@@ -85,8 +80,6 @@ ActiveLookup: TypeAlias = tuple[RowMatcher, Sequence[int | None], IndexLookup]
 
 
 class _IndexLookups:
-    """The look-ups in one index."""
-
     __slots__ = ("_active", "_version", "_index", "_number_source", "lookups")
 
     def __init__(self, index: SharedIndex, number_source: Callable[[Source], int]) -> None:
@@ -98,7 +91,6 @@ class _IndexLookups:
         self._version: int | None = None
 
     def invalidate(self) -> None:
-        """Recompute the active look-ups at the next use."""
         self._version = None
 
     def renumber_sources(self) -> None:
@@ -108,7 +100,6 @@ class _IndexLookups:
             lookup.source_numbers = None
 
     def active_lookups(self) -> Sequence[ActiveLookup]:
-        """Return the look-ups that may find a member."""
         if self._version != self._index.version:
             self._active = list(self._find_active())
             self._version = self._index.version
@@ -130,11 +121,8 @@ class _IndexLookups:
 
 
 class ShapeBindings:
-    """Bindings by family."""
-
     def __init__(self) -> None:
         self.sources: list[Source] = []
-        """The sources of all look-ups, once each."""
         self._source_numbers: dict[Source, int] = {}
         self._bindings: dict[QueryFamily, Binding] = {}
         self._without_lookup: dict[QueryFamily, AlwaysBinding | BitmapBinding] = {}
@@ -147,7 +135,6 @@ class ShapeBindings:
         return self._bindings.get(family)
 
     def add_binding(self, binding: Binding) -> None:
-        """Add the binding of a new family."""
         family = binding.family
         self._bindings[family] = binding
         if not isinstance(binding, IndexedBinding):
@@ -163,7 +150,6 @@ class ShapeBindings:
             _add_family(families, joined, family, binding.is_decided)
 
     def drop_dead_families(self) -> None:
-        """Remove the families without queries."""
         for family in [family for family in self._bindings if family.is_dead]:
             del self._bindings[family]
             self._without_lookup.pop(family, None)
@@ -187,7 +173,6 @@ class ShapeBindings:
     def prepare_lookups(
         self, batch: ShapeBatch
     ) -> list[tuple[RowMatcher, list[Sequence[Any]], IndexLookup]]:
-        """Return the active look-ups, each with the index's matcher and columns."""
         columns_by_number: dict[int, Sequence[Any]] = {}
         lookups = []
         for index_lookups in self._by_index.values():
@@ -204,26 +189,20 @@ class ShapeBindings:
                 lookups.append((matcher, columns, lookup))
         return lookups
 
-    def match_batch(
-        self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
-    ) -> None:
-        """Add the matching members to each row, by look-ups for this batch alone."""
+    def match_batch(self, batch: ShapeBatch) -> None:
         for matcher, columns, lookup in self.prepare_lookups(batch) if self._by_index else ():
             if hits := matcher.match_rows(columns, batch.size, batch.index_cache):
-                lookup.sort_hits(hits, batch, matching, undecided)
+                lookup.sort_hits(hits, batch)
         if self._without_lookup:
-            self.match_without_lookup(batch, matching, undecided)
+            self.match_without_lookup(batch)
 
-    def match_without_lookup(
-        self, batch: ShapeBatch, matching: MembersByRow, undecided: UndecidedByRow
-    ) -> None:
-        """Add the members of bindings without look-ups."""
+    def match_without_lookup(self, batch: ShapeBatch) -> None:
         for binding in self._without_lookup.values():
             if binding.is_decided and batch.size == 1 and isinstance(binding, AlwaysBinding):
-                members = matching[0]
-                matching[0] = [*(members or ()), *binding.family.members]
+                members = batch.matching[0]
+                batch.matching[0] = [*(members or ()), *binding.family.members]
             else:
-                _sort_rows(binding.match_rows(batch), binding.is_decided, matching, undecided)
+                _sort_rows(binding.match_rows(batch), binding.is_decided, batch)
 
     def _make_lookups(self, binding: IndexedBinding) -> list[IndexLookup]:
         no_families = _LookupFamilies({})
@@ -267,17 +246,14 @@ def _add_family(
 
 
 def _sort_rows(
-    rows: Sequence[tuple[int, Sequence[Member]]],
-    decided: bool,
-    matching: MembersByRow,
-    undecided: UndecidedByRow,
+    rows: Sequence[tuple[int, Sequence[Member]]], decided: bool, batch: ShapeBatch
 ) -> None:
     for row, members in rows:
         if not decided:
-            undecided.setdefault(row, []).extend(iterate_queries(members))
+            batch.undecided.setdefault(row, []).extend(iterate_queries(members))
             continue
-        row_members = matching[row]
+        row_members = batch.matching[row]
         if row_members is None:
-            matching[row] = list(members)
+            batch.matching[row] = list(members)
         else:
             row_members += members

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.binding import Binding
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.dtd.interfaces import IDtdCache
+from broker.matching.contract import Accepted
+from broker.matching.engine.binding import Binding, ShapeBatch, bind_family
 from broker.matching.engine.distinct_query import DistinctQuery
-from broker.matching.engine.family_binding import bind_family
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
@@ -13,6 +16,7 @@ from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.function_library import parse_digits
 from broker.matching.partial.source import Source, computed, source_of
+from broker.matching.shape.cache import ShapeCache
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Value
 
@@ -27,22 +31,18 @@ MEMBERS_A_VISIT = 1 / 4
 
 
 class ShapePlan:
-    """The families that may match documents of one shape."""
-
     def __init__(self, shape: Shape) -> None:
         self.bindings = ShapeBindings()
         self.dtd = shape.dtd
         self._input = make_evaluation_input(shape)
         self.pending: dict[QueryFamily, Binding | None] = {}
-        """Families without a look-up yet, each with its incomplete binding, if any."""
+        """Families without a look-up yet, with their incomplete bindings."""
         self._reader = ConjunctionReader()
         self.newest_family = 0
-        """The sequence number of the newest family examined."""
         self.dead_families = 0
-        """The registry's count of dead families when they were last removed."""
 
     def bind_families(self, registry: SubscriptionRegistry, visits: int) -> int:
-        """Bind new families within about `visits` node visits; return the visits used."""
+        """Bind new families within about `visits` node visits; return the number used."""
         if self.dead_families != registry.dead_families:
             self.dead_families = registry.dead_families
             self.bindings.drop_dead_families()
@@ -100,7 +100,6 @@ class ShapePlan:
 
 
 def make_evaluation_input(shape: Shape) -> EvaluationInput:
-    """Return the trees and variables that queries address in a shape."""
     fields = shape.fields
     type_name = shape.reference.type.encode()
 
@@ -125,3 +124,60 @@ def make_evaluation_input(shape: Shape) -> EvaluationInput:
             "Liveness": text(fields.liveness),
         },
     )
+
+
+class UndecidedDocument(NamedTuple):
+    """A recognised document with queries that its shape's plan does not decide."""
+
+    shape: Shape
+    values: Sequence[bytes]
+    plan: ShapePlan
+    queries: Sequence[DistinctQuery]
+    verdict: Accepted
+
+
+class PlanCache:
+    def __init__(self, dtds: IDtdCache, shapes: ShapeCache, registry: SubscriptionRegistry) -> None:
+        self._dtds = dtds
+        self._shapes = shapes
+        self._registry = registry
+        self._plans: dict[Shape, ShapePlan] = {}
+        #: Visits left in this call for binding families.
+        self._visits_left = 0
+
+    def __contains__(self, shape: object) -> bool:
+        return shape in self._plans
+
+    def reset_visits(self) -> None:
+        self._visits_left = VISITS_A_CALL
+
+    def get(self, shape: Shape) -> ShapePlan | None:
+        """Return the shape's plan, None if its documents must be parsed.
+
+        Binds pending families while visits are left.
+        """
+        dtd = self._dtds.get(shape.reference)
+        if dtd is None or dtd.content_hash != shape.dtd.content_hash:
+            self._shapes.drop_shape(shape)
+            return None
+        plan = self._plans.get(shape)
+        if plan is None:
+            plan = self._plans[shape] = ShapePlan(shape)
+        registry = self._registry
+        if (
+            plan.pending
+            or plan.newest_family != registry.newest_family
+            or plan.dead_families != registry.dead_families
+        ):
+            self._visits_left -= plan.bind_families(registry, self._visits_left)
+        return plan
+
+    def peek(self, shape: Shape) -> ShapePlan | None:
+        return self._plans.get(shape)
+
+    def discard(self, shape: Shape) -> None:
+        self._plans.pop(shape, None)
+
+    @property
+    def unready_count(self) -> int:
+        return sum(bool(plan.pending) for plan in self._plans.values())

@@ -1,7 +1,4 @@
-"""Subscriptions by stream: numbered patterns, and subscriptions without a filter.
-
-There are few patterns, and streams recur, so the view of a stream is stored.
-"""
+"""Subscriptions by stream: numbered patterns, and subscriptions without a filter."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ class StreamView:
     unfiltered: tuple[int, ...]
 
     def subscriptions_of(self, members: Iterable[Member]) -> tuple[int, ...]:
-        """Return the subscriptions of this stream, ascending: those of matching members, and the
-        unfiltered."""
+        """Return the subscriptions of matching members, and the unfiltered, ascending."""
         patterns = self.patterns
         # A query with several alternatives may occur twice.
         subscriptions = {*self.unfiltered}
@@ -40,7 +36,6 @@ class StreamView:
     def merge_subscriptions(
         self, subscriptions: Iterable[int], queries: Iterable[DistinctQuery]
     ) -> tuple[int, ...]:
-        """Add the subscriptions of further matching queries."""
         patterns = self.patterns
         return tuple(
             sorted(
@@ -64,7 +59,6 @@ class StreamPatterns:
         self._views: dict[str, StreamView] = {}
 
     def acquire_pattern(self, pattern: StreamPattern) -> int:
-        """Return the number of a pattern, and count one more use."""
         number = self._patterns.get(pattern)
         if number is None:
             self._last_number += 1
@@ -76,7 +70,6 @@ class StreamPatterns:
         return number
 
     def release_pattern(self, number: int) -> None:
-        """Count one use less."""
         self._uses[number] -= 1
         if not self._uses[number]:
             pattern = self._by_number.pop(number)
@@ -88,7 +81,7 @@ class StreamPatterns:
         self._drop_views(self._by_number[pattern])
 
     def remove_unfiltered(self, subscription: int) -> int | None:
-        """Remove a subscription without a filter; return its pattern, None if it has a filter."""
+        """Remove a subscription; return its pattern, None if it has a filter."""
         pattern = self._unfiltered.pop(subscription, None)
         if pattern is not None:
             self._drop_views(self._by_number[pattern])
@@ -98,7 +91,6 @@ class StreamPatterns:
         return self._by_number[number]
 
     def unfiltered_pattern(self, subscription: int) -> int | None:
-        """Return the pattern of a subscription without a filter; None if it has a filter."""
         return self._unfiltered.get(subscription)
 
     def get_view(self, stream: str) -> StreamView:

@@ -14,18 +14,55 @@ from broker.matching.engine.distinct_query import (
 )
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.stream_patterns import StreamPatterns
-from broker.matching.engine.structure_index import StructureIndex
 from broker.matching.index.shared_index import IndexPool
+from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.template import Template, TemplateInstance, extract_templates
+from broker.matching.paths.index import PathIndex
+from broker.matching.paths.label_path import LabelPath
+from broker.matching.paths.pattern import DocumentRole, LabelKind
+from broker.matching.paths.requirement_derivation import abstract_literals, derive_from_expression
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
+from broker.matching.xpath_evaluation import ParsedEvent
+
+
+class StructureIndex:
+    def __init__(self) -> None:
+        self._index: PathIndex[QueryFamily] = PathIndex()
+
+    def add_family(self, family: QueryFamily) -> None:
+        template = family.template
+        expression = abstract_literals(template.expression, template.parameter_at)
+        self._index.add_item(derive_from_expression(expression, template.namespaces), family)
+
+    def remove_family(self, family: QueryFamily) -> None:
+        self._index.remove_item(family)
+
+    def match_event(self, event: ParsedEvent) -> tuple[list[QueryFamily], list[QueryFamily]]:
+        """Return the families that may match a parsed event, and those that do."""
+        labels = self._index.label_paths
+        attributes = self._index.uses_label_kind(LabelKind.ATTRIBUTE)
+        texts = self._index.uses_label_kind(LabelKind.TEXT)
+        paths: set[LabelPath] = set()
+        for root, document in (
+            (event.document(), DocumentRole.PAYLOAD),
+            (event.envelope, DocumentRole.ENVELOPE),
+        ):
+            paths |= labels.collect_from_tree(root, document, attributes=attributes, texts=texts)
+        candidates = self._index.find_candidates(paths)
+        possible = candidates.possible & ~candidates.certain
+        return self._index.items_in(possible), self._index.items_in(candidates.certain)
+
+    def match_shape(self, evaluation_input: EvaluationInput) -> list[QueryFamily]:
+        labels = self._index.label_paths
+        paths = labels.collect_from_shape(evaluation_input.payload, DocumentRole.PAYLOAD)
+        paths |= labels.collect_from_shape(evaluation_input.envelope, DocumentRole.ENVELOPE)
+        return self._index.items_in(self._index.find_candidates(paths).possible)
 
 
 class SubscriptionRegistry:
     """Subscriptions by number, and the families of their queries.
 
-    A change updates only its family. Plans read `families_after` and `dead_families` at the next
-    document of their shape.
+    Plans read `families_after` and `dead_families` at the next document of their shape.
     """
 
     def __init__(self) -> None:
@@ -35,7 +72,6 @@ class SubscriptionRegistry:
         self.dead_families = 0
         self._last_number = 0
         self.newest_family = 0
-        """The sequence number of the newest family, including dead ones."""
         self._by_number: dict[int, DistinctQuery | None] = {}
         self._families: dict[object, QueryFamily] = {}
         self._pool = IndexPool()
@@ -48,11 +84,10 @@ class SubscriptionRegistry:
         return len(self._families)
 
     def add_subscription(self, pattern: StreamPattern, query: Query) -> int:
-        """Add a subscription; return its number."""
         self._last_number += 1
         number = self._last_number
         pattern_number = self.stream_patterns.acquire_pattern(pattern)
-        if is_true(query):
+        if query.is_true:
             self._by_number[number] = None
             self.stream_patterns.add_unfiltered(number, pattern_number)
             return number
@@ -62,10 +97,8 @@ class SubscriptionRegistry:
         return number
 
     def remove_subscription(self, number: int) -> DistinctQuery | None:
-        """Remove a subscription; return its query if no other subscription has it.
-
-        Raises `UnknownSubscription`.
-        """
+        """Remove a subscription; return its query if that has no other. Raises
+        `UnknownSubscription`."""
         distinct_query = self.query_of(number)
         del self._by_number[number]
         if distinct_query is None:
@@ -81,14 +114,13 @@ class SubscriptionRegistry:
         return distinct_query
 
     def query_of(self, number: int) -> DistinctQuery | None:
-        """Return the query of a subscription, None for `true()`. Raises `UnknownSubscription`."""
+        """Return a subscription's query, None for `true()`. Raises `UnknownSubscription`."""
         try:
             return self._by_number[number]
         except KeyError:
             raise UnknownSubscription(f"there is no subscription {number}") from None
 
     def pattern_of(self, number: int) -> StreamPattern:
-        """Return the stream pattern of a subscription. Raises `UnknownSubscription`."""
         distinct_query = self.query_of(number)
         if distinct_query is None:
             pattern_number = self.stream_patterns.unfiltered_pattern(number)
@@ -105,7 +137,6 @@ class SubscriptionRegistry:
         return query.subscriptions
 
     def find_family(self, template: Template) -> QueryFamily | None:
-        """Return the family of the template, None if no subscription has it."""
         return self._families.get(template.key)
 
     def families_after(self, sequence: int) -> Iterator[QueryFamily]:
@@ -149,8 +180,3 @@ class SubscriptionRegistry:
                     self.dead_families += 1
                     del self._families[family.template.key]
                     self.structure_index.remove_family(family)
-
-
-def is_true(query: Query) -> bool:
-    """Return True for the query `true()`."""
-    return isinstance(query.expression, FunctionCall) and query.expression.name == "true"

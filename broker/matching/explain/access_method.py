@@ -20,33 +20,21 @@ from broker.matching.partial.template import TemplateInstance
 #: Characters shown of a literal or a value.
 MAX_SHOWN: Final = 120
 
-#: Hash of the literals that values must equal.
-HASH: Final = "hash"
-#: Hash of the prefixes of a value.
-PREFIX: Final = "prefix"
-#: Bisection of the bounds of ranges.
-RANGES: Final = "ranges"
-#: Hash of the cells of boxes.
-GRID: Final = "grid"
-#: Bitmaps of matching queries, by sorted bounds and by literals.
-BITMAPS: Final = "bitmaps"
-#: No look-up: all queries of the template have the same result.
-NOTHING: Final = "nothing"
-
 
 def access_method(parameters: Sequence[Parameter]) -> str:
+    """Return the name of a method that `docs/matching.md` describes."""
     if not parameters:
-        return NOTHING
+        return "nothing"
     chosen = build_index(parameters)
     match chosen:
         case HashIndex():
-            return PREFIX if chosen.has_prefix else HASH
+            return "prefix" if chosen.has_prefix else "hash"
         case IntervalIndex():
-            return RANGES
+            return "ranges"
         case GridIndex():
-            return GRID
+            return "grid"
         case _:
-            return BITMAPS
+            return "bitmaps"
 
 
 def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
@@ -55,9 +43,9 @@ def access_method_on_shape(instance: TemplateInstance, formula: Formula) -> str:
         QueryFamily(instance.template, 0, IndexPool()), formula, ConjunctionReader()
     )
     if binding is None or isinstance(binding, AlwaysBinding):
-        return NOTHING
+        return "nothing"
     if not isinstance(binding, IndexedBinding):
-        return BITMAPS
+        return "bitmaps"
     forms = dict.fromkeys(term.form for term in binding.conjunctions)
     return " and ".join(sorted({access_method(form.signature.parameters) for form in forms}))
 

@@ -1,8 +1,6 @@
 """Findings: why an event matches a query or not, part by part (checklist N7).
 
-For an `and` the first failing condition is reported. For a path without a result the analysis finds
-the step that loses the last node. Either the event has no such node, or a predicate rejects all of
-them. Then the predicate is explained for the nodes that pass most of it.
+For a path without a result they name the step that loses the last node, or the predicate.
 """
 
 from __future__ import annotations
@@ -14,12 +12,13 @@ import attrs
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.empty_path import EmptyPathAnalysis, EmptyReason
 from broker.matching.explain.explanation import Finding, FoundValue
-from broker.matching.explain.probe import Probe, ProbeLimitExceeded, nth_node, rebase
-from broker.matching.explain.xpath_writer import XPathWriter
+from broker.matching.explain.probe import MAX_VALUES, Probe, ProbeLimitExceeded
+from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
 from broker.matching.query import tree
 from broker.matching.query.number import parse_number
-from broker.matching.query.tree import ValueType
+from broker.matching.query.tree import PathStart, ValueType
 from broker.matching.query.value_type import value_type
+from broker.matching.shape.tree import Node
 
 #: Findings of one explanation. Further parts are not examined.
 MAX_FINDINGS: Final = 150
@@ -30,59 +29,54 @@ MAX_PART: Final = 400
 
 _ORDERS: Final = frozenset({"<", "<=", ">", ">="})
 _TEXT_TESTS: Final = frozenset({"starts-with", "contains"})
+#: Functions that depend on the predicate's own node-set or on the document of its node.
+_BOUND: Final = frozenset({"position", "last", "id", "lang"})
+_SELF: Final = tree.Path(NO_POSITION, PathStart.CONTEXT, ())
 _NOT_EXAMINED: Final = "not examined: it would take too long"
 
 
 class EventFindings:
-    """Explains the parts of a query on one event."""
-
     def __init__(self, text: str, probe: Probe) -> None:
-        self._writer = XPathWriter(text, for_lxml=False)
+        self._writer = XPathWriter(text)
         self._probe = probe
         self._empty_paths = EmptyPathAnalysis(probe, self._writer)
         self._left = MAX_FINDINGS
 
     def explain_expression(
-        self, expression: tree.Expression, node: tree.Expression | None = None
+        self, expression: tree.Expression, node: Node | None = None, holds: bool | None = None
     ) -> Finding:
-        """Explain an expression, evaluated at `node` (a node-set of one) or on the event."""
+        """Explain an expression at `node` or on the event, with its value if that is known."""
         part = self._format_part(expression)
         self._left -= 1
         if self._left < 0:
             return Finding(part, None, note=_NOT_EXAMINED)
-        closed = expression if node is None else rebase(expression, node)
-        if closed is None:
+        if node is not None and any(
+            isinstance(each, tree.FunctionCall) and each.name in _BOUND
+            for each in tree.walk(expression)
+        ):
             return Finding(part, None, note="it depends on the position among other nodes")
-        holds = None
         try:
-            holds = self._probe.evaluate_boolean(closed)
-            finding = attrs.evolve(self._explain(expression, closed, holds, node), part=part)
-            return (
-                finding if node is None else attrs.evolve(finding, at=self._probe.locate_node(node))
-            )
+            if holds is None:
+                holds = self._probe.evaluate_boolean(expression, node)
+            at = "" if node is None else self._probe.locate_node(node)
+            return attrs.evolve(self._explain(expression, holds, node), part=part, at=at)
         except ProbeLimitExceeded as bound:
             return Finding(part, holds, note=str(bound) or _NOT_EXAMINED)
 
-    def _explain(
-        self,
-        expression: tree.Expression,
-        closed: tree.Expression,
-        holds: bool,
-        node: tree.Expression | None,
-    ) -> Finding:
-        """`closed` is the expression in a form that can be evaluated on the whole event."""
+    def _explain(self, expression: tree.Expression, holds: bool, node: Node | None) -> Finding:
         match expression:
             case tree.Chain(operator="and" | "or" as operator, operands=operands):
                 return self._explain_chain(operator, operands, holds, node)
             case tree.FunctionCall(name="not" | "boolean", arguments=(inner,)):
                 return Finding("", holds, parts=(self.explain_expression(inner, node),))
-        match closed:
-            case tree.Binary() if value_type(closed) is ValueType.BOOLEAN:
-                return self._explain_comparison(expression, closed, holds, node)
+            case tree.Binary() if value_type(expression) is ValueType.BOOLEAN:
+                return self._explain_comparison(expression, holds, node)
             case tree.FunctionCall(name=name, arguments=(subject, wanted)) if name in _TEXT_TESTS:
-                value = FoundValue("", truncate(self._probe.evaluate_string(subject)), holds)
+                value = FoundValue("", truncate(self._probe.evaluate_string(subject, node)))
                 if value_type(subject) is ValueType.NODE_SET:
-                    value = self._first_value(subject, holds) or value
+                    first = self._probe.list_nodes(subject, node)[:1]
+                    value = self._probe.show_node(first[0]) if first else value
+                value = attrs.evolve(value, holds=holds)
                 literal = self._format_literal(wanted)
                 return Finding("", holds, operator=name, literal=literal, values=(value,))
             case tree.Chain(operands=operands):
@@ -90,19 +84,18 @@ class EventFindings:
                     "", holds, parts=tuple(self.explain_expression(each, node) for each in operands)
                 )
             case tree.Path() | tree.Filter():
-                return self._explain_nodes(closed, holds)
-        if value_type(closed) is ValueType.BOOLEAN:
+                return self._explain_nodes(expression, holds, node)
+        if value_type(expression) is ValueType.BOOLEAN:
             return Finding("", holds)
-        return Finding(
-            "", holds, values=(FoundValue("", truncate(self._probe.evaluate_string(closed))),)
-        )
+        value = FoundValue("", truncate(self._probe.evaluate_string(expression, node)))
+        return Finding("", holds, values=(value,))
 
     def _explain_chain(
         self,
         operator: str,
         operands: tuple[tree.Expression, ...],
         holds: bool,
-        node: tree.Expression | None,
+        node: Node | None,
     ) -> Finding:
         parts = tuple(self.explain_expression(operand, node) for operand in operands)
         note = ""
@@ -112,20 +105,13 @@ class EventFindings:
         return Finding("", holds, note=note, parts=parts)
 
     def _explain_comparison(
-        self,
-        expression: tree.Expression,
-        closed: tree.Binary,
-        holds: bool,
-        node: tree.Expression | None,
+        self, expression: tree.Binary, holds: bool, node: Node | None
     ) -> Finding:
-        sides = (closed.left, closed.right)
+        sides = (expression.left, expression.right)
         kinds = [value_type(side) for side in sides]
-        if ValueType.BOOLEAN in kinds and isinstance(expression, tree.Binary):
-            parts = (
-                self.explain_expression(expression.left, node),
-                self.explain_expression(expression.right, node),
-            )
-            return Finding("", holds, operator=closed.operator, parts=parts)
+        if ValueType.BOOLEAN in kinds:
+            parts = tuple(self.explain_expression(side, node) for side in sides)
+            return Finding("", holds, operator=expression.operator, parts=parts)
         values: list[FoundValue] = []
         more, note, missing = 0, "", []
         literal = next((self._format_literal(s) for s in sides if _is_literal(s)), "")
@@ -134,26 +120,25 @@ class EventFindings:
                 continue
             if kind is not ValueType.NODE_SET:
                 alone = any(map(_is_literal, sides))
-                text = truncate(self._probe.evaluate_string(side))
+                text = truncate(self._probe.evaluate_string(side, node))
                 name = self._format_part(side) if isinstance(side, tree.Variable) else ""
                 values.append(FoundValue(name, text, holds if alone else None))
                 continue
-            count = self._probe.count_nodes(side)
-            if not count:
-                missing.append(self._empty_paths.find_reason(side))
+            members = self._probe.list_nodes(side, node)
+            if not members:
+                missing.append(self._empty_paths.find_reason(side, node))
                 continue
-            members = self._probe.list_values(side)
-            more += max(0, count - len(members))
-            values += self._judge_values(members, side, closed)
+            more += max(0, len(members) - MAX_VALUES)
+            values += self._judge_values(members[:MAX_VALUES], side, expression, node)
         if missing:
-            bare = Finding("", holds, operator=closed.operator, literal=literal)
+            bare = Finding("", holds, operator=expression.operator, literal=literal)
             return self._explain_empty(missing[0], bare)
-        if closed.operator in _ORDERS or ValueType.NUMBER in kinds:
+        if expression.operator in _ORDERS or ValueType.NUMBER in kinds:
             note = _note_non_numbers(values)
         return Finding(
             "",
             holds,
-            operator=closed.operator,
+            operator=expression.operator,
             literal=literal,
             values=tuple(values),
             more=more,
@@ -161,44 +146,48 @@ class EventFindings:
         )
 
     def _judge_values(
-        self, members: list[FoundValue], side: tree.Expression, closed: tree.Binary
+        self,
+        members: list[Node],
+        side: tree.Expression,
+        comparison: tree.Binary,
+        node: Node | None,
     ) -> list[FoundValue]:
-        """Add the result of the comparison for each value, if the other side is a single value."""
-        other = closed.right if side is closed.left else closed.left
+        """Return the values, with the result of each if the other side is a single value."""
+        shown = list(map(self._probe.show_node, members))
+        other = comparison.right if side is comparison.left else comparison.left
         if value_type(other) is ValueType.NODE_SET:
-            return members
-        judged = []
-        for number, member in enumerate(members, 1):
-            one = nth_node(side, number)
-            left, right = (one, other) if side is closed.left else (other, one)
-            holds = self._probe.evaluate_boolean(attrs.evolve(closed, left=left, right=right))
-            judged.append(attrs.evolve(member, holds=holds))
-        return judged
-
-    def _explain_nodes(self, closed: tree.Path | tree.Filter, holds: bool) -> Finding:
-        if not holds:
-            return self._explain_empty(self._empty_paths.find_reason(closed), Finding("", holds))
-        members = self._probe.list_values(closed)
-        more = self._probe.count_nodes(closed) - len(members)
-        parts = [
-            self.explain_expression(condition, node)
-            for node, condition in self._empty_paths.iterate_conditions(closed)
+            return shown
+        literal = self._probe.evaluate_literal(other, node)
+        left, right = (_SELF, literal) if side is comparison.left else (literal, _SELF)
+        one = attrs.evolve(comparison, left=left, right=right)
+        return [
+            attrs.evolve(value, holds=self._probe.evaluate_boolean(one, member))
+            for value, member in zip(shown, members, strict=True)
         ]
-        return Finding("", holds, values=tuple(members), more=max(0, more), parts=tuple(parts))
+
+    def _explain_nodes(
+        self, expression: tree.Path | tree.Filter, holds: bool, node: Node | None
+    ) -> Finding:
+        if not holds:
+            reason = self._empty_paths.find_reason(expression, node)
+            return self._explain_empty(reason, Finding("", holds))
+        members = self._probe.list_nodes(expression, node)
+        parts = [
+            self.explain_expression(condition, each)
+            for each, condition in self._empty_paths.iterate_conditions(expression, node)
+        ]
+        values = tuple(map(self._probe.show_node, members[:MAX_VALUES]))
+        more = max(0, len(members) - MAX_VALUES)
+        return Finding("", holds, values=values, more=more, parts=tuple(parts))
 
     def _explain_empty(self, reason: EmptyReason, finding: Finding) -> Finding:
         parts: tuple[Finding, ...] = ()
-        rejected = reason.rejected
-        if rejected is not None:
+        if reason.condition is not None:
             parts = tuple(
-                self.explain_expression(rejected.condition, nth_node(rejected.nodes, number))
-                for number in range(1, min(rejected.count, MAX_NODES) + 1)
+                self.explain_expression(reason.condition, each)
+                for each in reason.rejected[:MAX_NODES]
             )
         return attrs.evolve(finding, note=reason.note, parts=parts)
-
-    def _first_value(self, nodes: tree.Expression, holds: bool) -> FoundValue | None:
-        members = self._probe.list_values(nodes)
-        return attrs.evolve(members[0], holds=holds) if members else None
 
     def _format_part(self, expression: tree.Expression) -> str:
         return self._writer.write(expression)[:MAX_PART]

@@ -13,14 +13,11 @@ from broker.errors import InvalidEvent, QueryTooExpensive
 from broker.matching.contract import DtdNeeded, TypeMissing
 from broker.matching.examiner import Examiner
 from broker.matching.explain.event_finding import EventFindings
-from broker.matching.explain.explanation import EventExplanation, Explanation, Finding, Measured
+from broker.matching.explain.explanation import EventExplanation, Explanation, Measured
 from broker.matching.explain.index_explainer import IndexExplainer
 from broker.matching.explain.probe import Probe
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
-from broker.matching.query.worst_case import WorstCaseCosts, WorstCost
-from broker.matching.query_bounds import BoundedEvaluation, QueryBounds
-from broker.matching.xpath_evaluation import CompiledQuery
+from broker.matching.query_bounds import BoundedEvaluation, QueryBounds, RunnableQuery
 
 #: Maximum number of measurements. None starts after so many seconds in total.
 MEASUREMENTS: Final = 5
@@ -29,27 +26,10 @@ MAX_SECONDS: Final = 0.02
 _NO_EVENT: Final = "not measured: no event was given"
 
 
-@attrs.define(eq=False)
-class _RunnableQuery:
-    """A query in the form that `BoundedEvaluation` requires."""
-
-    compiled: CompiledQuery
-
-    @property
-    def is_always_true(self) -> bool:
-        """See `Runnable`."""
-        return self.compiled.is_always_true
-
-    def worst_cost(self, nodes: int) -> WorstCost:
-        """See `Runnable`."""
-        return WorstCaseCosts(self.compiled.query.expression).cost_on(nodes)
-
-
 class Explainer:
     """Explains queries without learning, counting or suspending anything.
 
-    It needs its own `bounds`, so that its evaluations are not counted as evaluations of events.
-    `index` is None for an engine without one.
+    It needs its own `bounds`, since they count evaluations.
     """
 
     def __init__(
@@ -74,13 +54,12 @@ class Explainer:
         *,
         shapes: bool = True,
     ) -> Explanation:
-        """See `IMatcher.explain`."""
-        expression, index = query.expression, self._index
+        index = self._index
         explanation = Explanation(
             engine=self._engine,
             query=query.text,
             estimated_cost=query.estimated_cost,
-            everything=isinstance(expression, FunctionCall) and expression.name == "true",
+            everything=query.is_true,
             withheld=index is not None and not shapes,
             measured=Measured(note=_NO_EVENT),
         )
@@ -109,7 +88,7 @@ class Explainer:
             return attrs.evolve(explanation, measured=Measured(note="not measured"), event=answer)
         if isinstance(subject, TypeMissing):
             raise DtdNeeded(subject)
-        runnable = _RunnableQuery(CompiledQuery(query))
+        runnable = RunnableQuery(query)
         evaluation = BoundedEvaluation(self._bounds, subject, document)
         # Shapes, and the time of a look-up, reveal something about other events.
         known = None if self._index is None or not shapes else self._index.find_shape(document)
@@ -125,10 +104,13 @@ class Explainer:
             sequence_number=header.event_id.sequence_number,
             recognised=known is not None if shapes else None,
         )
+
+        def evaluate(part: RunnableQuery) -> bool:
+            cost = part.worst_cost(evaluation.rounded_nodes)
+            return part.is_always_true or evaluation.matches(part, cost)
+
         try:
-            matches = runnable.is_always_true or evaluation.matches(
-                runnable, runnable.worst_cost(evaluation.rounded_nodes)
-            )
+            matches = evaluate(runnable)
         except QueryTooExpensive as reason:
             return attrs.evolve(
                 explanation,
@@ -143,14 +125,13 @@ class Explainer:
             lookup=lookup,
             parsing=self._measure(lambda: self._examiner.examine(document, undescribed)),
         )
-        probe = Probe(
-            query, subject, evaluation.measure_event(envelope=query.uses_envelope), self._clock
+        findings = EventFindings(
+            query.text,
+            Probe(query, subject, self._clock, lambda part: evaluate(RunnableQuery(part))),
         )
-        answer = attrs.evolve(answer, matches=matches, finding=self._explain_query(query, probe))
+        finding = findings.explain_expression(query.expression, holds=matches)
+        answer = attrs.evolve(answer, matches=matches, finding=finding)
         return attrs.evolve(explanation, measured=measured, event=answer)
-
-    def _explain_query(self, query: Query, probe: Probe) -> Finding:
-        return EventFindings(query.text, probe).explain_expression(query.expression)
 
     def _measure(self, action: Callable[[], object]) -> float:
         taken: list[float] = []

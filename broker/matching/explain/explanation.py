@@ -14,14 +14,10 @@ from broker.errors import WireError
 
 
 class AnswerMethod(enum.StrEnum):
-    """Method of answering a query for documents of a shape."""
-
     INDEX = "index"
     """The index decides, from the values of slots."""
     EVALUATION = "evaluation"
-    """lxml evaluates the query where a necessary condition holds, since the shape does not decide
-    (F6).
-    """
+    """lxml evaluates it where a necessary condition holds, since the shape does not decide (F6)."""
     NEVER = "never"
     """No document of the shape matches, with any values."""
     ALWAYS = "always"
@@ -35,10 +31,10 @@ class Comparison:
     operator: str
     literal: str
     paths: tuple[str, ...]
-    """Paths of the compared values in all these shapes; none for constants."""
+    """Paths of the compared values; none for constants."""
     more_paths: int
     constant: bool
-    """True if it holds in every document of the shapes, since the values are constants."""
+    """True if the values are constants, so that it holds in every document of the shapes."""
 
 
 @attrs.frozen
@@ -49,20 +45,17 @@ class Alternative:
     literals: tuple[tuple[str, str], ...]
     """Pairs of operator and literal. The queries of a template differ in them."""
     access: str
-    """Access method of the index for this template: see `access_method.py`."""
+    """Access method of the index: see `access_method.py`."""
     sharing: int
-    """Distinct subscribed queries with this template, including this one if it is subscribed."""
+    """Distinct subscribed queries with this template."""
 
 
 @attrs.frozen
 class AlternativeAnswer:
     how: AnswerMethod
     access: str
-    """As in `Alternative`, for the part that the shape leaves undecided. Empty for `NEVER` and
-    `ALWAYS`.
-    """
+    """As in `Alternative`, for the undecided part. Empty for `NEVER` and `ALWAYS`."""
     reasons: tuple[str, ...]
-    """Reasons why it is undecided or never matches."""
     comparisons: tuple[Comparison, ...]
     more_comparisons: int
 
@@ -76,17 +69,14 @@ class ShapesExplanation:
     shapes: int
     how: AnswerMethod
     alternatives: tuple[AlternativeAnswer, ...]
-    """In the order of `Explanation.alternatives`."""
 
 
 @attrs.frozen
 class Measured:
-    """Median times in seconds; None without a measurement.
+    """Median times in seconds; None without a measurement, with the reason in `note`.
 
-    `evaluation`: evaluating the query on the event, by lxml or, where lxml might take too long, by
-    partial evaluation. `lookup`: the index look-up for all queries that share its templates.
-    `parsing`: reading and validating the event, which a known shape avoids. `note`: reason for a
-    missing measurement.
+    `evaluation`: of the query on the event. `lookup`: in the index, for all queries that share its
+    templates. `parsing`: reading and validating the event.
     """
 
     evaluation: float | None = None
@@ -107,27 +97,22 @@ class FoundValue:
 
 @attrs.frozen
 class Finding:
-    """Result of a part of the query on the event."""
-
     part: str
-    """The part as XPath."""
     holds: bool | None
     """Its boolean value; None if it was not examined."""
     at: str = ""
-    """Path of the node at which it was evaluated; empty at the outermost level."""
+    """Path of the node at which it was evaluated, if any."""
     operator: str = ""
     literal: str = ""
     values: tuple[FoundValue, ...] = ()
     more: int = 0
     note: str = ""
-    """The most important fact: the condition that failed, or the node that the event has not."""
+    """The condition that failed, or the node that the event has not."""
     parts: tuple[Finding, ...] = ()
 
 
 @attrs.frozen
 class EventExplanation:
-    """Result of a query on an event, with reasons."""
-
     refused: WireError | None = None
     """The error of an invalid event. Then all other fields have their defaults."""
     type: str = ""
@@ -139,11 +124,9 @@ class EventExplanation:
     incarnation: int = 0
     sequence_number: int = 0
     recognised: bool | None = None
-    """True if a known shape fits, so that the event would not be parsed. None if shapes are
-    withheld.
-    """
+    """True if a known shape fits. None if shapes are withheld."""
     matches: bool | None = None
-    """None if the query is not evaluated on such an event; `note` has the reason."""
+    """None if the query is not evaluated; `note` has the reason."""
     note: str = ""
     finding: Finding | None = None
 
@@ -168,9 +151,10 @@ class Explanation:
     event: EventExplanation | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        content: dict[str, Any] = attrs.asdict(self, value_serializer=_plain)
+        content: dict[str, Any] = attrs.asdict(
+            self,
+            value_serializer=lambda _, __, value: (
+                str(value) if isinstance(value, AnswerMethod) else value
+            ),
+        )
         return content
-
-
-def _plain(_: object, __: object, value: Any) -> Any:
-    return str(value) if isinstance(value, AnswerMethod) else value

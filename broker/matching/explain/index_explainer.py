@@ -7,14 +7,12 @@ from typing import Final
 
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.batch_match import BatchMatch, match_batches
-from broker.matching.engine.binding import bind_formula
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import ShapeBatch, bind_formula
 from broker.matching.engine.index_conjunction import ConjunctionReader
-from broker.matching.engine.plan_cache import PlanCache
 from broker.matching.engine.query_family import QueryFamily
 from broker.matching.engine.shape_bindings import ShapeBindings
-from broker.matching.engine.shape_plan import make_evaluation_input
+from broker.matching.engine.shape_plan import PlanCache, make_evaluation_input
 from broker.matching.engine.subscription_registry import SubscriptionRegistry
 from broker.matching.explain.access_method import access_method, format_literal, format_operator
 from broker.matching.explain.explanation import Alternative, ShapesExplanation
@@ -68,9 +66,8 @@ class IndexExplainer:
         )
 
     def explain_shapes(self, query: Query) -> tuple[tuple[ShapesExplanation, ...], int]:
-        """Explain the query on all shapes, grouped by equal answers; return the number of omitted
-        shapes too.
-        """
+        """Explain the query on all shapes, grouped by equal answers; return the number of others
+        too."""
         parts = extract_templates(query)
         deadline = self._clock() + MAX_SECONDS
         groups: dict[tuple[DtdReference, tuple[ShapeAnswer, ...]], ShapeGroup] = {}
@@ -108,10 +105,9 @@ class IndexExplainer:
     def prepare_lookup(
         self, query: Query, shape: Shape, values: tuple[bytes, ...]
     ) -> Callable[[], object]:
-        """Return the index look-up for one document of a shape as a function, to be timed.
+        """Return the look-up for one document as a function, to be timed.
 
-        It finds all queries that share a template with this one. A template without a subscription,
-        or not yet bound to the shape, is looked up with this query alone.
+        It finds all queries that share a template with this one, or this one alone.
         """
         plan = self._plans.peek(shape)
         bound = ShapeBindings()
@@ -126,7 +122,7 @@ class IndexExplainer:
             if binding is not None and bound.get(binding.family) is None:
                 binding.prepare_members(len(binding.family.members))
                 bound.add_binding(binding)
-        return lambda: match_batches([BatchMatch(bound, ShapeBatch([values]))])
+        return lambda: match_batches([(bound, ShapeBatch([values]))])
 
     def _current_shapes(self) -> Iterator[Shape]:
         for shape in self._shapes:
@@ -137,7 +133,7 @@ class IndexExplainer:
 
 def _alternative_texts(query: Query) -> list[str]:
     expression, count = query.expression, len(extract_templates(query))
-    writer = XPathWriter(query.text, for_lxml=False)
+    writer = XPathWriter(query.text)
     if count > 1 and isinstance(expression, Chain):
         return [writer.write(operand) for operand in expression.operands]
     return [query.text]

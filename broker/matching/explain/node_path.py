@@ -1,15 +1,12 @@
 """Paths of nodes for display: `/flight/flightleg[2]/altitude`, `//Param/@value`.
 
-Names have the query's prefixes; a namespace without a prefix is omitted. A position is shown if
-siblings have the same name.
+Names have the query's prefixes. A position is shown if siblings have the same name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
-
-from lxml import etree
+from typing import Final, TypeVar
 
 from broker.event.envelope import NAMESPACE
 from broker.matching.query.namespaces import XML_NAMESPACE
@@ -23,8 +20,6 @@ _Node = TypeVar("_Node")
 
 
 class PathFormatter:
-    """Formats paths with the prefixes of one query."""
-
     def __init__(self, query: Query) -> None:
         bound: Mapping[str, str] = {
             uri: prefix
@@ -40,33 +35,16 @@ class PathFormatter:
         return _join_path(parts)
 
     def format_leaf(self, node: Node) -> str:
-        """Return the path of a value: the path of the element if it contains this text only."""
+        """Return the path of a value, or of the element if it contains this text only."""
         parent = node.parent
         alone = node.kind is NodeKind.TEXT and parent is not None and len(parent.children) == 1
         return self.format_shape_node(parent if alone and parent is not None else node)
 
-    def format_element(self, element: etree._Element) -> str:
-        parts = []
-        at: etree._Element | None = element
-        while at is not None:
-            parent = at.getparent()
-            siblings = [] if parent is None else list(parent)
-            parts.append(self._element_name(at) + _position_suffix(at, siblings, _same_tag(at)))
-            at = parent
-        return _join_path(parts)
-
-    def format_text(self, text: Any) -> str:
-        """Return the path of an attribute or text from lxml; empty if its parent is unknown."""
-        parent = text.getparent()
-        if parent is None:
-            return ""
-        if text.is_attribute:
-            return f"{self.format_element(parent)}/@{self._qualified(str(text.attrname))}"[
-                :MAX_PATH
-            ]
-        if text.is_tail:
-            parent = parent.getparent()
-        return f"{self.format_element(parent)}/text()"[:MAX_PATH]
+    def format_node(self, node: Node) -> str:
+        """Return the path of a node, for a text without its position."""
+        if node.kind is NodeKind.TEXT and node.parent is not None:
+            return f"{self.format_shape_node(node.parent)}/text()"[:MAX_PATH]
+        return self.format_shape_node(node)
 
     def _step(self, node: Node) -> str:
         parent = node.parent
@@ -79,22 +57,9 @@ class PathFormatter:
         name = self._name(node.namespace, node.local)
         return name + _position_suffix(node, parent.children, _same_name(node))
 
-    def _element_name(self, element: etree._Element) -> str:
-        if isinstance(element.tag, str):
-            return self._qualified(element.tag)
-        return "comment()" if element.tag is etree.Comment else "processing-instruction()"
-
-    def _qualified(self, tag: str) -> str:
-        namespace, _, local = tag[1:].rpartition("}") if tag[:1] == "{" else ("", "", tag)
-        return self._name(namespace or None, local)
-
     def _name(self, namespace: str | None, local: str) -> str:
         prefix = None if namespace is None else self._prefixes.get(namespace)
         return local if prefix is None else f"{prefix}:{local}"
-
-
-def _same_tag(element: etree._Element) -> Callable[[etree._Element], bool]:
-    return lambda other: other.tag == element.tag
 
 
 def _same_name(node: Node) -> Callable[[Node], bool]:

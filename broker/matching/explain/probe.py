@@ -1,167 +1,144 @@
-"""Evaluates parts of a query on one event by lxml, within limits (checklist F13)."""
+"""Evaluates parts of a query at nodes of one event, within limits (checklist F13)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Final, TypeVar
 
-import attrs
-from lxml import etree
-
-from broker.event.envelope import NAMESPACE
+from broker.errors import QueryTooExpensive
+from broker.matching.engine.compiled_query_cache import NO_LIMITS
 from broker.matching.explain.access_method import truncate
 from broker.matching.explain.explanation import FoundValue
 from broker.matching.explain.node_path import PathFormatter
 from broker.matching.explain.xpath_writer import NO_POSITION, XPathWriter
+from broker.matching.partial.evaluation_input import EvaluationInput
+from broker.matching.partial.evaluator import Evaluator
+from broker.matching.partial.exact_evaluation import build_evaluation_input
+from broker.matching.partial.formula import TRUE, UNKNOWN, Formula
+from broker.matching.partial.guarded_value import GuardedValue
+from broker.matching.partial.node_set import Context, string_value
+from broker.matching.partial.source import Constant
+from broker.matching.partial.template import template_without_parameters
+from broker.matching.partial.work_budget import TooExpensive, Undecidable, WorkBudget
 from broker.matching.query import tree
-from broker.matching.query.namespaces import ENVELOPE_PREFIX
-from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
-from broker.matching.query.query import Query
-from broker.matching.query.tree import PathStart
-from broker.matching.query.value_type import CORE_FUNCTIONS, VARIABLE_TYPES
-from broker.matching.query.worst_case import DocumentSize, worst_case_cost
+from broker.matching.query.query import Query, parse_query
+from broker.matching.query.value_type import value_type
+from broker.matching.query_bounds import MAX_TREE
+from broker.matching.shape.tree import Node
 from broker.matching.xpath_evaluation import ParsedEvent
 
-#: Maximum evaluations of one explanation, and seconds after which none starts. libxml2 can not be
-#: interrupted, so the last one may exceed the time.
+#: Maximum evaluations of one explanation, and seconds after which none starts.
 MAX_PROBES: Final = 600
 MAX_SECONDS: Final = 0.1
-#: Nodes that one evaluation may visit at worst: as many as libxml2 visits in `MAX_SECONDS`.
-MAX_WORST: Final = MAX_SECONDS * 1e8
+#: Work of one evaluation: about as much as fits into `MAX_SECONDS`.
+MAX_WORK: Final = 100_000
 #: Nodes shown of a node-set.
 MAX_VALUES: Final = 5
-#: Functions that depend on the predicate's own node-set or on the document of its node.
-_BOUND = frozenset({"position", "last", "id", "lang"})
+
+_Result = TypeVar("_Result")
 
 
 class ProbeLimitExceeded(Exception):
-    """The limit is reached, or libxml2 gave up. The remaining parts are not examined."""
+    """The limit is reached, or the tree does not decide an expression; the text is the reason."""
 
 
 class Probe:
-    """Evaluates expressions of one query on one event. All methods raise `ProbeLimitExceeded`."""
+    """Evaluates expressions of one query on one event. All methods raise `ProbeLimitExceeded`.
+
+    `matches` evaluates a query by lxml, which decides more than the tree.
+    """
 
     def __init__(
-        self, query: Query, subject: ParsedEvent, extent: DocumentSize, clock: Callable[[], float]
+        self,
+        query: Query,
+        event: ParsedEvent,
+        clock: Callable[[], float],
+        matches: Callable[[Query], bool],
     ) -> None:
-        self._writer = XPathWriter(query.text, for_lxml=True)
+        self._namespaces = dict(query.namespaces)
+        self._writer = XPathWriter(query.text)
+        self._matches = matches
+        self._template = template_without_parameters(query)
         self._formatter = PathFormatter(query)
-        self._namespaces = {**dict(query.namespaces), ENVELOPE_PREFIX: NAMESPACE}
-        self._payload, self._envelope = subject.document(), subject.envelope
-        self._variables: dict[str, Any] = {
-            **{name: subject.variable(name) for name in VARIABLE_TYPES},
-            ENVELOPE_VARIABLE: [self._envelope],
-            PAYLOAD_VARIABLE: [self._payload],
-        }
-        self._extent = extent
+        self._event = event
         self._clock = clock
         self._deadline = clock() + MAX_SECONDS
         self._left = MAX_PROBES
 
-    def evaluate_boolean(self, expression: tree.Expression) -> bool:
-        return bool(self._run(expression, f"boolean({self._writer.write(expression)})"))
+    def evaluate_boolean(self, expression: tree.Expression, node: Node | None) -> bool:
+        try:
+            return self._run(node, lambda e, at: _known(e, e.evaluate_boolean(expression, at)))
+        except ProbeLimitExceeded as bound:
+            if node is not None or not str(bound):
+                raise
+        try:
+            text = self._writer.write(expression)
+            return self._matches(parse_query(text, self._namespaces, NO_LIMITS))
+        except QueryTooExpensive as reason:
+            raise ProbeLimitExceeded(str(reason)) from None
 
-    def count_nodes(self, nodes: tree.Expression) -> int:
-        return int(self._run(nodes, f"count({self._writer.write(nodes)})"))
+    def list_nodes(self, nodes: tree.Expression, node: Node | None) -> list[Node]:
+        """Return the nodes in document order."""
 
-    def evaluate_string(self, expression: tree.Expression) -> str:
-        return str(self._run(expression, f"string({self._writer.write(expression)})"))
+        def select(evaluator: Evaluator, at: Context) -> list[Node]:
+            members = evaluator.evaluate_nodes(nodes, at)
+            return [each for each, condition in members if _known(evaluator, condition)]
 
-    def locate_node(self, node: tree.Expression) -> str:
-        """Return the path of the only node of a node-set; empty if lxml does not provide it."""
-        found = self._nodes(node, self._writer.write(node))
-        return self._path(found[0]) if found else ""
+        return self._run(node, select)
 
-    def list_values(self, nodes: tree.Expression) -> list[FoundValue]:
-        """Return the first nodes of a node-set with their values, at most `MAX_VALUES`."""
-        chosen = self._nodes(nodes, f"({self._writer.write(nodes)})[position() <= {MAX_VALUES}]")
-        if chosen is None:
-            return (
-                [FoundValue("", truncate(self.evaluate_string(nodes)))]
-                if self.count_nodes(nodes)
-                else []
-            )
-        return [FoundValue(self._path(each), _value(each)) for each in chosen]
+    def evaluate_string(self, expression: tree.Expression, node: Node | None) -> str:
+        text: bytes = self._run(node, lambda e, at: _value(e, e.evaluate_text(expression, at)))
+        return text.decode()
 
-    def _nodes(self, expression: tree.Expression, text: str) -> list[Any] | None:
-        """Return the nodes; None if they may be in both documents.
+    def evaluate_literal(self, expression: tree.Expression, node: Node | None) -> tree.Expression:
+        """Return the value of a string or a number as a literal."""
+        if tree.literal_value(expression) is not None:
+            return expression
+        if value_type(expression) is tree.ValueType.STRING:
+            return tree.Literal(NO_POSITION, self.evaluate_string(expression, node))
+        number = self._run(node, lambda e, at: _value(e, e.evaluate_number(expression, at)))
+        return tree.Number(NO_POSITION, number)
 
-        lxml returns nodes of the context's document. Nodes of another document would be copies.
-        """
-        documents = set(_documents_of(expression))
-        if len(documents) != 1:
-            return None
-        root = self._envelope if PathStart.ENVELOPE in documents else self._payload
-        found = self._run(expression, text, root)
-        return found if isinstance(found, list) else None
+    def locate_node(self, node: Node) -> str:
+        return self._formatter.format_node(node)
 
-    def _run(
-        self, expression: tree.Expression, text: str, context: etree._Element | None = None
-    ) -> Any:
+    def show_node(self, node: Node) -> FoundValue:
+        source = string_value(node, WorkBudget(MAX_TREE))
+        assert isinstance(source, Constant)
+        return FoundValue(self.locate_node(node), truncate(source.value.decode()))
+
+    @cached_property
+    def _input(self) -> EvaluationInput:
+        if self._event.count_nodes(envelope=True) > MAX_TREE:
+            raise ProbeLimitExceeded
+        found = build_evaluation_input(self._event)
+        if found is None:
+            raise ProbeLimitExceeded("the event has attributes whose prefixes are not known")
+        return found
+
+    def _run(self, node: Node | None, compute: Callable[[Evaluator, Context], _Result]) -> _Result:
+        """Compute a value at a node; None is the payload's element."""
         self._left -= 1
         if self._left < 0 or self._clock() > self._deadline:
             raise ProbeLimitExceeded
-        if worst_case_cost(string_call(expression), self._extent, rewritten=False) > MAX_WORST:
-            raise ProbeLimitExceeded
+        # A new one each time, since results of evaluators are stored by position in the query.
+        evaluator = Evaluator(self._template, self._input, MAX_WORK)
         try:
-            xpath = etree.XPath(text, namespaces=self._namespaces, regexp=False)
-            return xpath(self._payload if context is None else context, **self._variables)
-        except etree.LxmlError as error:
-            raise ProbeLimitExceeded(str(error)) from None
-
-    def _path(self, node: Any) -> str:
-        if isinstance(node, etree._Element):
-            return self._formatter.format_element(node)
-        return self._formatter.format_text(node) if hasattr(node, "getparent") else ""
+            return compute(evaluator, Context(node or evaluator.root_element))
+        except TooExpensive:
+            raise ProbeLimitExceeded from None
+        except Undecidable as reason:
+            raise ProbeLimitExceeded(str(reason)) from None
 
 
-def _documents_of(nodes: tree.Expression) -> Iterator[PathStart]:
-    """Yield the documents of a node-set's nodes: `ENVELOPE`, or `DOCUMENT` for the payload."""
-    match nodes:
-        case tree.Path(start=PathStart() as start):
-            yield PathStart.ENVELOPE if start is PathStart.ENVELOPE else PathStart.DOCUMENT
-        case tree.Path(start=start) if not isinstance(start, PathStart):
-            yield from _documents_of(start)
-        case tree.Filter(primary=primary):
-            yield from _documents_of(primary)
-        case tree.Chain(operands=operands):
-            for operand in operands:
-                yield from _documents_of(operand)
-        case _:
-            yield PathStart.DOCUMENT
+def _known(evaluator: Evaluator, formula: Formula) -> bool:
+    if formula is UNKNOWN:
+        raise ProbeLimitExceeded("; ".join(evaluator.reasons))
+    return formula is TRUE
 
 
-def _value(node: Any) -> str:
-    if isinstance(node, etree._Element):
-        whole = "".join(map(str, node.itertext())) if isinstance(node.tag, str) else node.text
-        return truncate(whole or "")
-    return truncate(str(node[1]) if isinstance(node, tuple) else str(node))
-
-
-def string_call(expression: tree.Expression) -> tree.Expression:
-    """Wrap an expression in `string()`, the most expensive conversion used here."""
-    return tree.FunctionCall(NO_POSITION, "string", (expression,))
-
-
-def nth_node(nodes: tree.Expression, number: int) -> tree.Expression:
-    return tree.Filter(NO_POSITION, nodes, (tree.Number(NO_POSITION, float(number)),))
-
-
-def filter_nodes(nodes: tree.Expression, condition: tree.Expression) -> tree.Expression:
-    """Return the nodes that satisfy a condition, which must not depend on their position."""
-    return tree.Filter(NO_POSITION, nodes, (condition,))
-
-
-def rebase(expression: tree.Expression, node: tree.Expression) -> tree.Expression | None:
-    """Return the expression evaluated at `node`, a node-set of one; None if that is impossible."""
-
-    def move(each: tree.Expression) -> tree.Expression:
-        match each:
-            case tree.Path(start=PathStart.CONTEXT):
-                return attrs.evolve(each, start=node)
-            case tree.FunctionCall(name=name, arguments=()) if CORE_FUNCTIONS[name].reads_context:
-                return attrs.evolve(each, arguments=(node,))
-        return tree.map_subexpressions(each, move)
-
-    calls = (each for each in tree.walk(expression) if isinstance(each, tree.FunctionCall))
-    return None if any(call.name in _BOUND for call in calls) else move(expression)
+def _value(evaluator: Evaluator, cases: GuardedValue) -> Any:
+    (source,) = (source for when, source in cases if _known(evaluator, when))
+    assert isinstance(source, Constant)
+    return source.value

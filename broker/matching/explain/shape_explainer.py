@@ -100,8 +100,6 @@ class ShapeExplainer:
 
 
 class ShapeGroup:
-    """Shapes with equal answers and the union of their paths."""
-
     def __init__(self, reference: DtdReference, parts: tuple[TemplateInstance, ...]) -> None:
         self.shapes = 0
         self._reference = reference
@@ -141,10 +139,6 @@ class ShapeGroup:
 def substitute_literals(
     formula: Formula, instance: TemplateInstance
 ) -> tuple[Formula, tuple[_Compared, ...]]:
-    """Substitute a query's literals, which decides comparisons with constants.
-
-    Return the remaining formula and its comparisons.
-    """
     match formula:
         case formulas.Atom(parameter=parameter, source=Constant(value=value)):
             test = instance.template.parameters[parameter].test

@@ -1,6 +1,6 @@
-"""Writes parts of a query as XPath again, for display and for lxml.
+"""Writes parts of a query as XPath again.
 
-Numbers are copied from the query's text, since libxml2 reads long digit strings in its own way.
+Numbers are copied from the query's text: libxml2 reads long ones in its own way.
 """
 
 from __future__ import annotations
@@ -9,34 +9,20 @@ import re
 from typing import Final
 
 from broker.matching.query import tree
-from broker.matching.query.path_parser import ENVELOPE_VARIABLE, PAYLOAD_VARIABLE
+from broker.matching.query.parser import PRECEDENCE
 from broker.matching.query.tree import Axis, KindTest, PathStart
 
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]*)?")
 #: Position of an expression that is not in the query's text.
 NO_POSITION: Final = -1
 
-_OR, _AND, _EQUAL, _ORDER, _SUM, _PRODUCT, _UNARY, _UNION, _PRIMARY = range(1, 10)
-_BINDING: Final = {
-    "or": _OR,
-    "and": _AND,
-    **dict.fromkeys(("=", "!="), _EQUAL),
-    **dict.fromkeys(("<", "<=", ">", ">="), _ORDER),
-    **dict.fromkeys("+-", _SUM),
-    **dict.fromkeys(("*", "div", "mod"), _PRODUCT),
-    "|": _UNION,
-}
+_UNARY = max(PRECEDENCE.values()) + 1
+_BINDING: Final = {**PRECEDENCE, "|": _UNARY + 1}
 
 
 class XPathWriter:
-    """Writes expressions of one query. With `for_lxml` absolute paths start at variables.
-
-    Such a path may be evaluated anywhere: see `addressing`.
-    """
-
-    def __init__(self, text: str, *, for_lxml: bool) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._for_lxml = for_lxml
 
     def write(self, expression: tree.Expression, binding: int = 0) -> str:
         """Write an expression, in parentheses if it binds weaker than `binding`."""
@@ -87,13 +73,7 @@ class XPathWriter:
             return before + self._write_steps(steps, "/")
         if start is PathStart.CONTEXT:
             return self._write_steps(steps, "") if steps else "."
-        if not self._for_lxml:
-            return self._write_steps(steps, "/") if steps else "/"
-        if start is PathStart.ENVELOPE:
-            event, *rest = steps
-            behind = self._write_steps(tuple(rest), "/") if rest else ""
-            return f"${ENVELOPE_VARIABLE}{self.write_predicates(event.predicates)}{behind}"
-        return f"${PAYLOAD_VARIABLE}/.." + (self._write_steps(steps, "/") if steps else "")
+        return self._write_steps(steps, "/") if steps else "/"
 
     def _write_steps(self, steps: tuple[tree.Step, ...], slash: str) -> str:
         written = []

@@ -10,7 +10,7 @@ import attrs
 
 from broker.matching.bitmap import PARTITION_SIZE, iterate_numbers
 from broker.matching.index.bound_block import CumulativeBitmaps
-from broker.matching.index.member import Member
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Operator, Parameter
 from broker.matching.index.partition import Partition
 from broker.matching.index.substring_index import SubstringIndex
@@ -30,8 +30,7 @@ _BULK_SIZE = PARTITION_SIZE // 4
 class BitmapIndex:
     """Members by the parameters at the given positions.
 
-    Each `add` and `remove` may change a member's number in the bitmaps of `match_bitmap` and
-    `full_bitmap`.
+    A change may change members' numbers in the bitmaps.
     """
 
     def __init__(self, parameters: Mapping[int, Parameter], members: Iterable[Member] = ()) -> None:
@@ -89,12 +88,7 @@ class BitmapIndex:
             for member in partition.select_members(partition.full_bitmap)
         ]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _cache: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, list[Member]]]:
+    def match_rows(self, columns: Columns, rows: int, _cache: ResultCache = None) -> RowMatches:
         prepared: dict[int, Sequence[Any]] = {
             position: columns[position] for position in self._parameters
         }
@@ -143,7 +137,6 @@ class BitmapIndex:
         return partition
 
     def _place_member(self, member: Member) -> Partition:
-        """Put a member into its partition of the k-d tree, or anywhere if that is full."""
         partition = self._kd_tree.find_partition(member)
         if partition.is_full:
             with_room = (
@@ -196,7 +189,7 @@ class BitmapIndex:
 def _gather_rows(
     columns: Mapping[int, Sequence[Any]], rows: Sequence[int]
 ) -> dict[int, Sequence[Any]]:
-    """Return the columns with these rows only. Parameters that share a column share the result."""
+    """Return the columns with these rows only, each shared column once."""
     gathered: dict[int, list[Any]] = {}
     for column in columns.values():
         if id(column) not in gathered:
@@ -205,15 +198,12 @@ def _gather_rows(
 
 
 def _concatenate(parts: Iterable[int]) -> int:
-    """Concatenate the bitmaps of partitions, in linear time."""
     return int.from_bytes(
         b"".join([bits.to_bytes(_PARTITION_BYTES, "little") for bits in parts]), "little"
     )
 
 
 class Overflow:
-    """A bitmap index that is created with the first member. Its members have a `partition`."""
-
     __slots__ = ("_parameters", "_index")
 
     def __init__(self, parameters: Mapping[int, Parameter]) -> None:
@@ -237,14 +227,12 @@ class Overflow:
         self._index.remove(member)
         return True
 
-    def match_rows(
-        self, columns: Sequence[Sequence[Any]], rows: int
-    ) -> list[tuple[int, list[Member]]]:
+    def match_rows(self, columns: Columns, rows: int) -> RowMatches:
         return self._index.match_rows(columns, rows) if self._index else []
 
 
 class ZoneMap:
-    """A snapshot of the partitions. The bitmap index builds a new one after a change."""
+    """A snapshot of the partitions, made anew after a change."""
 
     __slots__ = ("_by_position", "_partition_count")
 
@@ -265,7 +253,7 @@ class ZoneMap:
                 cumulative.load([bound for bound, _ in weakest], [bit for _, bit in weakest])
                 self._by_position.append((position, cumulative))
 
-    def select_rows(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Sequence[int]]:
+    def select_rows(self, columns: Columns, rows: int) -> list[Sequence[int]]:
         """Return for each partition the ascending rows to look up in it."""
         if not self._by_position:
             return [range(rows)] * self._partition_count
@@ -295,8 +283,6 @@ Node: TypeAlias = Branch | Partition
 
 
 class KdTree:
-    """The tree. Its leaves are partitions."""
-
     __slots__ = ("_parents", "_root")
 
     def __init__(self, partition: Partition) -> None:
@@ -318,7 +304,6 @@ class KdTree:
     def split(
         self, partition: Partition, position: int, boundary: float, new_partition: Partition
     ) -> None:
-        """Split a leaf: the new partition takes literals that are not below the boundary."""
         parent = self._parents.get(partition)
         branch = Branch(position, boundary, partition, new_partition, parent)
         self._replace(partition, branch, parent)

@@ -1,10 +1,7 @@
 """Sorted bounds in small blocks, with one cumulative bitmap for each block (DESIGN 6).
 
-The bitmap of a value is the union of all blocks with a bound that it satisfies. Only the last of
-these blocks may hold other bounds.
-
-Blocks are split and merged like the leaves of a B-tree. Equal bounds share a block, which may
-therefore have any size. A block does not store its numbers.
+A value matches all blocks with a bound that it satisfies, the last of them perhaps in part. Equal
+bounds share a block, which may have any size.
 """
 
 from __future__ import annotations
@@ -28,9 +25,8 @@ class CumulativeBitmaps:
     """Bitmaps of groups that are sorted by bound, united from one side.
 
     Rising (`value > bound`): `marks[i]` is the least bound of group i, and `unions[i]` unites the
-    first i groups. A value matches a part of each group whose mark is below it. Falling (`value <
-    bound`) is the mirror image: marks are the greatest bounds, and `unions[i]` unites the groups
-    from i on. There is one more union than marks.
+    first i groups. A value matches a part of each group whose mark is below it. Falling is the
+    mirror image: marks are the greatest bounds, and `unions[i]` unites the groups from i on.
     """
 
     __slots__ = ("bisect", "marks", "is_rising", "unions")
@@ -50,9 +46,7 @@ class CumulativeBitmaps:
             self.unions.reverse()
 
     def match_column(self, values: Sequence[float]) -> list[int]:
-        """Return for each value the union of the groups that it matches in part. NaN matches
-        nothing.
-        """
+        """Return for each value the union of the groups that it matches in part."""
         find, marks, unions = self.bisect, self.marks, self.unions
         return [unions[find(marks, value)] if value == value else 0 for value in values]
 
@@ -64,10 +58,7 @@ _SMALL_PARTITION = 512
 
 
 class BoundBlocks(CumulativeBitmaps):
-    """The sorted bounds (never NaN) of numbers, for a threshold operator.
-
-    `bound_of` returns the bound of a number. A split calls it.
-    """
+    """The sorted bounds (never NaN) of numbers; `bound_of` returns that of a number."""
 
     __slots__ = ("_blocks", "_bound_of", "_size")
 
@@ -81,14 +72,12 @@ class BoundBlocks(CumulativeBitmaps):
         return self._blocks[at]
 
     def bitmap_below(self, at: int) -> int:
-        """Return the bitmap of the blocks before one."""
         return self.unions[at] if self.is_rising else self.unions[0] ^ self.unions[at]
 
     def bitmap_of(self, at: int) -> int:
         return self.unions[at] ^ self.unions[at + 1]
 
     def fill(self, pairs: Sequence[tuple[float, int]]) -> None:
-        """Load bounds and numbers, ascending by bound, into an empty index."""
         self._size = len(pairs)
         capacity = self._capacity()
         bitmaps: list[int] = []
@@ -149,7 +138,6 @@ class BoundBlocks(CumulativeBitmaps):
         return _SMALL if self._size <= _SMALL_PARTITION else _LARGE
 
     def _find_block(self, bound: float) -> int:
-        """Return the block that contains the bound or is nearest to it."""
         if self.is_rising:
             return max(bisect_right(self.marks, bound) - 1, 0)
         return min(bisect_left(self.marks, bound), len(self.marks) - 1)
@@ -174,7 +162,6 @@ class BoundBlocks(CumulativeBitmaps):
         del self._blocks[at], self.marks[at], self.unions[at]
 
     def _merge_block(self, at: int) -> None:
-        """Merge a block with a neighbour if the result is well below the capacity."""
         room = self._capacity() * 3 // 4
         for left in (at, at - 1):
             if left < 0 or left + 1 >= len(self._blocks):

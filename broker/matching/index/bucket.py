@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from broker.matching.index.bitmap_index import BitmapIndex
 from broker.matching.index.comparison import compile_comparison
 from broker.matching.index.grid_index import GridIndex
 from broker.matching.index.interval_index import IntervalIndex
 from broker.matching.index.lookup import LinearScan, Lookup, LookupTable
-from broker.matching.index.member import Member
-from broker.matching.index.parameter import Literal, Parameter
+from broker.matching.index.member import Columns, Member, ResultCache
+from broker.matching.index.parameter import Literal, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
-from broker.matching.index.window import find_windows
 
 #: More than `_MAX_SCANNED` members are indexed, fewer than `_MIN_INDEXED` are scanned again. The
 #: distance avoids rebuilding a bucket at every change.
@@ -39,15 +38,11 @@ def build_member_index(
 
 
 class Buckets:
-    """Members by key, compared on the `remaining` parameters (by position)."""
-
     __slots__ = ("_compare", "_remaining", "_lookups", "by_key")
 
     def __init__(self, remaining: Mapping[int, Parameter]) -> None:
         self._remaining = remaining
-        self._compare = compile_comparison(
-            (position, parameter.operator) for position, parameter in remaining.items()
-        )
+        self._compare = compile_comparison(remaining)
         #: Keys contain no NaN, since a dict would find it by identity.
         self.by_key = ShrinkingDict[Key, Bucket]()
         self._lookups = LookupTable[Key]()
@@ -104,11 +99,10 @@ class Buckets:
     def match_buckets(
         self,
         hits: Sequence[tuple[int, Bucket]],
-        columns: Sequence[Sequence[Any]],
+        columns: Columns,
         rows: int,
-        cache: dict[Any, Any] | None,
+        cache: ResultCache,
     ) -> list[tuple[int, Sequence[Member]]]:
-        """Return the members of the buckets that match their rows, unordered."""
         found: list[tuple[int, Sequence[Member]]] = []
         indexed: dict[MemberIndex, list[int]] = {}
         scanned: list[tuple[int, tuple[Member, ...]]] = []

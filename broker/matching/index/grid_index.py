@@ -1,21 +1,19 @@
 """Grid index: members by a hash of the cells that their windows touch (F5).
 
-A box is narrow in two dimensions. A hash of both finds few members, where an index for each
-dimension would find many and intersect them.
+A hash of two dimensions finds few members, where an index for each would find many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, cast
+from typing import cast
 
 from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
-from broker.matching.index.member import Member
-from broker.matching.index.parameter import Literal, Parameter
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
+from broker.matching.index.parameter import Literal, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
-from broker.matching.index.window import find_windows
 
 #: Windows used as coordinates. Each doubles the cells of a member.
 MAX_WINDOWS = 2
@@ -33,8 +31,6 @@ _CELL_STRIDE = 1_000_003.0
 
 
 class _GridLevel:
-    """Cells of one width for each window."""
-
     __slots__ = ("by_key", "size", "sizes")
 
     def __init__(self, sizes: tuple[float, ...]) -> None:
@@ -65,9 +61,7 @@ class GridIndex:
 
     def __init__(self, parameters: Mapping[int, Parameter], members: Iterable[Member] = ()) -> None:
         self._windows = tuple(find_windows(parameters)[:MAX_WINDOWS])
-        self._compare = compile_comparison(
-            (position, parameter.operator) for position, parameter in parameters.items()
-        )
+        self._compare = compile_comparison(parameters)
         #: By the number that members store while they are in the level.
         self._levels: dict[int, _GridLevel] = {}
         self._overflow = Overflow(parameters)
@@ -105,12 +99,7 @@ class GridIndex:
         }
         return [*filed, *self._overflow.list_members()]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, Sequence[Member]]]:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         found: list[tuple[int, Sequence[Member]]] = []
         lower = [columns[window.lower] for window in self._windows]
         for level in self._levels.values():
@@ -138,7 +127,7 @@ class GridIndex:
         return True
 
     def _find_level(self, sizes: tuple[float, ...]) -> int | None:
-        """Return the number of a level for such windows, None if there can be no further level."""
+        """Return the number of a level for such windows; None if there can be no further level."""
         for number, level in self._levels.items():
             if level.fits(sizes):
                 return number
@@ -172,10 +161,8 @@ class GridIndex:
         return list(dict.fromkeys(cells))
 
 
-def _cell_keys(
-    level: _GridLevel, columns: Sequence[Sequence[Any]], cache: dict[Any, Any] | None
-) -> list[float]:
-    """Return the key of each row. Templates with the same subjects mostly share the result."""
+def _cell_keys(level: _GridLevel, columns: Columns, cache: ResultCache) -> list[float]:
+    """Return the key of each row, shared by templates with the same subjects."""
     sizes = level.sizes
     same = (sizes, *map(id, columns))
     cells = None if cache is None else cast("list[float] | None", cache.get(same))

@@ -1,7 +1,6 @@
 """Interval index: members by elementary segments of the number line (F5).
 
-The bounds of all windows cut the line into segments. Within a segment the matching members are
-constant, so each segment lists them. One bisection finds the segment of a value.
+Within a segment between two bounds the matching members are constant, so each segment lists them.
 """
 
 from __future__ import annotations
@@ -9,14 +8,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from broker.matching.index.bitmap_index import Overflow
 from broker.matching.index.comparison import compile_comparison
-from broker.matching.index.member import Member
-from broker.matching.index.parameter import Operator, Parameter
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
+from broker.matching.index.parameter import Operator, Parameter, find_windows
 from broker.matching.index.shrinking_dict import ShrinkingDict
-from broker.matching.index.window import find_windows
 
 #: Segments of one new member. Wider members go to the overflow.
 MAX_SEGMENTS = 64
@@ -47,9 +45,7 @@ class IntervalIndex:
         self._is_inclusive = parameters[self._window.upper].operator is Operator.LESS_EQUAL
         #: True if the window is the only thing to compare.
         self._is_exact = len(parameters) == 2
-        self._compare = compile_comparison(
-            (position, parameter.operator) for position, parameter in parameters.items()
-        )
+        self._compare = compile_comparison(parameters)
         #: Distinct and ascending. One segment lies before each bound, one behind the last.
         self._bounds: list[float] = []
         self._segments: list[tuple[Member, ...]] = [()]
@@ -90,19 +86,13 @@ class IntervalIndex:
 
     @property
     def window_position(self) -> int:
-        """Position of a column with the values of the window."""
         return self._window.lower
 
     def find_candidates(self, value: float) -> tuple[Member, ...] | None:
         """Return the members to compare for a value, None if that needs `match_rows`."""
         return None if self._overflow else self._segments[bisect_right(self._bounds, value)]
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _cache: dict[Any, Any] | None = None,
-    ) -> list[tuple[int, Sequence[Member]]]:
+    def match_rows(self, columns: Columns, rows: int, _cache: ResultCache = None) -> RowMatches:
         found: list[tuple[int, Sequence[Member]]] = []
         bounds, segments = self._bounds, self._segments
         hits = [
@@ -127,7 +117,7 @@ class IntervalIndex:
         return low, math.nextafter(high, math.inf) if self._is_inclusive else high
 
     def _segment_range(self, low: float, high: float) -> tuple[int, int]:
-        """Return the first segment of a window with known bounds, and the one behind its last."""
+        """Return the first segment of a window, and the one behind its last."""
         # A bound itself belongs to the segment behind it.
         return bisect_left(self._bounds, low) + 1, bisect_left(self._bounds, high) + 1
 
@@ -144,7 +134,7 @@ class IntervalIndex:
         self._segments.insert(at, self._segments[at])
 
     def _remove_bound(self, bound: float) -> None:
-        """Remove a bound for one window. Without windows the segments on both sides are equal."""
+        """Remove a bound for one window; without windows the segments on both sides are equal."""
         self._use_counts[bound] -= 1
         if not self._use_counts[bound]:
             del self._use_counts[bound]
@@ -152,7 +142,6 @@ class IntervalIndex:
             del self._bounds[at], self._segments[at]
 
     def _evict_widest(self, at: int) -> None:
-        """Move the widest member of a segment to the overflow, if it now has too many segments."""
         reaches = {
             member: self._segment_range(*self._bounds_of(member)) for member in self._segments[at]
         }

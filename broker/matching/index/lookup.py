@@ -4,65 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from itertools import repeat
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
+import attrs
+
 from broker.matching.index.comparison import Compare
-from broker.matching.index.member import Member, RowMatcher, RowMatches
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatcher, RowMatches
 
 K = TypeVar("K")
 
 
+@attrs.define(eq=False)
 class LinearScan:
     """A few members, compared one by one. The index replaces them."""
 
-    __slots__ = ("_compare", "members")
+    _compare: Compare
+    members: tuple[Member, ...]
 
-    def __init__(self, compare: Compare, members: tuple[Member, ...]) -> None:
-        self._compare = compare
-        self.members = members
-
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        _cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, _cache: ResultCache = None) -> RowMatches:
         found: list[tuple[int, Sequence[Member]]] = []
         self._compare(zip(range(rows), repeat(self.members)), columns, found)
         return found
 
 
+@attrs.define(eq=False)
 class Lookup:
-    """The way to the members with some constants, updated by its index while referenced.
+    """The way to the members with some constants, updated by its index while referenced."""
 
-    So a change of the index costs nothing for lookups of other constants.
-    """
-
-    __slots__ = ("__weakref__", "matcher", "positions")
-
-    def __init__(self, matcher: RowMatcher | None, read: Collection[int]) -> None:
-        self.matcher = matcher
-        """Finds the members; None while there are none."""
-        self.positions = read
-        """Positions of the columns that it reads."""
+    matcher: RowMatcher | None
+    """Finds the members; None while there are none."""
+    positions: Collection[int]
 
 
 class LookupTable(Generic[K]):
-    """The lookups that are referenced anywhere, by key."""
-
     __slots__ = ("_by_key", "version")
 
     def __init__(self) -> None:
         self._by_key: WeakValueDictionary[K, Lookup] = WeakValueDictionary()
         self.version = 0
-        """Counter that rises when a lookup gets another matcher, loses it, or gets one again."""
+        """Rises when a lookup gets another matcher, loses it, or gets one again."""
 
     def get(self, key: K) -> Lookup | None:
         return self._by_key.get(key)
 
     def create_lookup(self, key: K, matcher: RowMatcher | None, read: Collection[int]) -> Lookup:
-        """Create a lookup, which stays here while it is referenced."""
         lookup = self._by_key[key] = Lookup(matcher, read)
         return lookup
 

@@ -5,50 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias
 
+import attrs
+
 from broker.matching.index.parameter import Literal
 
 
+@attrs.define(eq=False, weakref_slot=False)
 class Member:
     """The literals of one query of a template, one for each parameter.
 
-    The engine uses `entry` and `owner`, and `sole_number` and `sole_pattern`, which cache values of
-    the entry for matching. `partition` and `number` are the member's place in one index.
+    `entry` and `owner` are the engine's; `sole_number` and `sole_pattern` cache values of the
+    entry. `partition` and `number` are the place in one index.
     """
 
-    __slots__ = (
-        "entry",
-        "literals",
-        "number",
-        "owner",
-        "partition",
-        "sole_number",
-        "sole_pattern",
-    )
-
-    def __init__(self, literals: tuple[Literal, ...], entry: Any = None, owner: Any = None) -> None:
-        self.literals = literals
-        self.entry: Any = entry
-        self.owner: Any = owner
-        self.sole_number = self.sole_pattern = 0
-        self.partition: object = None
-        self.number = 0
+    literals: tuple[Literal, ...]
+    entry: Any = None
+    owner: Any = None
+    sole_number: int = 0
+    sole_pattern: int = 0
+    partition: object = None
+    number: int = 0
 
 
+#: Values by parameter position and row.
+Columns: TypeAlias = Sequence[Sequence[Any]]
+#: Results for equal columns, shared by indexes.
+ResultCache: TypeAlias = dict[Any, Any] | None
 #: Rows with the members that they match.
 RowMatches: TypeAlias = Sequence[tuple[int, Sequence[Member]]]
 
 
 class RowMatcher(Protocol):
-    """Members by the values of their parameters."""
-
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         """Match rows with members. A row may be returned several times, with different members.
 
-        `columns` has `rows` values for each parameter position. Parameters of one subject have the
-        same column. `cache` shares results for equal columns among several indexes.
+        `columns` has `rows` values for each position, once for parameters of one subject. `cache`
+        shares results for equal columns among indexes.
         """

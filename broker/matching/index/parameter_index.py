@@ -1,34 +1,18 @@
-"""Indexes of one parameter in one partition (checklist F5)."""
+"""Indexes of one parameter in one partition (checklist F5): members' numbers by literal.
+
+`match_value` is exact, `match_column` may return a few other numbers too.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Protocol, cast
+from typing import Any, TypeAlias, cast
 
 from broker.matching.index.bound_block import BoundBlocks
 from broker.matching.index.parameter import Parameter
 from broker.matching.index.substring_index import SubstringIndex
-
-
-class ParameterIndex(Protocol):
-    """The member numbers of a partition by their literals at one parameter."""
-
-    def add(self, number: int, literal: Any) -> None:
-        """Add a number. The member must be in its slot already."""
-
-    def remove(self, number: int, literal: Any) -> None:
-        """Remove a number. The member must still be in its slot."""
-
-    def load(self, pairs: Iterable[tuple[int, Any]]) -> None:
-        """Load many numbers at once into an empty index."""
-
-    def match_value(self, value: Any) -> int:
-        """Return the bitmap of exactly the numbers that match a value."""
-
-    def match_column(self, values: Sequence[Any]) -> list[int]:
-        """Return for each value a bitmap of all matches, possibly with a few other numbers."""
 
 
 class EqualIndex:
@@ -127,7 +111,7 @@ class StartsWithIndex(EqualIndex):
 class ContainsIndex(EqualIndex):
     """`contains(value, literal)`. All partitions share one index of the literals.
 
-    `match_column` takes the result of `SubstringIndex.search_column`, so a value is searched once.
+    `match_column` takes the result of `SubstringIndex.search_column`.
     """
 
     __slots__ = ("_substrings",)
@@ -151,7 +135,7 @@ class ContainsIndex(EqualIndex):
 
 
 class ThresholdIndex:
-    """The bounds of one parameter in one partition. NaN bounds match nothing and are omitted."""
+    """The bounds of one parameter in one partition, without NaN, which matches nothing."""
 
     __slots__ = ("_blocks", "_position", "_slots", "_test", "match_column")
 
@@ -164,11 +148,11 @@ class ThresholdIndex:
         #: Returns for each value all matches, possibly with other numbers of one block.
         self.match_column = self._blocks.match_column
 
-    def add(self, number: int, literal: float) -> None:
+    def add(self, number: int, literal: Any) -> None:
         if literal == literal:
             self._blocks.add(number, literal)
 
-    def remove(self, number: int, literal: float) -> None:
+    def remove(self, number: int, literal: Any) -> None:
         if literal == literal:
             self._blocks.remove(number, literal)
 
@@ -217,3 +201,6 @@ class ThresholdIndex:
 
     def _bound_of(self, number: int) -> float:
         return cast(float, self._slots[number].literals[self._position])
+
+
+ParameterIndex: TypeAlias = EqualIndex | ThresholdIndex

@@ -24,10 +24,7 @@ _MIN_SPLIT_SHARE = 8
 
 
 class Partition:
-    """Members of a bitmap index that share bitmaps.
-
-    `substrings` has the index of each `contains` parameter, shared by all partitions.
-    """
+    """Members of a bitmap index that share bitmaps, and `substrings` by `contains` parameter."""
 
     __slots__ = ("_free", "_indexes", "_slots", "_thresholds", "full_bitmap")
 
@@ -60,7 +57,6 @@ class Partition:
             index.add(member.number, member.literals[position])
 
     def load(self, members: Iterable[Member]) -> None:
-        """Load members at once into an empty partition with enough room."""
         for member in members:
             self._assign_number(member)
         for position, index in self._indexes.items():
@@ -69,7 +65,6 @@ class Partition:
             )
 
     def remove(self, member: Member) -> None:
-        """Remove a member. Its number is used again."""
         for position, index in self._indexes.items():
             index.remove(member.number, member.literals[position])
         self.full_bitmap ^= 1 << member.number
@@ -86,10 +81,10 @@ class Partition:
         return self._thresholds[position].weakest_bound
 
     def choose_split(self, after: int) -> tuple[int, float, list[Member]] | None:
-        """Choose a parameter and a bound to split at; return the members not below it as well.
+        """Choose a parameter and a bound to split at; return the members not below it too.
 
-        The parameters alternate, starting behind `after`. None if no bound leaves enough members on
-        each side.
+        The parameters alternate, starting behind `after`. None if a side would have too few
+        members.
         """
         least = self.size // _MIN_SPLIT_SHARE
         for position in sorted(self._thresholds, key=lambda each: (each <= after, each)):
@@ -109,10 +104,7 @@ class Partition:
     def match_rows(
         self, columns: Mapping[int, Sequence[Any]], rows: int
     ) -> list[tuple[int, list[Member]]]:
-        """Return matching rows, ascending, with their members.
-
-        `columns` has the values for each parameter, as `ParameterIndex.match_column` takes them.
-        """
+        """Return matching rows, ascending, with their members. `columns` are for `match_column`."""
         combined: list[int] | None = None
         for position, index in self._indexes.items():
             column = index.match_column(columns[position])

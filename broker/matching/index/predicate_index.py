@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-from broker.matching.index.bucket import Buckets, build_member_index
+from broker.matching.index.bucket import Buckets, MemberIndex, build_member_index
 from broker.matching.index.lookup import Lookup, LookupTable
-from broker.matching.index.member import Member, RowMatcher, RowMatches
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Literal, Operator, Parameter
 from broker.matching.index.substring_index import PrefixIndex
 
@@ -21,17 +21,7 @@ _PartialKey: TypeAlias = tuple[tuple[int, Literal], ...]
 EMPTY_LOOKUP = Lookup(None, ())
 
 
-class PredicateIndex(RowMatcher, Protocol):
-    """Members that are found by their literals."""
-
-    def add(self, member: Member) -> None:
-        """Add a member."""
-
-    def remove(self, member: Member) -> None:
-        """Remove a member."""
-
-
-def build_index(parameters: Sequence[Parameter]) -> PredicateIndex:
+def build_index(parameters: Sequence[Parameter]) -> HashIndex | MemberIndex:
     """Build a hash index if there are equalities or a prefix, else index all members together."""
     equalities = [
         position for position, parameter in enumerate(parameters) if parameter.is_equality
@@ -98,8 +88,7 @@ class HashIndex:
     def lookup_for(self, constants: Constants) -> Lookup:
         """Return the lookup of the members with these literals.
 
-        It finds more members if constants do not cover the whole key. Its `matcher` is None while
-        no member has the literals.
+        It finds more members if constants do not cover the whole key.
         """
         part = tuple([(at, constants[at]) for at in self._equalities if at in constants])
         if any(literal != literal for _, literal in part):
@@ -115,12 +104,7 @@ class HashIndex:
             )
         return lookup
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         get = self._buckets.by_key.get
         keys = self._row_keys(columns)
         hits = [(row, bucket) for row, key in keys if (bucket := get(key)) is not None]
@@ -129,7 +113,7 @@ class HashIndex:
             return cast("list[tuple[int, Sequence[Member]]]", hits)
         return self._buckets.match_buckets(hits, columns, rows, cache) if hits else ()
 
-    def _row_keys(self, columns: Sequence[Sequence[Any]]) -> Iterable[tuple[int, Any]]:
+    def _row_keys(self, columns: Columns) -> Iterable[tuple[int, Any]]:
         equal = [columns[position] for position in self._equalities]
         if self._prefix is None:
             return enumerate(equal[0] if len(equal) == 1 else zip(*equal, strict=True))
@@ -148,7 +132,6 @@ class HashIndex:
         return uses
 
     def _redirect_lookups(self, position: int, literal: Literal) -> None:
-        """Update the lookups of a literal whose first member came or whose last member went."""
         for part, lookup in self._partial_lookups.items():
             if (position, literal) in part:
                 self._partial_lookups.redirect(lookup, self if self._has_members(part) else None)

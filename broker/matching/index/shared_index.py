@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
 from broker.matching.index.lookup import Lookup
-from broker.matching.index.member import Member, RowMatches
+from broker.matching.index.member import Columns, Member, ResultCache, RowMatches
 from broker.matching.index.parameter import Literal, Parameter
 from broker.matching.index.predicate_index import Constants, HashIndex, build_index
 
@@ -17,8 +16,7 @@ from broker.matching.index.predicate_index import Constants, HashIndex, build_in
 class Signature:
     """The comparisons of a conjunction, in canonical order, and the numbers of their paths.
 
-    `paths` separate values that differ in most documents. Only speed depends on them: an index may
-    hold members with several meanings, since each caller knows its templates.
+    `paths` separate values that differ in most documents; only speed depends on them.
     """
 
     parameters: tuple[Parameter, ...]
@@ -26,8 +24,6 @@ class Signature:
 
 
 class SharedIndex:
-    """Members of several templates, with their literals at the signature's parameters."""
-
     __slots__ = ("_index", "_full_lookup", "_parameters", "size")
 
     def __init__(self, signature: Signature) -> None:
@@ -55,19 +51,11 @@ class SharedIndex:
             self._index.remove(posting)
 
     def lookup_for(self, constants: Constants) -> Lookup:
-        """Return the lookup of the members that match documents with these constants.
-
-        Equal constants share one lookup. The caller must keep a reference to it.
-        """
+        """Return the lookup for these constants. The caller must keep a reference to it."""
         access = self._index
         return access.lookup_for(constants) if isinstance(access, HashIndex) else self._full_lookup
 
-    def match_rows(
-        self,
-        columns: Sequence[Sequence[Any]],
-        rows: int,
-        cache: dict[Any, Any] | None = None,
-    ) -> RowMatches:
+    def match_rows(self, columns: Columns, rows: int, cache: ResultCache = None) -> RowMatches:
         return self._index.match_rows(columns, rows, cache)
 
     def _is_satisfiable(self, literals: Sequence[Literal]) -> bool:
@@ -77,8 +65,6 @@ class SharedIndex:
 
 
 class IndexPool:
-    """Indexes by signature, as long as they have members."""
-
     def __init__(self) -> None:
         self._indexes: dict[Signature, SharedIndex] = {}
 

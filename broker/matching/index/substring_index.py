@@ -17,8 +17,8 @@ _FEW_LENGTHS = 4
 class PrefixIndex:
     """Sorted prefixes, found by one bisection for each value.
 
-    Everything sorted between a text and one of its prefixes starts with that prefix. So all stored
-    prefixes of a value are prefixes of its predecessor.
+    Everything between a text and its prefix starts with that prefix. So all stored prefixes of a
+    value are prefixes of its predecessor.
     """
 
     __slots__ = ("_lengths", "_nested", "_ordered", "_uses")
@@ -48,7 +48,6 @@ class PrefixIndex:
             self._nested.clear()
 
     def find_prefixes(self, values: Sequence[bytes]) -> list[tuple[int, bytes]]:
-        """Return pairs of a row and a prefix of its value."""
         found = []
         if len(self._lengths) <= _FEW_LENGTHS:
             uses = self._uses
@@ -103,8 +102,6 @@ class _IndexedText:
 
 
 class SubstringIndex:
-    """Distinct texts of a `contains` parameter, with use counts."""
-
     __slots__ = ("_by_gram", "_memo", "_memo_size", "_short", "_texts")
 
     def __init__(self) -> None:

@@ -13,15 +13,11 @@ from broker.matching.index.shrinking_dict import ShrinkingDict
 
 
 class TemplateMembers:
-    """Members of one template, distinct by their literals.
+    """Members of one template, distinct by their literals: bytes at text parameters, else floats.
 
-    Literals and values are bytes at text parameters and floats at number parameters. As literals
-    0.0 equals -0.0, and all NaNs are equal. A template without parameters has at most one member,
-    which matches every document.
-
-    The bitmaps are for formulas other than conjunctions, and for parameters with several values.
-    They omit the `unnumbered` members, which exist after a call of `number_members`. A bitmap is
-    valid until a member is added or removed.
+    0.0 equals -0.0, and all NaNs are equal. Bitmaps are for formulas other than conjunctions, and
+    for parameters with several values. They omit the `unnumbered` members, and are valid until a
+    change.
     """
 
     __slots__ = ("_by_literals", "_parameters", "_index", "_unnumbered", "owner")
@@ -41,7 +37,7 @@ class TemplateMembers:
         return iter(self._by_literals.values())
 
     def add(self, literals: Sequence[Literal]) -> Member:
-        """Return the member with these literals; create it if there is none."""
+        """Return the member with these literals, which may be known."""
         # All NaNs are one object, since a tuple finds it by identity.
         key = tuple([each if each == each else math.nan for each in literals])
         member = self._by_literals.get(key)
@@ -54,7 +50,6 @@ class TemplateMembers:
         return member
 
     def remove(self, member: Member) -> None:
-        """Remove a member. Raises `KeyError` if it is not one of these."""
         if self._by_literals.get(member.literals) is not member:
             raise KeyError(member)
         del self._by_literals[member.literals]
@@ -74,7 +69,6 @@ class TemplateMembers:
 
     @property
     def unnumbered(self) -> Collection[Member]:
-        """The members that bitmaps do not contain yet."""
         return self._by_literals.values() if self._index is None else self._unnumbered.keys()
 
     @property

@@ -8,7 +8,15 @@ from itertools import chain
 from operator import attrgetter
 
 from broker.matching.partial.work_budget import Undecidable
-from broker.matching.query.tree import Axis, KindTest, NameTest, NodeTest, Step
+from broker.matching.query.tree import (
+    DESCENDANT_AXES,
+    SIBLING_AXES,
+    Axis,
+    KindTest,
+    NameTest,
+    NodeTest,
+    Step,
+)
 from broker.matching.shape.tree import Node, NodeKind
 
 _ORDER = attrgetter("order")
@@ -121,16 +129,8 @@ _WALKS: dict[Axis, Callable[[Node], Iterator[Node]]] = {
 }
 
 
-_AXES_TO_OMITTED_NODES = frozenset(
-    {
-        Axis.CHILD,
-        Axis.DESCENDANT,
-        Axis.DESCENDANT_OR_SELF,
-        Axis.FOLLOWING,
-        Axis.FOLLOWING_SIBLING,
-        Axis.PRECEDING,
-        Axis.PRECEDING_SIBLING,
-    }
+_AXES_TO_OMITTED_NODES = (
+    DESCENDANT_AXES | SIBLING_AXES | {Axis.CHILD, Axis.FOLLOWING, Axis.PRECEDING}
 )
 #: Axes that are empty for an omitted node, so the step behind drops it.
 _AXES_FROM_PARENTS = frozenset({Axis.ATTRIBUTE, Axis.CHILD, Axis.DESCENDANT})
@@ -154,8 +154,8 @@ def omits_nodes(node: Node) -> bool:
 def may_select_omitted_nodes(step: Step, following: Step | None) -> bool:
     """Return True if a query could observe omitted nodes by this step.
 
-    `following` is the next step. The first step of `//a`, short for
-    `descendant-or-self::node()/child::a`, selects omitted nodes; the second drops them.
+    The first step of `//a`, short for `descendant-or-self::node()/child::a`, selects omitted nodes;
+    the `following` one drops them.
     """
     test = step.test
     if (

@@ -16,9 +16,8 @@ _OMITTED_TAGS = (etree.Comment, etree.ProcessingInstruction)
 def build_document_tree(root: etree._Element) -> DocumentRoot | None:
     """Build the tree of the document whose root element is `root`.
 
-    Comments and processing instructions are left out, but their presence is recorded. Returns None
-    for unresolved entities, and for an attribute whose prefix is ambiguous, because lxml does not
-    record it.
+    Comments and processing instructions are left out, but their presence is recorded. None for
+    unresolved entities, and for an attribute whose prefix lxml does not record.
     """
     building = _TreeBuilder()
     # Siblings of the root element are comments or processing instructions.
@@ -31,9 +30,9 @@ _NO_NODES: list[Node] = []
 
 
 class _Leaf(Node):
-    """An attribute or a text. Leaves are most of a tree.
+    """An attribute or a text: most of a tree.
 
-    Own empty lists for each would cost more time than all else, in the garbage collector.
+    Own empty lists for each would cost more than all else, in the garbage collector.
     """
 
     __slots__ = ()
@@ -109,7 +108,7 @@ class _TreeBuilder:
             parent.children.append(_Leaf(NodeKind.TEXT, parent, self._order, text.encode()))
 
     def _split_name(self, name: str) -> tuple[str | None, str]:
-        """Split into namespace (None if empty) and local name; cached, as names repeat."""
+        """Split into namespace (None if empty) and local name."""
         known = self._names.get(name)
         if known is None:
             namespace, _, local = name[1:].rpartition("}") if name[:1] == "{" else ("", "", name)

@@ -16,8 +16,7 @@ from broker.matching.shape.tree import Node
 class EvaluationInput:
     """Documents and variables of a shape or of a parsed event.
 
-    `payload` is the root of the payload's document, `envelope` that of the envelope's; they are the
-    same without a payload. `variables` are the sources of the envelope variables.
+    `payload` and `envelope` are the roots of their documents, the same without a payload.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class EvaluationInput:
 
     @property
     def envelope(self) -> Node:
-        """The root of the envelope's document; raises `Undecidable` if there is no exact tree."""
+        """The root of the envelope's document; raises `Undecidable` without an exact tree."""
         if not isinstance(self._envelope, Node):
             made = self._envelope()
             if made is None:
@@ -48,7 +47,7 @@ class EvaluationInput:
 
 @attrs.frozen
 class EvaluationResult:
-    """Residual formula of a template on a shape; `reasons` explain its unknown parts.
+    """Residual formula of a template on a shape, with reasons for its unknown parts.
 
     `visits` is the work done, in visited nodes.
     """

@@ -1,7 +1,7 @@
 """Partial evaluator: a template on a shape becomes a residual formula.
 
-Names, structure, positions and constants are decided here, once for each shape. Comparisons of
-slots remain. libxml2 defines the semantics (DESIGN 5).
+Names, structure, positions and constants are decided once for each shape. Comparisons of slots
+remain. libxml2 defines the semantics (DESIGN 5).
 """
 
 from __future__ import annotations
@@ -27,11 +27,7 @@ from broker.matching.partial.formula import (
     operand_count,
 )
 from broker.matching.partial.guarded_value import GuardedValue, apply_function, truth_formula
-from broker.matching.partial.node_set import (
-    Context,
-    PathWalker,
-    PredicateFunction,
-)
+from broker.matching.partial.node_set import Context, PathWalker, PredicateFunction
 from broker.matching.partial.source import Constant
 from broker.matching.partial.template import Template
 from broker.matching.partial.value_evaluator import NO_POSITION, ValueEvaluator
@@ -39,6 +35,7 @@ from broker.matching.partial.work_budget import TooExpensive, Undecidable
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 from broker.matching.query.value_type import value_type
+from broker.matching.shape.tree import Node
 
 #: Work for one template on one shape, in visited nodes, and comparisons in its formula. Beyond them
 #: the template is undecided on the shape.
@@ -54,10 +51,10 @@ def evaluate_template(
     template: Template, evaluation_input: EvaluationInput, max_work: int = MAX_VISITS
 ) -> EvaluationResult:
     """Evaluate a template as far as the shape decides it, with `max_work` visits."""
-    return _Evaluator(template, evaluation_input, max_work).evaluate()
+    return Evaluator(template, evaluation_input, max_work).evaluate()
 
 
-class _Evaluator(ValueEvaluator):
+class Evaluator(ValueEvaluator):
     def __init__(
         self, template: Template, evaluation_input: EvaluationInput, max_work: int
     ) -> None:
@@ -69,13 +66,17 @@ class _Evaluator(ValueEvaluator):
             self.work,
             evaluation_input.elements_by_name,
         )
-        self._reasons: dict[str, None] = {}
+        self.reasons: dict[str, None] = {}
         self._comparisons: dict[int, _LiteralComparison | None] = {}
+
+    @property
+    def root_element(self) -> Node:
+        return next(n for n in self._input.payload.children if n.local)
 
     def evaluate(self) -> EvaluationResult:
         parts = self._template.parts
         found = []
-        element = next(n for n in self._input.payload.children if n.local)
+        element = self.root_element
         for place, part in enumerate(parts, 1):
             # At most half of the remaining work, but all of it for the last part: an expensive part
             # must not leave the others undecided.
@@ -86,7 +87,7 @@ class _Evaluator(ValueEvaluator):
             except TooExpensive as reason:
                 found.append(self._unknown(reason))
         visits = self.work.spent + (sum(map(operand_count, found)) >> 1)
-        return EvaluationResult(all_of(found), tuple(self._reasons), min(visits, self._max_work))
+        return EvaluationResult(all_of(found), tuple(self.reasons), min(visits, self._max_work))
 
     def _evaluate_conjunct(self, expression: tree.Expression, context: Context) -> Formula:
         formula = self.evaluate_boolean(expression, context)
@@ -95,7 +96,7 @@ class _Evaluator(ValueEvaluator):
         return formula
 
     def _unknown(self, reason: object) -> Formula:
-        self._reasons[str(reason)] = None
+        self.reasons[str(reason)] = None
         return UNKNOWN
 
     # ---------------------------------------------------------------- booleans
@@ -227,15 +228,6 @@ def _any_atom_holds(parameter: int, cases: GuardedValue) -> Formula:
 #: Pairs of two node-sets; larger products are compared only if all members are constants.
 MAX_PAIRS = 1_024
 
-_OPERATORS: dict[str, Callable[..., bool]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
 
 def compare_operands(evaluator: ValueEvaluator, node: tree.Binary, context: Context) -> Formula:
     sides = (node.left, node.right)
@@ -260,7 +252,7 @@ def compare_operands(evaluator: ValueEvaluator, node: tree.Binary, context: Cont
             return TRUE if _some_pair_holds(node.operator, some, others) else FALSE
         raise Undecidable(f"two node-sets have more than {MAX_PAIRS} pairs")
     evaluator.work.spend(len(left) * len(right))
-    function = _OPERATORS[node.operator]
+    function = tree.COMPARISONS[node.operator]
     join = evaluator.work.spend_on_join
     return any_of(
         [
@@ -287,7 +279,6 @@ def _operand_values(
 
 
 def _constant_values(values: list[tuple[Formula, GuardedValue]]) -> list[Any] | None:
-    """The values if all are unconditional constants, as in a parsed document."""
     found = []
     for when, cases in values:
         [(case, source), *more] = cases
@@ -307,8 +298,8 @@ def _some_pair_holds(operator: str, left: list[Any], right: list[Any]) -> bool:
     if not some or not others:
         return False
     if operator in ("<", "<="):
-        return _OPERATORS[operator](min(some), max(others))
-    return _OPERATORS[operator](max(some), min(others))
+        return tree.COMPARISONS[operator](min(some), max(others))
+    return tree.COMPARISONS[operator](max(some), min(others))
 
 
 def _compare_pair(function: Callable[..., bool], one: GuardedValue, other: GuardedValue) -> Formula:

@@ -1,12 +1,12 @@
 """Evaluation of a query on a parsed event without libxml2.
 
-It is some hundred times slower, but its work is proportional to the visited nodes, and limited. So
-it evaluates queries that might take libxml2 very long (`budget.py`).
+It is some hundred times slower, but its work is limited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from broker.matching.partial.document_tree import build_document_tree
 from broker.matching.partial.evaluation_input import EvaluationInput
@@ -20,9 +20,7 @@ from broker.matching.xpath_evaluation import ParsedEvent
 
 
 class NotEvaluated(Exception):
-    """The query exceeds the work limit, or needs nodes that the trees lack; the text gives the
-    reason.
-    """
+    """The query exceeds the work limit, or needs nodes that the trees lack."""
 
 
 class ExactEvaluation:
@@ -31,20 +29,19 @@ class ExactEvaluation:
     def __init__(self, subject: ParsedEvent, max_work: int) -> None:
         self._subject = subject
         self._max_work = max_work
-        self._input: EvaluationInput | None = None
-        self._has_tree = True
 
     def matches(self, query: Query) -> bool:
         """Return the query's boolean value, equal to libxml2's; raises `NotEvaluated`."""
-        if self._input is None and self._has_tree:
-            self._input = build_evaluation_input(self._subject)
-            self._has_tree = self._input is not None
         if self._input is None:
             raise NotEvaluated("the event has attributes whose prefixes are not known")
         result = evaluate_template(template_without_parameters(query), self._input, self._max_work)
         if not isinstance(result.formula, TruthValue) or result.formula is TruthValue.UNKNOWN:
             raise NotEvaluated("; ".join(result.reasons))
         return result.formula is TRUE
+
+    @cached_property
+    def _input(self) -> EvaluationInput | None:
+        return build_evaluation_input(self._subject)
 
 
 def build_evaluation_input(subject: ParsedEvent) -> EvaluationInput | None:

@@ -1,7 +1,6 @@
 """Residual formulas: conditions for the documents of a shape to match.
 
-Atoms compare a document's values with a query's literals. `UNKNOWN` stands for parts that the shape
-does not decide; `necessary_condition` removes them.
+Atoms compare a document's values with a query's literals. `UNKNOWN` stands for undecided parts.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from broker.matching.partial.source import Computed, Source
 
 
 class TruthValue(enum.Enum):
-    """Formulas that depend on no value."""
-
     TRUE = "true"
     FALSE = "false"
     UNKNOWN = "unknown"
@@ -58,7 +55,6 @@ class _Connective:
 
     @property
     def is_decided(self) -> bool:
-        """Return True if no part is `UNKNOWN`; cached."""
         if self._is_decided is None:
             self._is_decided = all(map(is_decided, self.parts))
         return self._is_decided
@@ -150,7 +146,7 @@ Conjunction: TypeAlias = tuple[Atom | BooleanAtom, ...]
 
 
 def to_dnf(formula: Formula, limit: int) -> list[Conjunction] | None:
-    """Return the formula in disjunctive normal form, as a list of conjunctions.
+    """Return the formula as a list of conjunctions of which one must hold.
 
     None if it contains a negation, or needs more than `limit` conjunctions.
     """
@@ -185,8 +181,8 @@ def weaken_to_dnf(
 ) -> list[Conjunction] | None:
     """Return the DNF of a formula that is implied by this one, or None.
 
-    Parts of an `And` beyond `limit` are dropped. `read` is `to_dnf` or a cached form of it. If one
-    part remains, the result is the identical list from `read`.
+    Parts of an `And` beyond `limit` are dropped. If one part remains, the result is the identical
+    list from `read`, which is `to_dnf` or a cached form of it.
     """
     if not isinstance(formula, And):
         return read(formula, limit)

@@ -13,6 +13,7 @@ from typing import Final
 
 from lxml import etree
 
+from broker.matching.query.extension_function import translate_text
 from broker.matching.query.number import parse_number, parse_plain_number
 
 _WORD = re.compile(rb"[^ \t\n\r]+")
@@ -26,10 +27,7 @@ _MAX_CACHED_LENGTH = 64
 
 
 class _NumberCache(dict[bytes, float]):
-    """Cache from text to number, cleared at `_MAX_CACHED_NUMBERS`; values repeat in events.
-
-    A dict, because a hit then needs no Python call.
-    """
+    """Cache from text to number. A dict, because a hit then needs no Python call."""
 
     def __missing__(self, text: bytes) -> float:
         value = parse_plain_number(text)
@@ -95,7 +93,7 @@ def substring_from(text: bytes, start: float) -> bytes:
 def fixed_substring(start: float, count: float) -> Callable[[bytes], bytes] | None:
     """Return `substring` for small integer arguments as one function, else None.
 
-    Equal arguments give the identical function: sources are equal only if their functions are.
+    Equal arguments give the identical function, so that sources are equal.
     """
     whole, size = _SMALL_INTEGERS.get(start), _SMALL_INTEGERS.get(count)
     return None if whole is None or size is None else _make_slice(whole - 1, whole - 1 + size)
@@ -124,11 +122,7 @@ def substring(text: bytes, start: float, count: float) -> bytes:
 
 
 def translate(text: bytes, old: bytes, new: bytes) -> bytes:
-    replacements = new.decode()
-    table: dict[int, str | None] = {}
-    for place, character in enumerate(old.decode()):
-        table.setdefault(ord(character), replacements[place] if place < len(replacements) else None)
-    return text.decode().translate(table).encode()
+    return translate_text(text.decode(), old.decode(), new.decode()).encode()
 
 
 def round_half_up(value: float) -> float:
@@ -166,7 +160,6 @@ def modulo(left: float, right: float) -> float:
 
 
 def is_nonzero(value: float) -> bool:
-    """`boolean(number)`: neither zero nor NaN."""
     return value != 0 and value == value
 
 

@@ -1,8 +1,7 @@
 """Values that depend on conditions.
 
-The value of `string(//leg[altitude > 300])` is the first such leg's text; which leg that is depends
-on the document's values. So a text or a number is a list of cases. Exactly one case holds in a
-document.
+`string(//leg[altitude > 300])` is the text of one of the legs. So a value is a list of cases, of
+which exactly one holds in a document.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ def unguarded_constant(value: Any) -> GuardedValue:
 
 
 def apply_function(function: Callable[..., Any], *arguments: GuardedValue) -> GuardedValue:
-    """Apply `function` to values, for every combination of their cases."""
     if all(len(argument) == 1 and argument[0][0] is TRUE for argument in arguments):
         return unguarded(computed(function, *[argument[0][1] for argument in arguments]))
     combined: list[tuple[Formula, tuple[Source, ...]]] = [(TRUE, ())]

@@ -15,15 +15,7 @@ from broker.matching.partial.axis import (
     passes_node_test,
     walk_axis,
 )
-from broker.matching.partial.formula import (
-    FALSE,
-    TRUE,
-    Formula,
-    all_of,
-    any_of,
-    is_decided,
-    negate,
-)
+from broker.matching.partial.formula import FALSE, TRUE, Formula, all_of, any_of, is_decided, negate
 from broker.matching.partial.guarded_value import MAX_CASES, TOO_MANY_CASES
 from broker.matching.partial.source import Constant, Source, computed, source_of
 from broker.matching.partial.work_budget import Undecidable, WorkBudget
@@ -39,10 +31,7 @@ NodeSet: TypeAlias = list[tuple[Node, Formula]]
 # Not frozen, for speed: one is created for each node and predicate.
 @attrs.define(eq=False)
 class Context:
-    """XPath context: the node, and the values of `position()` and `last()`.
-
-    `position` and `last` are None if they depend on values.
-    """
+    """The node, and the values of `position()` and `last()`, None if they depend on values."""
 
     node: Node
     position: int | None = None
@@ -50,8 +39,6 @@ class Context:
 
 
 class ElementsByName:
-    """Elements by name in document order, collected once for each document."""
-
     def __init__(self) -> None:
         self._by_root: dict[Node, dict[tuple[str | None, str], list[Node]]] = {}
 
@@ -72,8 +59,7 @@ PredicateFunction: TypeAlias = Callable[[Context], Formula]
 class PathWalker:
     """Follows location paths; `predicate_function` prepares a predicate for evaluation.
 
-    Raises `TooExpensive` beyond the work limit. Raises `Undecidable` if a path may select comments
-    or processing instructions, which trees lack.
+    Raises `TooExpensive`; `Undecidable` if a path may select nodes that trees lack.
     """
 
     def __init__(
@@ -167,7 +153,7 @@ class PathWalker:
     def _select_nodes(self, step: Step, origin: Node) -> list[Node]:
         """Return the nodes on the step's axis that pass its node test, in axis order.
 
-        Nodes behind the position that a numeric first predicate selects may be missing.
+        Nodes behind the position of a numeric first predicate may be missing.
         """
         axis, test = step.axis, step.test
         namespace = None
@@ -197,7 +183,6 @@ class PathWalker:
 
 
 def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
-    """Drop members whose descendants other members cover."""
     if step.axis not in tree.DESCENDANT_AXES or any(map(is_positional, step.predicates)):
         return members
     found: NodeSet = []
@@ -212,7 +197,6 @@ def _outermost_members(members: NodeSet, step: Step) -> NodeSet:
 
 
 def _selected_position(step: Step) -> float | None:
-    """Position of the only node that a numeric first predicate selects; else None."""
     first = step.predicates[0] if step.predicates else None
     return first.value if isinstance(first, tree.Number) else None
 
@@ -225,11 +209,7 @@ def _named_candidates(axis: Axis, origin: Node) -> list[Node] | None:
 
 
 def sort_members(found: Mapping[Node, Formula]) -> NodeSet:
-    return sorted(found.items(), key=_order)
-
-
-def _order(member: tuple[Node, Formula]) -> int:
-    return member[0].order
+    return sorted(found.items(), key=lambda member: member[0].order)
 
 
 def string_value(node: Node, work: WorkBudget) -> Source:

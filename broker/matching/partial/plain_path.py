@@ -2,8 +2,7 @@
 
 A plain path has names only, and predicates that compare attributes or children, as in
 `//Param[@name="SC_Lat" and @value > 600]`. Each selected node gives *rows*: sources for the
-parameters compared there. The path holds if one row satisfies all comparisons. The result equals
-the evaluator's, at a tenth of the time.
+parameters compared there, of which one must satisfy all comparisons.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from broker.matching.partial.axis import walk_axis
 from broker.matching.partial.evaluation_input import EvaluationInput
 from broker.matching.partial.node_set import string_value
 from broker.matching.partial.source import Constant, Source, computed
-from broker.matching.partial.template import Template
-from broker.matching.partial.work_budget import WorkBudget
+from broker.matching.partial.template import PartKey, Template
+from broker.matching.partial.work_budget import TooExpensive, WorkBudget
 from broker.matching.query import tree
 from broker.matching.query.tree import Axis, PathStart
 from broker.matching.shape.tree import Node
@@ -38,8 +37,6 @@ _EMPTY = Constant(b"")
 
 @attrs.frozen
 class PlainStep:
-    """A step by name, with comparisons as predicates."""
-
     axis: Axis
     """Child, descendant or attribute."""
     namespace: str | None
@@ -49,8 +46,6 @@ class PlainStep:
 
 @attrs.frozen
 class PlainComparison:
-    """Comparison of a parameter with the nodes that one step selects."""
-
     parameter: int
     operator: Operator
     numeric: bool
@@ -70,10 +65,8 @@ def compile_plain_path(template: Template, expression: tree.Expression) -> Plain
     return _PlainPathCompiler(template).compile_path(expression)
 
 
-def find_rows(
-    path: PlainPath, evaluation_input: EvaluationInput, work: WorkBudget
-) -> list[Row] | None:
-    """Return the rows of the path; None if there are too many. Raises `TooExpensive`."""
+def find_rows(path: PlainPath, evaluation_input: EvaluationInput, work: WorkBudget) -> list[Row]:
+    """Return the rows of the path. Raises `TooExpensive`, also for too many rows."""
     return _RowFinder(evaluation_input, work).find(path)
 
 
@@ -100,7 +93,6 @@ class _PlainPathCompiler:
     def _split_comparison(
         self, expression: tree.Expression
     ) -> tuple[tree.Expression, tuple[int, Operator, bool]] | None:
-        """Return the compared expression, and parameter, operator and type."""
         match expression:
             case tree.Binary(position=position, left=left, right=right):
                 subject = right if tree.literal_value(right) is None else left
@@ -166,22 +158,12 @@ class _PlainPathCompiler:
         return PlainComparison(parameter, operator, numeric, steps[0])
 
 
-class _TooManyRows(Exception):
-    """More than `MAX_ROWS` rows."""
-
-
 class _RowFinder:
     def __init__(self, evaluation_input: EvaluationInput, work: WorkBudget) -> None:
         self._input = evaluation_input
         self._work = work
 
-    def find(self, path: PlainPath) -> list[Row] | None:
-        try:
-            return self._find(path)
-        except _TooManyRows:
-            return None
-
-    def _find(self, path: PlainPath) -> list[Row]:
+    def find(self, path: PlainPath) -> list[Row]:
         reached: list[tuple[Node, Row]] = [(self._input.payload, {})]
         for step in path.steps:
             reached = [
@@ -191,7 +173,7 @@ class _RowFinder:
                 for row in self._rows_of_node(step, node, before)
             ]
             if len(reached) > MAX_ROWS:
-                raise _TooManyRows
+                raise TooExpensive
         if path.comparison is None:
             return [row for _, row in reached]
         parameter, operator, numeric = path.comparison
@@ -227,7 +209,7 @@ class _RowFinder:
             choices = list(self._comparison_rows(comparison, node))
             found = [{**row, **choice} for row in found for choice in choices]
             if len(found) > MAX_ROWS:
-                raise _TooManyRows
+                raise TooExpensive
         return found
 
     def _comparison_rows(self, comparison: PlainComparison, node: Node) -> Iterator[Row]:
@@ -251,3 +233,42 @@ def _remove_duplicates(reached: list[tuple[Node, Row]]) -> list[tuple[Node, Row]
         (node, tuple(row.items())): (node, row) for node, row in reached
     }
     return list(found.values())
+
+
+@attrs.frozen
+class PlainPart:
+    """The plain path of a template: the whole, or one part of an outermost `and`."""
+
+    path: PlainPath
+    key: PartKey
+    """Equal for equal parts of templates with equal numbers of parameters."""
+    is_whole: bool
+    """False if there are other parts. Shapes seldom decide them."""
+
+
+def find_plain_part(template: Template) -> PlainPart | None:
+    """Return None for a template that must be evaluated."""
+    parts = template.parts
+    paths = [compile_plain_path(template, each) for each in parts]
+    plain_paths = [(at, path) for at, path in enumerate(paths) if path is not None]
+    if len(plain_paths) != 1:
+        return None
+    [(chosen, path)] = plain_paths
+    if not all(_counts_filtered_nodes(each) for at, each in enumerate(parts) if at != chosen):
+        return None
+    return PlainPart(path, template.part_keys[chosen], is_whole=len(parts) == 1)
+
+
+def _counts_filtered_nodes(expression: tree.Expression) -> bool:
+    """Return True if it counts, sums or numbers nodes that predicates select."""
+    match expression:
+        case tree.FunctionCall(name="count" | "sum", arguments=arguments):
+            return any(map(_has_predicates, arguments))
+        case tree.Filter(primary=primary):
+            return _has_predicates(primary)
+    inner = (*tree.subexpressions_of(expression), *tree.predicates_of(expression))
+    return any(map(_counts_filtered_nodes, inner))
+
+
+def _has_predicates(expression: tree.Expression) -> bool:
+    return isinstance(expression, tree.Path) and any(step.predicates for step in expression.steps)

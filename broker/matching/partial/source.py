@@ -1,7 +1,6 @@
 """Sources of values in the documents of one shape.
 
-A source is a constant, a slot, or a function of other sources. Equal sources are computed once for
-a document, for all queries. Texts are UTF-8 bytes, numbers are floats, truth values are bools.
+Equal sources are computed once for a document. Texts are UTF-8 bytes, numbers are floats.
 """
 
 from __future__ import annotations
@@ -19,16 +18,12 @@ from broker.matching.shape.tree import Value
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Constant:
-    """The same value in every document of the shape."""
-
     # Compared by spelling: 0.0 differs from -0.0, and NaN equals itself.
     value: Any = attrs.field(eq=repr)
 
 
 @attrs.define(unsafe_hash=True, cache_hash=True)
 class Slot:
-    """The text in a slot."""
-
     number: int
 
 

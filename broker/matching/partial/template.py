@@ -1,7 +1,6 @@
 """Templates: queries that differ only in the literals of comparisons (F5).
 
-`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter; its literals
-are `UAL1` and `DAL2`. Work that depends on the template alone is done once for all its queries.
+`/flight[id = "UAL1"]` and `/flight['DAL2' = id]` have one template with one parameter.
 """
 
 from __future__ import annotations
@@ -19,16 +18,8 @@ from broker.matching.query.number import parse_number
 from broker.matching.query.query import Query
 from broker.matching.query.value_type import value_type
 
-_NUMBER_OPERATORS = {
-    "=": Operator.NUMBER_EQUAL,
-    "!=": Operator.NUMBER_NOT_EQUAL,
-    "<": Operator.LESS,
-    "<=": Operator.LESS_EQUAL,
-    ">": Operator.GREATER,
-    ">=": Operator.GREATER_EQUAL,
-}
+_NUMBER_OPERATORS = {sign: Operator(sign) for sign in tree.MIRRORED_OPERATORS}
 _TEXT_OPERATORS = {"=": Operator.EQUAL, "!=": Operator.NOT_EQUAL}
-_MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 #: Functions that always read the context, and argument-less ones that never do. The others read the
 #: context node if they have no argument.
 _CONTEXT_FUNCTIONS = frozenset({"position", "last", "lang"})
@@ -44,11 +35,9 @@ _TEXT_FUNCTIONS = {"starts-with": Operator.STARTS_WITH, "contains": Operator.CON
 class Template:
     """Boolean expression with parameters: a number, an empty text or a non-empty text each.
 
-    Equal templates have equal `key`s. `expression` is one query's. `parameter_at` maps the position
-    of a comparison or call to its parameter. `namespaces` resolves prefixes. `path_ids` has a
-    number for each parameter; equal numbers mean equal paths, which select the same nodes in every
-    document, whatever the literals in their predicates. `part_keys` has a key for each operand of
-    an outermost `and`, with the number of its first parameter: equal keys mean equal rows.
+    `expression` is one query's. `parameter_at` maps the position of a comparison or call to its
+    parameter. Equal `path_ids` mean equal paths, whatever their literals. `part_keys` has a key for
+    each operand of an outermost `and`, with the number of its first parameter.
     """
 
     key: Hashable
@@ -79,10 +68,7 @@ class TemplateInstance:
 
 
 def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[TemplateInstance, ...]:
-    """Extract a template from each alternative of an outermost `or`.
-
-    More than `max_alternatives` alternatives stay one template.
-    """
+    """Extract a template from each alternative of an outermost `or`, unless there are too many."""
     expression = query.expression
     namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     parts: tuple[tree.Expression, ...] = (expression,)
@@ -93,7 +79,6 @@ def extract_templates(query: Query, max_alternatives: int = 16) -> tuple[Templat
 
 
 def template_without_parameters(query: Query) -> Template:
-    """Return a template of the whole query with its literals in place."""
     namespaces = {**PREDEFINED_PREFIXES, **dict(query.namespaces)}
     return _TemplateExtractor(namespaces, with_parameters=False).extract(query.expression).template
 
@@ -198,7 +183,7 @@ class _TemplateExtractor:
             and (left is None) is not (right is None)
         ):
             subject, literal, sign = (
-                (node.right, left, _MIRRORED_OPERATORS[node.operator])
+                (node.right, left, tree.MIRRORED_OPERATORS[node.operator])
                 if right is None
                 else (node.left, right, node.operator)
             )
@@ -259,7 +244,7 @@ def _reads_context(expression: tree.Expression) -> bool:
 
 
 def _without_predicates(key: Hashable) -> Hashable:
-    """A path's key without predicates: `a[b]` and `a` are the same node in most documents."""
+    """Return a path's key without predicates: `a[b]` and `a` are mostly the same node."""
     if isinstance(key, tuple) and key and key[0] == "path":
         return key[:2] + tuple(step[:2] for step in key[2:])
     return key
@@ -268,7 +253,6 @@ def _without_predicates(key: Hashable) -> Hashable:
 def _parameter_comparison(
     kind: tree.ValueType, sign: str, literal: str | float
 ) -> tuple[Operator, Literal]:
-    """Operator and literal for a value of this type (XPath 1.0, section 3.4)."""
     textual = sign in _TEXT_OPERATORS and kind is not tree.ValueType.NUMBER
     if textual and isinstance(literal, str):
         return _TEXT_OPERATORS[sign], literal.encode()

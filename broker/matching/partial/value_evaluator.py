@@ -10,13 +10,7 @@ from typing import Any, TypeVar
 from broker.matching.partial import function_library as library
 from broker.matching.partial.axis import root_of
 from broker.matching.partial.evaluation_input import EvaluationInput
-from broker.matching.partial.formula import (
-    FALSE,
-    TRUE,
-    Formula,
-    any_of,
-    negate,
-)
+from broker.matching.partial.formula import FALSE, TRUE, Formula, any_of, negate
 from broker.matching.partial.guarded_value import (
     GuardedValue,
     apply_function,
@@ -287,7 +281,9 @@ class ValueEvaluator(abc.ABC):
                     for node, condition in self.evaluate_nodes(operand, context):
                         known = found.get(node, FALSE)
                         found[node] = any_of((known, condition))
-                return self._union_members(found)
+                if len(set(map(root_of, found))) > 1:
+                    raise Undecidable("payload and envelope in one node-set have no order")
+                return sort_members(found)
         raise Undecidable("id() is not decided on a shape")
 
     def _start_nodes(self, start: PathStart | tree.Expression, context: Context) -> NodeSet:
@@ -301,15 +297,8 @@ class ValueEvaluator(abc.ABC):
             case _:
                 return self.evaluate_nodes(start, context)
 
-    def _union_members(self, found: dict[Node, Formula]) -> NodeSet:
-        documents = set(map(root_of, found))
-        if len(documents) > 1:
-            raise Undecidable("payload and envelope in one node-set have no order")
-        return sort_members(found)
-
 
 def _name_of(function: str, node: Node | None) -> Constant:
-    """Return the result of `name()`, `local-name()` or `namespace-uri()`."""
     if node is None or not node.local:
         return _EMPTY_TEXT
     if function == "namespace-uri":

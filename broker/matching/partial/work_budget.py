@@ -1,7 +1,6 @@
 """Work limit of a partial evaluation.
 
-Visited nodes are not the only cost: reading the text of a large element or joining a thousand
-conditions takes as long. All work counts, in units of about one visited node.
+Reading a large text or joining many conditions takes as long as visiting nodes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ class WorkBudget:
             raise TooExpensive("evaluating it on a shape takes too many steps")
 
     def spend_on_join(self, parts: Sequence[Formula]) -> Sequence[Formula]:
-        """Count the cost of joining formulas, and return them."""
         total = 0
         for part in parts:
             total += operand_count(part)

@@ -1,7 +1,6 @@
 """Abstract interpretation of location paths over node names.
 
-`AbstractNode` follows a path step by step. Uncertain axes weaken it: behind `following::` or
-`ancestor::` a node may be anywhere in its document.
+Uncertain axes weaken a node: behind `following::` it may be anywhere in its document.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cache of the index rows that each label path satisfies.
 
-A change of the patterns appends an entry to a journal. A cached label path applies the entries
-since its last use; its last label rules out most of them. So no change visits all label paths.
+A label path applies the changes since its last use from a journal. Its last label rules out most of
+them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ class RowChange:
     is_added: bool
 
 
+@attrs.define(eq=False)
 class AcceptedRows:
     """Bitmaps of the rows whose requirement one label path satisfies, by column."""
 
-    __slots__ = ("columns", "journal_position", "size")
-
-    def __init__(self, columns: list[int]) -> None:
-        self.columns = columns
-        self.journal_position = 0
-        self.size = 0
+    columns: list[int]
+    journal_position: int = 0
+    size: int = 0
 
 
 class AcceptedRowsCache:
@@ -70,7 +68,6 @@ class AcceptedRowsCache:
         self.journal_end += 1
 
     def find(self, path: LabelPath) -> AcceptedRows:
-        """Return the current rows of the label path; read-only."""
         known = self._by_path.get(path)
         if known is not None:
             if known.journal_position == self.journal_end:

@@ -1,10 +1,11 @@
 """Nondeterministic automaton of all patterns with shared prefixes (YFilter, F2).
 
-It runs once for each label path, not for each document. Reached states are cached, so a label path
-costs one step from its parent's (F3).
+It runs once for each label path. Reached states are cached, so a label path costs one step (F3).
 """
 
 from __future__ import annotations
+
+import attrs
 
 from broker.matching.paths.label_path import LabelPath
 from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern
@@ -13,17 +14,15 @@ from broker.matching.paths.pattern import DocumentRole, LabelKind, Pattern
 MAX_CACHED_STATES = 1_000_000
 
 
+@attrs.define(eq=False)
 class State:
     """State of the automaton; `descendant_state` is the looping state behind a `//` from here."""
 
-    __slots__ = ("descendant_state", "edges", "entry", "is_loop", "parent")
-
-    def __init__(self, parent: tuple[State, str | None] | None, *, is_loop: bool = False) -> None:
-        self.parent = parent
-        self.is_loop = is_loop
-        self.edges: dict[str, State] = {}
-        self.descendant_state: State | None = None
-        self.entry: PatternEntry | None = None
+    parent: tuple[State, str | None] | None
+    is_loop: bool = attrs.field(default=False, kw_only=True)
+    edges: dict[str, State] = attrs.field(factory=dict)
+    descendant_state: State | None = None
+    entry: PatternEntry | None = None
 
 
 class PatternEntry:
@@ -55,7 +54,6 @@ class Automaton:
         return len(self._entries)
 
     def add_pattern(self, pattern: Pattern) -> PatternEntry:
-        """Return the pattern's entry, which may exist already."""
         entry = self._entries.get(pattern)
         if entry is None:
             state = self._start_states[pattern.document]

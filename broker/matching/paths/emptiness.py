@@ -1,8 +1,7 @@
 """Value of an expression if one of its node-sets is empty.
 
-If a test is false for an empty node-set, the test requires a node. That holds for `x > 5`,
-`number(x) = 5`, `string(x) != ""` or `count(x) >= 1`, and not for `starts-with(x, "")` or
-`count(x) < 1`.
+A test that is false then requires a node: `x > 5`, `string(x) != ""`, but not `starts-with(x, "")`
+or `count(x) < 1`.
 """
 
 from __future__ import annotations

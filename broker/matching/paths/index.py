@@ -1,9 +1,7 @@
 """Index of items by the document structure that they require.
 
-Each alternative of an item's requirements is a *row*; its n-th pattern is the row's requirement in
-*column* n. Each label path has a bitmap of satisfied rows per column. A document's rows in a column
-are the union over its label paths. The possible rows are the intersection over the columns; rows
-without a requirement in a column count as satisfied.
+Each alternative of an item's requirements is a *row*; its n-th pattern is in *column* n. Each label
+path has a bitmap of satisfied rows per column, a document their union.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ class _Row(Generic[Item]):
 class PathIndex(Generic[Item]):
     """Items by the patterns that a matching document must have (F2, F3).
 
-    The number of items is not limited: about 1 kB for each with one pattern. Caches are limited:
-    `max_label_paths` (some 0.7 kB each), `max_bitmap_bytes`, and a million references to states.
+    An item with one pattern takes about 1 kB. Caches are limited: `max_label_paths` (some 0.7 kB
+    each), `max_bitmap_bytes`, and a million references to states.
     """
 
     def __init__(
@@ -65,10 +63,7 @@ class PathIndex(Generic[Item]):
         self._label_kind_counts = dict.fromkeys(LabelKind, 0)
 
     def add_item(self, requirements: Requirements, item: Item) -> int:
-        """Add an item and return its number; raises `ValueError` if it is indexed already.
-
-        Numbers are small; those of removed items are reused.
-        """
+        """Add an item; return its number. Raises `ValueError` if it is indexed already."""
         if item in self._rows_by_item:
             raise ValueError(f"{item!r} is indexed already")
         rows: list[int] = []
@@ -81,21 +76,13 @@ class PathIndex(Generic[Item]):
         return rows[0]
 
     def remove_item(self, item: Item) -> None:
-        """Remove an item; raises `KeyError` if it is not indexed."""
         rows = self._rows_by_item.pop(item)
         self._exact_rows &= ~(1 << rows[0])
         for row in rows:
             self._remove_row(row)
 
-    def item_at(self, number: int) -> Item:
-        """Return the item with this number; raises `KeyError` if there is none."""
-        row = self._rows[number] if number < len(self._rows) else None
-        if row is None:
-            raise KeyError(number)
-        return row.item
-
     def items_in(self, numbers: int) -> list[Item]:
-        return [self.item_at(number) for number in list_members(numbers)]
+        return [row.item for number in list_members(numbers) if (row := self._rows[number])]
 
     def uses_label_kind(self, kind: LabelKind) -> bool:
         return self._label_kind_counts[kind] > 0
@@ -117,17 +104,6 @@ class PathIndex(Generic[Item]):
             for number in {self._item_number(row) for row in list_members(further)}:
                 possible |= 1 << number
         return Candidates(possible, possible & self._exact_rows)
-
-    def statistics(self) -> dict[str, int]:
-        """Return current sizes, and `computed`, the number of runs of the automaton."""
-        return {
-            "items": len(self._rows_by_item),
-            "patterns": len(self._automaton),
-            "states": self._automaton.state_count,
-            "label_paths": len(self.label_paths),
-            "bitmap_bytes": self._accepted_rows.bytes,
-            "computed": self._accepted_rows.computed,
-        }
 
     def _item_number(self, row: int) -> int:
         found = self._rows[row]

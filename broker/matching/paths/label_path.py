@@ -13,10 +13,7 @@ _NO_NAME = ""
 
 
 class LabelPath:
-    """Names from a document's root to a node; unique if interned.
-
-    The root's path has no labels. `keys` are the `matching_keys` of the last label.
-    """
+    """Names from a document's root to a node; unique if interned. The root's path has no labels."""
 
     __slots__ = (
         "attributes",
@@ -78,7 +75,7 @@ class LabelPathTable:
     ) -> set[LabelPath]:
         """Return the label paths of the document below `root`, DTD defaults included.
 
-        Without `attributes` or `texts`, only those of elements: a third of the time.
+        Those of elements alone take a third of the time.
         """
         transient = _TransientPaths()
         found: set[LabelPath] = set()
@@ -115,7 +112,6 @@ class LabelPathTable:
         return found
 
     def collect_from_shape(self, root: Node, document: DocumentRole) -> set[LabelPath]:
-        """Return the label paths of a shape; `root` is its root node or root element."""
         transient = _TransientPaths()
         found: set[LabelPath] = set()
         open_nodes = [(root, self._roots[document])]

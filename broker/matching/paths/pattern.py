@@ -1,7 +1,7 @@
 """Linear patterns over label paths, and requirements: patterns that must occur.
 
-A *label path* is the sequence of labels from a document's root to one of its nodes: elements, and
-possibly an attribute or text as the last label. A pattern describes a set of label paths.
+A *label path* has the labels from a document's root to one of its nodes: elements, and possibly an
+attribute or text at the end.
 """
 
 from __future__ import annotations

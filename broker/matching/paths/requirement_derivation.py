@@ -31,10 +31,7 @@ _OUTERMOST_CONTEXT = AbstractNode(DocumentRole.PAYLOAD, (PatternStep(False, Labe
 def derive_from_expression(
     expression: tree.Expression, namespaces: Mapping[str, str]
 ) -> Requirements:
-    """Return the patterns that a matching document must have (F2).
-
-    Envelope variables, `not()`, positions and values require nothing.
-    """
+    """Return the patterns that a matching document must have (F2)."""
     return _Derivation({**namespaces, **PREDEFINED_PREFIXES}).derive(expression, _OUTERMOST_CONTEXT)
 
 
@@ -134,12 +131,11 @@ def abstract_literals(
 ) -> tree.Expression:
     """Replace each literal that influences the requirements by a variable.
 
-    `parameter_at` has the positions of the template's parameters. A text literal stays if only its
-    emptiness matters, because templates distinguish that.
+    A text literal stays if only its emptiness matters, because templates distinguish that.
     """
 
     def rewrite(expression: tree.Expression) -> tree.Expression:
-        each = tree.map_subexpressions(expression, rewrite, in_predicates=True)
+        each = tree.map_subexpressions(expression, rewrite)
         if isinstance(each, tree.Binary) and each.position in parameter_at:
             if tree.literal_value(each.left) is not None:
                 left = _abstract_operand(each.operator, each.right, each.left)
@@ -165,7 +161,6 @@ def _abstract_operand(
 
 
 def _is_decisive(subject: tree.Expression) -> bool:
-    """Return True if a compared text can influence the requirements."""
     texts = (texts_if_empty(subject, each) for each in (None, *outermost_node_sets(subject)))
     return any(each is not None and each != frozenset({""}) for each in texts)
 

@@ -20,13 +20,9 @@ class Replacement:
 class ParseInfo:
     """Facts collected while parsing, so that later stages need no walk over the tree.
 
-    - `prefixes`: each prefix and the offset of its first use.
-    - `document_replacements`: slashes at the start of paths through the payload's document.
-    - `envelope_replacements`: leading `/Mspaces:Event` steps (`query.py`).
-    - `call_replacements`: pieces of calls that become extension functions
-      (`extension_function.py`).
-    - `searched_characters`: total length of the literals that libxml2 searches for.
-    - `reads_outer_context`: an expression outside predicates reads the context node.
+    `prefixes` have the offset of their first use. Replacements make the text for lxml (`query.py`).
+    `searched_characters` is the length of the literals that libxml2 searches for.
+    `reads_outer_context`: an expression outside predicates reads the context node.
     """
 
     variables: set[str] = attrs.field(factory=set)
@@ -47,13 +43,11 @@ class Cursor:
     def __init__(self, text: str, limits: QueryLimits) -> None:
         self._rest = iter(tokenize(text))
         self.token = next(self._rest)
-        """The next token."""
         self._limits = limits
         self._bracket_depth = 0
         self._step_count = 0
         self._operator_count = 0
         self.predicate_depth = 0
-        """Number of open predicates."""
         self.info = ParseInfo()
 
     def advance(self) -> Token:

@@ -1,7 +1,5 @@
 """Extension functions for lxml, in place of string functions that are quadratic in libxml2.
 
-libxml2 compares a substring anew at every offset. It scans the alphabet of `translate` for every
-character, and copies the result so far for every argument of `concat`. Nothing can interrupt it.
 Calls with an argument that is not short are rewritten (`query.py`) to functions of the same names
 in the envelope's namespace, whose prefix can not be rebound. Their work is linear in their texts,
 and limited by `MAX_WORK` in all.
@@ -59,8 +57,7 @@ def record_call_rewrite(
 ) -> None:
     """Record replacements for a call that must become an extension function.
 
-    `punctuation` has its brackets and the commas between. A call in a predicate is evaluated for
-    each node, possibly on a large text each time.
+    `punctuation` has its brackets and commas. A call in a predicate is evaluated for each node.
     """
     if call.name in SEARCH_FUNCTIONS:
         short = _is_short_search(call.arguments[1], info)
@@ -164,6 +161,10 @@ def _substring_after(context: Any, text: str, substring: str) -> str:
 
 def _translate(context: Any, text: str, old: str, new: str) -> str:
     _count_work(context, _TRANSLATION_WORK * (len(text) + len(old)))
+    return translate_text(text, old, new)
+
+
+def translate_text(text: str, old: str, new: str) -> str:
     table: dict[int, str | None] = {}
     for place, character in enumerate(old):
         # The first occurrence counts; characters without a replacement are removed.

@@ -1,7 +1,6 @@
 """Loop-invariant calls in predicates, hoisted so that each is evaluated once.
 
-For `//Param[@value > count(//Param)]`, libxml2 counts all parameters once for each of them: the
-work grows with the square of the document. A variable in place of the call avoids that.
+For `//Param[@value > count(//Param)]`, libxml2 counts all parameters for each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ class HoistedQuery:
 
 
 def hoist_invariant_calls(text: str, expression: tree.Expression) -> HoistedQuery:
-    """Replace the invariant calls of `text`, which was parsed as `expression`."""
     parts: list[str] = []
     calls: list[str] = []
     done = 0
@@ -69,7 +67,6 @@ def _is_invariant(call: tree.FunctionCall) -> bool:
 
 
 def _call_end(text: str, start: int) -> int:
-    """Return the offset behind the closing bracket of the call at `start`."""
     depth, quote = 0, ""
     for at in range(start, len(text)):
         character = text[at]

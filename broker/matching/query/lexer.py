@@ -1,12 +1,8 @@
 """Lexer for queries (XPath 1.0, section 3.7).
 
-A character's meaning depends on the token before it: `*` and `div` are name tests where an operand
-may stand, and operators elsewhere. Three extensions of libxml2 are accepted, because it evaluates
-the query:
-
-- An operator's name needs no blank behind it (`1 or2`).
-- A number may have an exponent (`1e3`).
-- Blanks may stand between a prefix and its colon in a step without an axis (`p :a`; `bare` below).
+`*` and `div` are name tests where an operand may stand, and operators elsewhere. Three extensions
+of libxml2 are accepted: `1 or2`, an exponent (`1e3`), and blanks between a prefix and its colon in
+a step without an axis (`p :a`).
 """
 
 from __future__ import annotations
@@ -97,18 +93,7 @@ _OPERAND_KINDS: tuple[TokenKind | None, ...] = (
 _OPERATOR = re.compile(rf"{_BLANK}*(?:(//|[()\[\],@/])|(and|or|div|mod|!=|<=|>=|[*+=<>|-]))")
 _OPERATOR_KINDS: tuple[TokenKind | None, ...] = (None, None, TokenKind.OPERATOR)
 _SPACED_LOCAL_NAME = re.compile(rf"{_BLANK}+(:(?:\*|{NAME}))")
-_PUNCTUATION = {
-    "(": TokenKind.LEFT_PAREN,
-    ")": TokenKind.RIGHT_PAREN,
-    "[": TokenKind.LEFT_BRACKET,
-    "]": TokenKind.RIGHT_BRACKET,
-    ",": TokenKind.COMMA,
-    "@": TokenKind.AT,
-    "/": TokenKind.SLASH,
-    "//": TokenKind.DOUBLE_SLASH,
-    ".": TokenKind.DOT,
-    "..": TokenKind.DOUBLE_DOT,
-}
+_PUNCTUATION = {kind.value[1:-1]: kind for kind in TokenKind if kind.value[0] == "'"}
 _NODE_TYPES = frozenset({"node", "text", "comment", "processing-instruction"})
 _AXES = frozenset(axis.value for axis in Axis)
 #: Behind a token of these kinds stands an operator or nothing; behind any other token an operand.

@@ -9,11 +9,9 @@ import attrs
 class QueryLimits:
     """The node's limits for one query; a query beyond them is rejected at subscribe time.
 
-    `max_length` counts characters, `max_nesting` brackets of any kind inside each other,
-    `max_steps` location steps. `max_operators` counts comparisons and arithmetic operators on the
-    result of another one: `1 + 2 + 3` has one; `and`, `or` and `|` are free. These two limit the
-    height of the tree. `max_cost` is in the units of `cost.py`, about one visited node: 5 million
-    are some 50 ms.
+    `max_nesting` counts brackets inside each other, `max_operators` comparisons and arithmetic on
+    the result of another one: `1 + 2 + 3` has one. `max_cost` is in the units of `cost.py`: 5
+    million are some 50 ms.
     """
 
     max_length: int = 4096

@@ -1,9 +1,7 @@
 """Numbers as libxml2 parses them, bit for bit (DESIGN 5: "numbers as libxml2 reads them").
 
-Python's `float` rounds correctly. libxml2 multiplies and adds digit by digit, keeps twenty digits
-after the leading zeros of the fraction, and scales by a power of ten. It accepts exponents, which
-XPath 1.0 does not have, and no leading `+`. Literals in queries and texts converted to numbers use
-the same algorithm.
+libxml2 multiplies and adds digit by digit, keeps twenty digits after the leading zeros of the
+fraction, and scales by a power of ten. It accepts exponents, and no leading `+`.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _POWERS = tuple(10.0**digits for digits in range(_EXACT_DIGITS + 1))
 def parse_plain_number(text: bytes) -> float | None:
     """Return the value of `parse_number` for at most digits, a minus and a point; else None.
 
-    With so few digits no step rounds, so one division gives the same bits.
+    So few digits need no rounding.
     """
     negative = text[:1] == b"-"
     whole, point, fraction = text[negative:].partition(b".")

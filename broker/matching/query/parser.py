@@ -1,34 +1,41 @@
 """Parser for queries: tokens to the typed tree (XPath 1.0, section 3).
 
-Brackets use recursive descent, precedence uses two stacks. So a bracket costs few frames, and
-`max_nesting` keeps the deepest query far from the interpreter's recursion limit.
+Precedence uses two stacks. So a bracket costs few frames, and `max_nesting` keeps the deepest query
+far from the recursion limit.
 """
 
 from __future__ import annotations
 
 from broker.matching.query import tree
-from broker.matching.query.cursor import Cursor, ParseInfo
+from broker.matching.query.cursor import Cursor, ParseInfo, Replacement
 from broker.matching.query.extension_function import record_call_rewrite
 from broker.matching.query.lexer import Token, TokenKind, bad_query_at
 from broker.matching.query.limits import QueryLimits
+from broker.matching.query.namespaces import ENVELOPE_PREFIX
 from broker.matching.query.number import parse_number
-from broker.matching.query.path_parser import STEP_START_KINDS, PathParser
 from broker.matching.query.value_type import CORE_FUNCTIONS, VARIABLE_TYPES, value_type
 
-_PRECEDENCE = {
-    "or": 1,
-    "and": 2,
-    "=": 3,
-    "!=": 3,
-    "<": 4,
-    "<=": 4,
-    ">": 4,
-    ">=": 4,
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "div": 6,
-    "mod": 6,
+#: Variables for the envelope's and the payload's element in the rewritten text (`query.py`).
+ENVELOPE_VARIABLE = "_envelope"
+PAYLOAD_VARIABLE = "_payload"
+
+_ENVELOPE_TEST = tree.NameTest(ENVELOPE_PREFIX, "Event")
+#: Kinds of a step's first token. A function there is rejected with a message of its own.
+STEP_START_KINDS = (
+    TokenKind.NAME_TEST,
+    TokenKind.NODE_TYPE,
+    TokenKind.FUNCTION,
+    TokenKind.AXIS,
+    TokenKind.AT,
+    TokenKind.DOT,
+    TokenKind.DOUBLE_DOT,
+)
+
+#: Binary operators, with the strongest last.
+PRECEDENCE = {
+    operator: level
+    for level, operators in enumerate(("or", "and", "= !=", "< <= > >=", "+ -", "* div mod"), 1)
+    for operator in operators.split()
 }
 _PRIMARY_KINDS = (
     TokenKind.NUMBER,
@@ -50,7 +57,6 @@ def parse_expression(text: str, limits: QueryLimits) -> tuple[tree.Expression, P
 class _Parser:
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
-        self._paths = PathParser(cursor, self.parse_expression)
 
     def expect_end(self) -> None:
         token = self.cursor.token
@@ -62,9 +68,9 @@ class _Parser:
     def parse_expression(self) -> tree.Expression:
         operands = [self._parse_unary()]
         operators: list[Token] = []
-        while (token := self.cursor.token).kind is TokenKind.OPERATOR and token.text in _PRECEDENCE:
+        while (token := self.cursor.token).kind is TokenKind.OPERATOR and token.text in PRECEDENCE:
             self.cursor.advance()
-            while operators and _PRECEDENCE[operators[-1].text] >= _PRECEDENCE[token.text]:
+            while operators and PRECEDENCE[operators[-1].text] >= PRECEDENCE[token.text]:
                 self._apply_operator(operands, operators.pop())
             operators.append(token)
             operands.append(self._parse_unary())
@@ -108,19 +114,19 @@ class _Parser:
     def _parse_path(self) -> tree.Expression:
         token = self.cursor.token
         if token.kind in (TokenKind.SLASH, TokenKind.DOUBLE_SLASH):
-            return self._paths.parse_absolute()
+            return self._parse_absolute()
         if token.kind not in _PRIMARY_KINDS:
             if token.kind not in STEP_START_KINDS:
                 raise bad_query_at(f"expected an operand, found {token}", token.position)
-            return self._paths.parse_relative()
+            return self._parse_relative()
         filtered = self._parse_primary(token)
-        predicates = self._paths.parse_predicates()
+        predicates = self._parse_predicates()
         if predicates:
             _require_node_set(filtered, "the expression before a predicate", token.position)
             filtered = tree.Filter(token.position, filtered, predicates)
         if self.cursor.token.kind in (TokenKind.SLASH, TokenKind.DOUBLE_SLASH):
             _require_node_set(filtered, "the expression before '/'", token.position)
-            return self._paths.parse_continuation(filtered, token.position)
+            return self._parse_continuation(filtered, token.position)
         return filtered
 
     def _parse_primary(self, token: Token) -> tree.Expression:
@@ -176,7 +182,6 @@ class _Parser:
         return call
 
     def _parse_arguments(self, token: Token) -> tuple[list[tree.Expression], list[Token]]:
-        """Return the arguments, and the tokens of the brackets and commas around them."""
         arguments: list[tree.Expression] = []
         opening = self.cursor.expect(TokenKind.LEFT_PAREN, "after the function's name")
         punctuation = [opening]
@@ -191,6 +196,124 @@ class _Parser:
             TokenKind.RIGHT_PAREN, f"after the arguments of {token.text}()"
         )
         return arguments, [*punctuation, closing]
+
+    # ---------------------------------------------------------------- location paths
+
+    def _parse_absolute(self) -> tree.Path:
+        cursor = self.cursor
+        first = last = cursor.token
+        slashes = ""
+        steps: list[tree.Step] = []
+        while (slash := cursor.accept(TokenKind.SLASH)) is not None:
+            last = slash
+            if cursor.token.kind in STEP_START_KINDS:
+                slashes, steps = "/", self._parse_steps([])
+                break
+        else:
+            if cursor.token.kind is TokenKind.DOUBLE_SLASH:
+                slashes = "//"
+                last, steps = self._parse_double_slash()
+        if steps and steps[0].axis is tree.Axis.CHILD and steps[0].test == _ENVELOPE_TEST:
+            cursor.info.envelope_replacements.append(
+                Replacement(first.position, steps[0].end, f" ${ENVELOPE_VARIABLE} ")
+            )
+            return tree.Path(first.position, tree.PathStart.ENVELOPE, tuple(steps))
+        cursor.info.document_replacements.append(
+            Replacement(first.position, last.end, f" ${PAYLOAD_VARIABLE}/..{slashes}")
+        )
+        return tree.Path(first.position, tree.PathStart.DOCUMENT, tuple(steps))
+
+    def _parse_relative(self) -> tree.Path:
+        cursor = self.cursor
+        position = cursor.token.position
+        if not cursor.predicate_depth:
+            cursor.info.reads_outer_context = True
+        return tree.Path(position, tree.PathStart.CONTEXT, tuple(self._parse_steps([])))
+
+    def _parse_continuation(self, start: tree.Expression, position: int) -> tree.Path:
+        cursor = self.cursor
+        if cursor.accept(TokenKind.SLASH):
+            steps = self._parse_steps([])
+        else:
+            _, steps = self._parse_double_slash()
+        return tree.Path(position, start, tuple(steps))
+
+    def _parse_predicates(self) -> tuple[tree.Expression, ...]:
+        cursor = self.cursor
+        found: list[tree.Expression] = []
+        while cursor.token.kind is TokenKind.LEFT_BRACKET:
+            cursor.open_bracket(cursor.advance().position)
+            cursor.predicate_depth += 1
+            found.append(self.parse_expression())
+            cursor.predicate_depth -= 1
+            cursor.close_bracket()
+            cursor.expect(TokenKind.RIGHT_BRACKET, "after the predicate")
+        return tuple(found)
+
+    def _parse_double_slash(self) -> tuple[Token, list[tree.Step]]:
+        last = self.cursor.advance()
+        steps = [self._descendant_step(last)]
+        if (again := self.cursor.accept(TokenKind.SLASH, TokenKind.DOUBLE_SLASH)) is not None:
+            last = again
+            if again.kind is TokenKind.DOUBLE_SLASH:
+                steps.append(self._descendant_step(again))
+        return last, self._parse_steps(steps)
+
+    def _parse_steps(self, steps: list[tree.Step]) -> list[tree.Step]:
+        cursor = self.cursor
+        steps.append(self._parse_step())
+        while (slash := cursor.accept(TokenKind.SLASH, TokenKind.DOUBLE_SLASH)) is not None:
+            if slash.kind is TokenKind.DOUBLE_SLASH:
+                steps.append(self._descendant_step(slash))
+            steps.append(self._parse_step())
+        return steps
+
+    def _descendant_step(self, slashes: Token) -> tree.Step:
+        self.cursor.count_step(slashes.position)
+        return tree.Step(slashes.position, slashes.end, tree.Axis.DESCENDANT_OR_SELF, tree.ANY_NODE)
+
+    def _parse_step(self) -> tree.Step:
+        cursor = self.cursor
+        first = cursor.token
+        cursor.count_step(first.position)
+        if cursor.accept(TokenKind.DOT):
+            return tree.Step(first.position, first.end, tree.Axis.SELF, tree.ANY_NODE)
+        if cursor.accept(TokenKind.DOUBLE_DOT):
+            return tree.Step(first.position, first.end, tree.Axis.PARENT, tree.ANY_NODE)
+        if (axis_token := cursor.accept(TokenKind.AXIS)) is not None:
+            axis = tree.Axis(axis_token.text)
+        else:
+            axis = tree.Axis.ATTRIBUTE if cursor.accept(TokenKind.AT) else tree.Axis.CHILD
+        test, end = self._parse_node_test()
+        return tree.Step(first.position, end, axis, test, self._parse_predicates())
+
+    def _parse_node_test(self) -> tuple[tree.NodeTest, int]:
+        cursor = self.cursor
+        token = cursor.token
+        if token.kind is TokenKind.NAME_TEST:
+            cursor.advance()
+            prefix, colon, local = token.text.rpartition(":")
+            if colon:
+                cursor.info.prefixes.setdefault(prefix, token.position)
+            return tree.NameTest(
+                prefix if colon else None, None if local == "*" else local
+            ), token.end
+        if token.kind is TokenKind.NODE_TYPE:
+            cursor.advance()
+            cursor.expect(TokenKind.LEFT_PAREN, "after the node type")
+            target = None
+            if token.text == "processing-instruction":
+                literal = cursor.accept(TokenKind.LITERAL)
+                target = None if literal is None else literal.text
+            closing = cursor.expect(TokenKind.RIGHT_PAREN, f"after '{token.text}('")
+            return tree.KindTest(token.text, target), closing.end
+        if token.kind is TokenKind.FUNCTION:
+            raise bad_query_at(
+                f"a function ({token.text[:40]}) can not be a step of a path; "
+                "put it around the path or into a predicate",
+                token.position,
+            )
+        raise bad_query_at(f"expected a step of a path, found {token}", token.position)
 
 
 def _join_chain(operator: Token, left: tree.Expression, right: tree.Expression) -> tree.Chain:

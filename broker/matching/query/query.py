@@ -16,7 +16,7 @@ from broker.matching.query.lexer import NAME, bad_query_at
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.namespaces import ENVELOPE_PREFIX, PREDEFINED_PREFIXES
 from broker.matching.query.parser import parse_expression
-from broker.matching.query.tree import Expression, Step
+from broker.matching.query.tree import Expression, FunctionCall
 
 _PREFIX = re.compile(NAME)
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -27,10 +27,9 @@ _FORBIDDEN_PREFIXES = frozenset({"xml", "xmlns"})
 class Query:
     """An XPath 1.0 expression; an event matches if its boolean value is true (F12).
 
-    Queries are equal if their text and the prefixes used in it are equal. `namespaces` holds these
-    prefixes, sorted, without `Mspaces`. `compilable` is the text for lxml (`_rewrite_for_lxml`).
-    `uses_payload` and `uses_envelope` count no envelope variables. Create queries with
-    `parse_query` only.
+    `namespaces` holds the used prefixes, sorted, without `Mspaces`. `compilable` is the text for
+    lxml. `uses_payload` and `uses_envelope` count no variables. Create queries with `parse_query`
+    only.
     """
 
     text: str
@@ -43,6 +42,11 @@ class Query:
     variables: frozenset[str] = attrs.field(eq=False)
     uses_extension_functions: bool = attrs.field(eq=False)
 
+    @property
+    def is_true(self) -> bool:
+        """True for the query `true()`, which matches every event of its streams."""
+        return isinstance(self.expression, FunctionCall) and self.expression.name == "true"
+
 
 def parse_query(
     text: str,
@@ -51,8 +55,8 @@ def parse_query(
 ) -> Query:
     """Parse `text`, with `namespaces` from prefix to URI.
 
-    Raises `BadQuery` with the reason and the position: line 1, columns count characters from 1.
-    Raises `QueryTooExpensive` if the query exceeds `limits` (T11, F13).
+    Raises `BadQuery` with the position: line 1, columns from 1; `QueryTooExpensive` beyond `limits`
+    (T11, F13).
     """
     if len(text) > limits.max_length:
         raise QueryTooExpensive(
@@ -105,8 +109,8 @@ def _select_used_bindings(info: ParseInfo, bindings: dict[str, str]) -> dict[str
 def _rewrite_for_lxml(text: str, info: ParseInfo) -> str:
     """Return the text for lxml, which evaluates it on the payload; see `ParseInfo`.
 
-    With a path into the envelope, every absolute path starts at a variable. libxml2 resolves `/` in
-    a predicate by the context node, which may be in the envelope.
+    With a path into the envelope, every absolute path starts at a variable, since libxml2 resolves
+    `/` in a predicate by the context node.
     """
     replacements = list(info.call_replacements)
     if info.envelope_replacements:
@@ -145,7 +149,7 @@ def _check_cost(text: str, expression: Expression, limits: QueryLimits) -> int:
     step = result.costliest_step
     raise QueryTooExpensive(
         f"{_cost_message(result.cost, limits)}; "
-        f"its most expensive step is {_excerpt(text, step)!r}",
+        f"its most expensive step is {text[step.position : step.end][:60]!r}",
         line=1,
         column=step.position + 1,
     )
@@ -156,7 +160,3 @@ def _cost_message(cost: float, limits: QueryLimits) -> str:
         f"the query would visit about {cost:.3g} nodes of a document of a thousand, "
         f"at most {limits.max_cost} are allowed"
     )
-
-
-def _excerpt(text: str, step: Step) -> str:
-    return text[step.position : step.end][:60]

@@ -1,14 +1,15 @@
 """Typed syntax tree of a query.
 
-Every node has a `position`: the offset of its first character, from 0. A chain of `and`, `or` or
-`|` is one node with many operands. So the limits on nesting and operators bound the tree's height.
+`position` is the offset of a node's first character. A chain of `and`, `or` or `|` is one node, so
+that limits bound the tree's height.
 """
 
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
@@ -129,8 +130,6 @@ class Variable:
 
 @attrs.frozen(slots=True)
 class FunctionCall:
-    """A call of a core function, with arity and argument types checked."""
-
     position: int
     name: str
     arguments: tuple[Expression, ...]
@@ -163,6 +162,17 @@ class Chain:
     operator: str
     operands: tuple[Expression, ...]
 
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+#: Comparisons, each with the operator for exchanged operands.
+MIRRORED_OPERATORS = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Expression: TypeAlias = (
     Path | Filter | Number | Literal | Variable | FunctionCall | Negation | Binary | Chain
@@ -207,15 +217,9 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def map_subexpressions(
-    expression: Expression,
-    function: Callable[[Expression], Expression],
-    *,
-    in_predicates: bool = False,
+    expression: Expression, function: Callable[[Expression], Expression]
 ) -> Expression:
-    """Return the expression with `function` applied to its direct subexpressions.
-
-    With `in_predicates`, also to its predicates.
-    """
+    """Return the expression with `function` applied to its subexpressions and predicates."""
     match expression:
         case Binary(left=left, right=right):
             return attrs.evolve(expression, left=function(left), right=function(right))
@@ -226,15 +230,13 @@ def map_subexpressions(
         case Negation(operand=operand):
             return attrs.evolve(expression, operand=function(operand))
         case Filter(primary=primary, predicates=predicates):
-            if in_predicates:
-                predicates = tuple(map(function, predicates))
+            predicates = tuple(map(function, predicates))
             return attrs.evolve(expression, primary=function(primary), predicates=predicates)
         case Path(start=start, steps=steps):
-            if in_predicates:
-                steps = tuple(
-                    attrs.evolve(step, predicates=tuple(map(function, step.predicates)))
-                    for step in steps
-                )
+            steps = tuple(
+                attrs.evolve(step, predicates=tuple(map(function, step.predicates)))
+                for step in steps
+            )
             begin = start if isinstance(start, PathStart) else function(start)
             return attrs.evolve(expression, start=begin, steps=steps)
     return expression

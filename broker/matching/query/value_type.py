@@ -1,7 +1,6 @@
 """Static types: of the core functions, the envelope variables, and any expression.
 
-libxml2 detects a wrong type only during evaluation (`Invalid type`). A subscriber gets the error at
-once, and the index relies on the types.
+libxml2 detects a wrong type only during evaluation.
 """
 
 from __future__ import annotations
@@ -11,20 +10,14 @@ import attrs
 from broker.matching.query import tree
 from broker.matching.query.tree import ValueType
 
-_B, _N, _S, _NS = (
-    ValueType.BOOLEAN,
-    ValueType.NUMBER,
-    ValueType.STRING,
-    ValueType.NODE_SET,
-)
+_B, _N, _S, _NS = ValueType
 
 
 @attrs.frozen
 class FunctionSignature:
     """Signature of a core function; `max_arguments` is None for any number.
 
-    `requires_node_set`: the argument must be a node-set. `reads_context`: without an argument, the
-    function reads the context node.
+    `reads_context`: without an argument, it reads the context node.
     """
 
     name: str
@@ -93,8 +86,6 @@ VARIABLE_TYPES: dict[str, ValueType] = {
     "Liveness": ValueType.STRING,
 }
 
-_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
-
 
 def value_type(expression: tree.Expression) -> ValueType:
     match expression:
@@ -109,7 +100,7 @@ def value_type(expression: tree.Expression) -> ValueType:
         case tree.FunctionCall(name=name):
             return CORE_FUNCTIONS[name].result_type
         case tree.Binary(operator=operator):
-            return ValueType.BOOLEAN if operator in _COMPARISONS else ValueType.NUMBER
+            return ValueType.BOOLEAN if operator in tree.MIRRORED_OPERATORS else ValueType.NUMBER
         case tree.Chain(operator=operator):
             return ValueType.NODE_SET if operator == "|" else ValueType.BOOLEAN
 

@@ -1,18 +1,10 @@
 """Upper bound of libxml2's work for a query, on any document of a given size (checklist F13).
 
-libxml2 can not be interrupted, and some of its work grows with the square or the cube of a
-document. So this model assumes the worst: name tests keep every node, all elements are siblings,
-one element has all text. `cost.py` estimates ordinary documents.
-
-The unit is one visited node, 10 ns. Besides following axes, libxml2 does this (`xpath.c` of 2.14,
-and measurements):
-
-- It compares each node found from several start nodes with all found before, unless the axis is
-  `child`, `attribute`, `namespace` or `self`. It does so for unions and for comparisons of two
-  node-sets too.
-- It sorts a node-set for a function and in brackets. Unordered siblings are compared by walking
-  from one to the other.
-- It copies the text of a node on every use.
+It assumes the worst: name tests keep every node, all elements are siblings, one element has all
+text. The unit is one visited node, 10 ns. Besides following axes, libxml2 (`xpath.c` of 2.14, and
+measurements) compares each node found from several start nodes with all found before, also in
+unions; sorts a node-set for a function and in brackets, walking between siblings; and copies the
+text of a node on every use.
 """
 
 from __future__ import annotations
@@ -77,9 +69,9 @@ _ONE_CONTEXT = _Count(1.0, 1.0)
 class _Sets:
     """The node-sets of an expression, one for each context.
 
-    `each` is the size of one, `total` that of all together. A node is in at most
-    `per_node` of them. `in_order`: libxml2 finds the nodes in document order. `are_leaves`:
-    they are attributes or texts.
+    `each` is the size of one, `total` that of all. A node is in at most `per_node` of them.
+    `in_order`: libxml2 finds the nodes in document order. `are_leaves`: they are attributes or
+    texts.
     """
 
     each: float
@@ -90,34 +82,23 @@ class _Sets:
 
 
 def worst_case_cost(
-    expression: tree.Expression,
-    size: DocumentSize,
-    *,
-    rewritten: bool = True,
-    literal_length: int = 0,
+    expression: tree.Expression, size: DocumentSize, literal_length: int = 0
 ) -> float:
-    """Upper bound for one evaluation of the expression.
-
-    `rewritten`: extension functions do long searches in texts, with limited work
-    (`extension_function.py`). `literal_length` is the minimum length of literals.
-    """
-    return _WorstCaseModel(size, rewritten, literal_length).cost(expression, _ONE_CONTEXT)
+    """Upper bound for one evaluation. `literal_length` is the minimum length of literals."""
+    return _WorstCaseModel(size, literal_length).cost(expression, _ONE_CONTEXT)
 
 
 class WorstCaseCosts:
-    """Upper bounds for queries that differ in literals only, by document size.
-
-    All are cached: few size classes cover all documents, few length classes all literals.
-    """
+    """Upper bounds for queries that differ in literals only, by document size."""
 
     def __init__(self, expression: tree.Expression) -> None:
         self._expression = expression
         self._cache: dict[tuple[int, int], WorstCost] = {}
 
     def cost_on(self, nodes: int, literal_length: int = 0) -> WorstCost:
-        """Bound for documents with so many nodes, and at most `BYTES_PER_NODE` bytes per node.
+        """Bound for documents with so many nodes, of at most `BYTES_PER_NODE` bytes on average.
 
-        `literal_length` is the length of the longest literal in a query with this expression.
+        `literal_length` is the length of the query's longest literal.
         """
         key = nodes, literal_length.bit_length()
         found = self._cache.get(key)
@@ -135,11 +116,10 @@ class WorstCaseCosts:
 
 
 class _WorstCaseModel:
-    def __init__(self, size: DocumentSize, rewritten: bool, literal_length: int) -> None:
+    def __init__(self, size: DocumentSize, literal_length: int) -> None:
         self._nodes = float(size.nodes)
         self._depth = float(size.depth)
         self._bytes = float(size.bytes)
-        self._rewritten = rewritten
         self._min_literal_length = literal_length
 
     def cost(self, expression: tree.Expression, count: _Count) -> float:
@@ -280,7 +260,6 @@ class _WorstCaseModel:
     # -- values
 
     def _value_cost(self, expression: tree.Expression, count: _Count) -> float:
-        """Cost of evaluating an expression and converting it to a string or number."""
         cost, nodes = self._cost_and_nodes(expression, count)
         if nodes is None:
             return cost
@@ -338,14 +317,12 @@ class _WorstCaseModel:
 
     def _search_cost(self, call: tree.FunctionCall, count: _Count) -> float:
         substring = call.arguments[1]
-        length = 0.0 if self._rewritten else self._bytes
         if value_type(substring) in (tree.ValueType.NUMBER, tree.ValueType.BOOLEAN):
             length = _VALUE_COST
-        elif isinstance(substring, tree.Literal) and not (
-            self._rewritten and len(substring.value) > MAX_LIBXML2_SEARCHED
-        ):
+        elif isinstance(substring, tree.Literal) and len(substring.value) <= MAX_LIBXML2_SEARCHED:
             length = max(len(substring.value), self._min_literal_length)
-        if not length:
+        else:
+            # An extension function searches in linear time.
             return 0.0
         _, searched = self._cost_and_nodes(call.arguments[0], count)
         if searched is None:

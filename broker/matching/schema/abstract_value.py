@@ -1,7 +1,6 @@
 """Sets of possible values of an expression, over all valid documents of a type.
 
-Each set includes every value that occurs, and perhaps others. So "can not be true" is certain, "can
-be true" is not.
+So "can not be true" is certain, "can be true" is not.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ import attrs
 
 from broker.matching.query.number import parse_number
 from broker.matching.schema.cause import Cause, deeper_cause, format_list
-from broker.matching.schema.limits import MAX_VALUES
-from broker.matching.schema.schema_node import NodeKind, SchemaNode
+from broker.matching.schema.schema_node import MAX_VALUES, NodeKind, SchemaNode
 
 _NOTHING: Final[frozenset[SchemaNode]] = frozenset()
 

@@ -1,7 +1,6 @@
 """The thirteen axes on schema nodes: possible and certain targets of a step.
 
-The order of siblings is unknown. So the sibling axes, `following` and `preceding` find all possible
-siblings.
+The order of siblings is unknown, so axes to siblings find all possible ones.
 """
 
 from __future__ import annotations

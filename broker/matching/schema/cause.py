@@ -61,8 +61,6 @@ Cause: TypeAlias = FailedPart | EmptyStep
 
 @attrs.frozen
 class Unsatisfiable:
-    """No valid event of this type and version matches the query."""
-
     reference: DtdReference
     cause: Cause
 
@@ -86,10 +84,7 @@ class Unsatisfiable:
 
     @property
     def reason(self) -> str:
-        """The cause without the type: `has no attribute 'statsu' on flightleg; there is 'status'`.
-
-        Each access computes it again, in up to a millisecond.
-        """
+        """The cause without the type: `has no attribute 'statsu' on flightleg; ...`."""
         return self.cause.describe()
 
     def __str__(self) -> str:
@@ -145,7 +140,6 @@ def _inside(node: SchemaNode, kind: NodeKind) -> list[SchemaNode]:
 
 
 def _suggest(local: str, near: Collection[SchemaNode], everywhere: Collection[SchemaNode]) -> str:
-    """Suggest a similar name among the near schema nodes, else in the whole document."""
     for node in near:
         if node.local == local:
             return f"; there is {node.qualified!r} {_in_namespace(node)}".rstrip()

@@ -1,13 +1,13 @@
 """XPath's comparisons (3.4) on sets of possible values.
 
-The result is unknown where libxml2 and the standard may differ: NaN with `!=`, or a node-set with a
-boolean.
+Unknown where libxml2 and the standard may differ: NaN with `!=`, a node-set with a boolean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.matching.query.tree import MIRRORED_OPERATORS
 from broker.matching.schema.abstract_value import (
     UNKNOWN_TRUTH,
     NodeSet,
@@ -24,8 +24,6 @@ from broker.matching.schema.abstract_value import (
 )
 from broker.matching.schema.cause import Cause, FailedPart, closest_name, deeper_cause, format_list
 
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
-
 
 def compare(operator: str, left: Value, right: Value, position: int) -> Truth:
     truth = _compare(operator, left, right)
@@ -39,7 +37,7 @@ def _compare(operator: str, left: Value, right: Value) -> Truth:
     if isinstance(left, NodeSet):
         return _node_set(operator, left, right)
     if isinstance(right, NodeSet):
-        return _node_set(_MIRRORED[operator], right, left)
+        return _node_set(MIRRORED_OPERATORS[operator], right, left)
     if operator in ("=", "!="):
         if isinstance(left, Truth) or isinstance(right, Truth):
             return _truths(operator, to_truth(left), to_truth(right))
@@ -109,7 +107,6 @@ def _numbers(operator: str, left: Numbers, right: Numbers) -> Truth:
 
 
 def _find_cause(left: Value, right: Value, position: int) -> Cause:
-    """Return the cause of an empty side, else the possible values of a side."""
     sides = (left, right)
     empty = [side.cause for side in sides if not (isinstance(side, NodeSet) and side.members)]
     inner = None

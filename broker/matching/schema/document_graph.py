@@ -7,8 +7,9 @@ from typing import Final
 
 from broker.dtd.declaration import DeclaredElement
 from broker.dtd.dtd import ENVELOPE
-from broker.matching.schema.limits import MAX_EDGES, MAX_NODES
 from broker.matching.schema.schema_node import (
+    MAX_EDGES,
+    MAX_NODES,
     NO_NAMESPACE,
     Namespaces,
     NodeKind,
@@ -27,7 +28,7 @@ class DocumentGraph:
     """The schema nodes of one document.
 
     `payload` is the element in the envelope besides the envelope's own. Labels inside it start with
-    it, in both documents. With `shared` all elements of one name share a schema node.
+    it. With `shared` all elements of one name share a schema node.
     """
 
     def __init__(
@@ -52,7 +53,6 @@ class DocumentGraph:
         self._pool = SchemaNode(NodeKind.ANY_CONTENT, "/", self.root)
         self.elements: list[SchemaNode] = []
         self.by_local: dict[str, list[SchemaNode]] = {}
-        """Elements by name without prefix."""
         self.root.link(self.remark, "")
         self._build(start)
         (self.element,) = (p for p in self.root.children if p.kind is NodeKind.ELEMENT)
@@ -89,9 +89,6 @@ class DocumentGraph:
                     node.required.append(inner)
 
     def _use_pool(self, node: SchemaNode) -> SchemaNode:
-        """Link the pool to an element that may contain all elements. Direct edges would be too
-        many.
-        """
         if not self._shared:
             raise TooManyNodes
         node.children.append(self._pool)

@@ -1,7 +1,4 @@
-"""Abstract evaluation of expressions: the set of their possible values.
-
-Subclasses give the possible nodes of node-sets and the possible values of variables.
-"""
+"""Abstract evaluation of expressions: the set of their possible values."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from broker.matching.schema.comparison import compare
 from broker.matching.schema.function import evaluate_function
 from broker.matching.schema.schema_node import SchemaNode
 
-_COMPARISONS = frozenset({"=", "!=", "<", "<=", ">", ">="})
 _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -43,11 +39,9 @@ _OF_CONTEXT = frozenset(
 
 class ExpressionEvaluation:
     def evaluate_nodes(self, expression: tree.Expression, context: SchemaNode) -> NodeSet:
-        """Return the possible nodes of a node-set."""
         raise NotImplementedError
 
     def evaluate_variable(self, name: str) -> Value:
-        """Return the possible values of an envelope variable."""
         raise NotImplementedError
 
     def read_text(self, node_set: NodeSet) -> None:
@@ -80,14 +74,13 @@ class ExpressionEvaluation:
         raise AssertionError(expression)
 
     def _evaluate_operand(self, expression: tree.Expression, context: SchemaNode) -> Value:
-        """Evaluate an operand whose text or number matters."""
         value = self.evaluate(expression, context)
         if isinstance(value, NodeSet):
             self.read_text(value)
         return value
 
     def _binary(self, binary: tree.Binary, context: SchemaNode) -> Value:
-        if binary.operator in _COMPARISONS:
+        if binary.operator in tree.MIRRORED_OPERATORS:
             sides = (binary.left, binary.right)
             of_text = tree.ValueType.BOOLEAN not in map(value_type, sides)
             evaluate = self._evaluate_operand if of_text else self.evaluate

@@ -1,8 +1,4 @@
-"""XPath's core functions on sets of possible values.
-
-Functions that decide nothing return any value of their type. Their arguments are evaluated as well,
-since the query reads them.
-"""
+"""XPath's core functions on sets of possible values."""
 
 from __future__ import annotations
 
@@ -27,14 +23,13 @@ from broker.matching.schema.abstract_value import (
     to_truth,
 )
 from broker.matching.schema.cause import FailedPart
-from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.schema_node import NodeKind, SchemaNode
+from broker.matching.schema.schema_node import MAX_WORK, NodeKind, SchemaNode
 
 
 def evaluate_function(name: str, arguments: Sequence[Value], position: int) -> Value:
-    """Return the possible results of a function. A context node that it reads is an argument.
+    """Return the possible results of a function; not for `id`, `position` and `last`.
 
-    Not for `id`, `position` and `last`.
+    A context node that it reads is an argument.
     """
     if name == "not":
         return _not(to_truth(arguments[0]), position)
@@ -52,10 +47,6 @@ def _not(truth: Truth, position: int) -> Truth:
         return Truth(True, truth.can_be_true)
     cause = FailedPart(position, lambda: "makes the negated part true of every event")
     return Truth(False, truth.can_be_true, cause)
-
-
-def _false() -> Truth:
-    return Truth(False, True, None)
 
 
 def _count(node_set: Value) -> Numbers:
@@ -128,7 +119,7 @@ def _namespace_uri(node: SchemaNode) -> frozenset[str] | None:
 
 _KNOWN: dict[str, Callable[..., Value]] = {
     "true": lambda: TRUE,
-    "false": _false,
+    "false": lambda: Truth(False, True),
     "boolean": to_truth,
     "count": _count,
     "sum": _sum,

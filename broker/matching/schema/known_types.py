@@ -18,7 +18,7 @@ MAX_SCHEMAS = 64
 
 
 class KnownTypes:
-    """All event types that the node can look up locally: in its cache and in catalogue folders.
+    """All event types in the node's cache and in catalogue folders.
 
     Looking at a type of a folder does not add it to the cache, where it would count as new.
     """

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 
 from broker.dtd.reference import DtdReference
 from broker.matching.query.query import Query
-from broker.matching.query.tree import FunctionCall
+from broker.matching.schema.abstract_evaluation import analyse_query, check_satisfiability
 from broker.matching.schema.cause import Unsatisfiable
 from broker.matching.schema.known_types import KnownTypes
-from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
+from broker.matching.schema.schema_node import MAX_WORK
 
 #: Cached results, least recently used first.
 MAX_CACHED = 1024
@@ -33,7 +32,7 @@ _HINT = "; there is"
 class QueryAdvisor:
     """Finds queries that no known type can satisfy.
 
-    `undescribed`: the node accepts events without a DTD, which may match anything.
+    `undescribed`: events without a DTD may match anything.
     """
 
     def __init__(
@@ -43,9 +42,7 @@ class QueryAdvisor:
         undescribed: bool,
         complete: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`complete` returns False while announced types are missing. Then no query is called
-        unmatchable.
-        """
+        """`complete` returns False while announced types are missing; then there is no warning."""
         self._complete = complete
         self._types = types
         self._undescribed = undescribed
@@ -59,10 +56,9 @@ class QueryAdvisor:
         """Return a warning if no event of any known type and version can match.
 
         For a `returning` durable subscriber, also warn of each type whose newest version can not
-        match though an older one can. The type may have changed while the subscriber was away
-        (M16).
+        match though an older one can (M16).
         """
-        if isinstance(query.expression, FunctionCall) and query.expression.name == "true":
+        if query.is_true:
             return ()
         if not returning and self._probably_matches(query):
             return ()
@@ -88,7 +84,6 @@ class QueryAdvisor:
         return tuple(each[:MAX_WARNING_LENGTH] for each in self._warn_outgrown(query, references))
 
     def _probably_matches(self, query: Query) -> bool:
-        """True if the type that satisfied the previous query may satisfy this one, as is common."""
         return self._last_satisfied is not None and self._can_match(query, self._last_satisfied)
 
     def _can_match(self, query: Query, reference: DtdReference) -> bool:
@@ -98,7 +93,6 @@ class QueryAdvisor:
     def _find_unsatisfiable(
         self, query: Query, references: tuple[DtdReference, ...]
     ) -> Unsatisfiable | None:
-        """Return the cause for the closest type, if no known type can satisfy the query."""
         names = frozenset(_NAME.findall(query.text))
         found: list[tuple[tuple[int, int], Unsatisfiable]] = []
         work = MAX_TOTAL_WORK

@@ -13,13 +13,13 @@ from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import NAMESPACE
 from broker.matching.schema.document_graph import DocumentGraph, TooManyNodes
-from broker.matching.schema.limits import MAX_PAYLOADS
-from broker.matching.schema.schema_node import Namespaces, NodeKind, namespaces_of
+from broker.matching.schema.schema_node import MAX_PAYLOADS, Namespaces, NodeKind, namespaces_of
 
 #: The envelope's own elements. Any other element in it is the payload (K25).
 _ENVELOPE_ELEMENTS = frozenset(
     {"StreamId", "EventId", "EventType", "EventLinkage", "ApplicationType", "Summary"}
 )
+_ENVELOPE_NAMES = frozenset(f"{ENVELOPE_PREFIX}:{name}" for name in _ENVELOPE_ELEMENTS)
 
 
 class PayloadScope:
@@ -55,8 +55,8 @@ class LabelInfo:
 class Schema:
     """Schema of a DTD. Its document graphs are built on demand.
 
-    If one has too many nodes, elements of one name share a node in all of them (`shared`). If that
-    is still too much, `scopes` is empty and every query counts as satisfiable.
+    With too many nodes, elements of one name share one in all graphs (`shared`). If that is still
+    too much, `scopes` is empty and every query counts as satisfiable.
     """
 
     def __init__(self, dtd: IDtd, *, shared: bool = False) -> None:
@@ -64,7 +64,6 @@ class Schema:
         self.content_hash: str = dtd.content_hash
         self.elements: Mapping[str, DeclaredElement] = dtd.elements
         self.names = frozenset(name.rpartition(":")[2] for name in dtd.names)
-        """Names of elements and attributes, without prefixes."""
         self.namespaces: Mapping[str, Namespaces] = namespaces_of(self.elements.values())
         self.shared = shared
         self._documents: dict[tuple[str, str | None], DocumentGraph] = {}
@@ -96,7 +95,7 @@ class Schema:
         payloads = sorted(
             name
             for name in (self.elements if envelope.any else envelope.children)
-            if name in self.elements and not _is_envelope_element(self.elements[name])
+            if name in self.elements and self.elements[name].qualified_name not in _ENVELOPE_NAMES
         )
         if len(payloads) > MAX_PAYLOADS:
             return ()
@@ -129,10 +128,6 @@ class Schema:
         """True if it may be one of the envelope's own elements under another prefix."""
         uris = self.namespaces.get(element.prefix or "")
         return element.name in _ENVELOPE_ELEMENTS and (uris is None or NAMESPACE in uris)
-
-
-def _is_envelope_element(element: DeclaredElement) -> bool:
-    return element.prefix == ENVELOPE_PREFIX and element.name in _ENVELOPE_ELEMENTS
 
 
 def _iterate_labels(document: DocumentGraph) -> Iterator[tuple[str, LabelInfo]]:

@@ -9,16 +9,14 @@ import attrs
 
 from broker.dtd.interfaces import IDtd
 from broker.matching.query.query import Query
+from broker.matching.schema.abstract_evaluation import analyse_query
 from broker.matching.schema.cause import format_list
-from broker.matching.schema.limits import MAX_WORK
-from broker.matching.schema.satisfiability import analyse_query
 from broker.matching.schema.schema import LabelInfo, Schema
+from broker.matching.schema.schema_node import MAX_WORK
 
 
 @attrs.frozen
 class SchemaDifference:
-    """Two versions of a type and their differences."""
-
     old: Schema
     new: Schema
     added: frozenset[str]
@@ -32,10 +30,7 @@ class SchemaDifference:
 
 
 def compare_versions(old: IDtd, new: IDtd) -> SchemaDifference:
-    """Compare two versions of a type.
-
-    A type that is too large for analysis has no differences.
-    """
+    """Compare two versions of a type. One that is too large for analysis has no differences."""
     schemas = Schema(old), Schema(new)
     if schemas[0].shared != schemas[1].shared:
         # Labels are comparable only if both schemas share nodes, or neither does.
@@ -113,9 +108,8 @@ UNAFFECTED = QueryEffect(Effect.UNAFFECTED)
 def find_effect(query: Query, between: SchemaDifference, work: int = MAX_WORK) -> QueryEffect:
     """Return the effect of a new version on a query.
 
-    `work` limits the analysis for each version. Beyond it the query counts as reading all
-    differences. A query that matches neither version is unaffected: its subscriber already got a
-    warning.
+    Beyond `work` for a version the query counts as reading all differences. A query that matches
+    neither version is unaffected.
     """
     old, new = analyse_query(query, between.old, work), analyse_query(query, between.new, work)
     if old.unsatisfiable is not None and new.unsatisfiable is not None:

@@ -1,10 +1,7 @@
 """Schema nodes: classes of document nodes with equal label path.
 
-An element inside another one of the same name leads back to the outer one's schema node. So
-recursion is a cycle, and the graph is finite. If there are too many schema nodes, all elements of
-one name share one.
-
-Each node of a valid document has exactly one schema node. A schema node lists all possible parents.
+An element inside another one of the same name has the outer one's schema node, so the graph is
+finite. If there are too many, all elements of one name share one. All possible parents are listed.
 So a path without schema nodes exists in no valid document.
 """
 
@@ -16,7 +13,18 @@ from typing import Final, TypeAlias
 
 from broker.dtd.declaration import DeclaredAttribute, DeclaredElement
 from broker.matching.query.namespaces import XML_NAMESPACE
-from broker.matching.schema.limits import MAX_VALUES
+
+#: Label paths of one document. Beyond it elements of one name share a schema node.
+MAX_NODES: Final = 1000
+#: Pairs of parent and child. A DTD with more is not analysed.
+MAX_EDGES: Final = 20_000
+#: Payloads of one type. A type with more is not analysed.
+MAX_PAYLOADS: Final = 16
+#: Schema nodes visited for one query on one DTD, a few hundred nanoseconds each.
+MAX_WORK: Final = 5_000
+#: Known values of an attribute. With more it may have any value.
+MAX_VALUES: Final = 256
+
 
 #: Possible URIs, "" for no namespace; None for any.
 Namespaces: TypeAlias = frozenset[str] | None
@@ -25,10 +33,7 @@ NO_NAMESPACE: Final = frozenset({""})
 
 
 def namespaces_of(elements: Iterable[DeclaredElement]) -> Mapping[str, Namespaces]:
-    """Return namespaces by prefix. "" is the default namespace; a missing prefix is unknown.
-
-    A document may omit a fixed default namespace, so its names may also be in none.
-    """
+    """Return namespaces by prefix. "" is the default namespace; a missing prefix is unknown."""
     found: dict[str, set[str]] = {"": {""}, "xml": {XML_NAMESPACE}}
     unknown = set()
     for element in elements:
@@ -57,13 +62,11 @@ class NodeKind(enum.Enum):
 
 
 class SchemaNode:
-    """One schema node. Compared by identity; `DocumentGraph` builds it and it does not change
-    later.
+    """One schema node, compared by identity.
 
-    `root` is the document's root. `label` is the path: `/flight/leg`, `/flight/leg/@status`,
-    `/flight/id/text()`, or `//leg` if elements of one name share a node. `edge_labels` are the
-    labels of the edges that lead to it: several if it is recursive or shared. `values` are all
-    possible string-values, None if unknown.
+    `label` is the path: `/flight/leg/@status`, `/flight/id/text()`, or `//leg` if elements of one
+    name share a node. `edge_labels` are those of the edges to it: several if it is recursive or
+    shared. `values` are all possible string-values, None if unknown.
     """
 
     def __init__(
@@ -88,13 +91,10 @@ class SchemaNode:
         self.edge_labels: list[str] = []
         self.parents: list[SchemaNode] = []
         self.children: list[SchemaNode] = []
-        """Targets of the child axis."""
         self.attributes: list[SchemaNode] = []
         self.required: list[SchemaNode] = []
-        """Children and attributes that are always present, including attributes with a default."""
 
     def link(self, inner: SchemaNode, edge: str) -> None:
-        """Add a child or attribute, with the label of the edge, if it has one."""
         inner.parents.append(self)
         if edge:
             inner.edge_labels.append(edge)

@@ -26,8 +26,8 @@ class ShapeBounds:
     max_shapes: int = 1024
     max_shapes_of_type: int = 512
     max_bytes: int = 64 * 1024 * 1024
-    """Approximate memory of all shapes: expressions, and 320 bytes per tree node. Beyond any of
-    these three bounds the least recently used shape is dropped."""
+    """Approximate memory of all shapes. Beyond any of these three bounds the least recently used
+    shape is dropped."""
 
     max_types: int = 256
     """Beyond it the oldest type is dropped with its shapes."""
@@ -46,14 +46,12 @@ class ShapeBounds:
 
     pause: int = 1024
     max_pause: int = 65_536
-    """Documents for which a type is suspended. The number doubles at each suspension in a row, up
-    to `max_pause`."""
+    """Documents for which a type is suspended. The number doubles each time in a row."""
 
     hits_per_miss: int = 16
-    """With so many recognised documents for each other one, a type learns at first sight."""
+    """With so many recognised documents for each other one, it learns at first sight."""
 
     credit: int = 128
     hits_per_credit: int = 64
-    """A type may learn `credit` shapes, and one more for each `hits_per_credit` hits. Learning a
-    shape costs about as much as so many recognitions save. A suspended type starts again with a
-    quarter of the credit."""
+    """A type may learn `credit` shapes, and one more for each `hits_per_credit` hits. A suspended
+    type starts again with a quarter of the credit."""

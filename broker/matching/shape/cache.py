@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
 
+import attrs
 from lxml import etree
 
 from broker.dtd.interfaces import IDtd
@@ -14,12 +16,11 @@ from broker.matching.document_limits import DocumentLimits
 from broker.matching.envelope import read_envelope
 from broker.matching.prolog import PrologReader
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.document_cut import DocumentCut
+from broker.matching.shape.document_cut import DocumentCut, NotLearnable, Reason
 from broker.matching.shape.header_fields import HeaderReaderFactory
-from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton
-from broker.matching.shape.type_learner import TypeLearner, TypeStatistics
+from broker.matching.shape.type_learner import TypeLearner
 
 #: Maximum number of shapes with the document's tag count that are tried, latest first. A document
 #: of a later shape is parsed, which moves its shape to the front.
@@ -34,17 +35,15 @@ class ShapeCache:
     """The shapes of all types.
 
     The parser and the DTD `Shape.dtd` would accept a recognised document. The caller must check
-    that this is still the type's DTD, and drop shapes of an older one. `Shape.read_header` checks
-    the header.
+    that this is still the type's DTD.
     """
 
     def __init__(self, limits: DocumentLimits, bounds: ShapeBounds = _BOUNDS) -> None:
-        """`limits` are those of the parser."""
         self._bounds = bounds
         self._max_bytes = min(bounds.max_document_bytes, limits.max_bytes)
         self._prologs = PrologReader()
         self._readers = HeaderReaderFactory()
-        self._types: dict[DtdReference, TypeLearner] = {}
+        self.types: dict[DtdReference, TypeLearner] = {}
         self._buckets: dict[int, list[Shape]] = {}
         self._weights: dict[Shape, int] = {}
         self._bytes = 0
@@ -52,18 +51,16 @@ class ShapeCache:
         self.likely_shapes: list[Shape | None] = [None] * LENGTH_CLASSES
         """The last shape met, by document length modulo `LENGTH_CLASSES`. It is tried first."""
         #: Called with each dropped shape.
-        self.on_dropped: Callable[[Shape], object] = _ignore
+        self.on_dropped: Callable[[Shape], object] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._weights)
 
     def __iter__(self) -> Iterator[Shape]:
-        """Yield all shapes. Drop none meanwhile."""
         return iter(self._weights)
 
     @property
     def bytes_held(self) -> int:
-        """Approximate memory of the shapes."""
         return self._bytes
 
     def recognise(
@@ -71,8 +68,7 @@ class ShapeCache:
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
         """Return the shape of the document and its slot values; None if it must be parsed.
 
-        Skips the shape `tried`, which the caller has compared. `recognise_documents` does whole
-        batches.
+        Skips the shape `tried`, which the caller has compared.
         """
         if not self._buckets or len(document) > self._max_bytes:
             return None
@@ -88,7 +84,6 @@ class ShapeCache:
         return None
 
     def record_use(self, shape: Shape, documents: int) -> None:
-        """Count recognised documents, and mark the shape as the most recently used."""
         shape.hits += documents
         self._uses += 1
         shape.last_used = self._uses
@@ -98,9 +93,9 @@ class ShapeCache:
     ) -> Shape | None:
         """Learn from an accepted document without a shape; return its shape if it has one now.
 
-        `root` is its tree with defaults applied. It is not changed.
+        `root` is its tree with defaults applied.
         """
-        learner = self._types.get(reference)
+        learner = self.types.get(reference)
         if learner is None or learner.dtd.content_hash != dtd.content_hash:
             learner = self._new_type(reference, dtd)
         if not learner.should_learn():
@@ -125,7 +120,7 @@ class ShapeCache:
         bucket.remove(shape)
         if not bucket:
             del self._buckets[shape.tag_count]
-        learner = self._types.get(shape.reference)
+        learner = self.types.get(shape.reference)
         if learner is not None and shape in learner.shapes:
             learner.remove_shape(shape)
         # The module `re` caches the last 512 expressions.
@@ -133,16 +128,11 @@ class ShapeCache:
         self.on_dropped(shape)
 
     def drop_type(self, reference: DtdReference) -> None:
-        """Drop the shapes and statistics of a type."""
-        learner = self._types.get(reference)
+        learner = self.types.get(reference)
         if learner is not None:
             for shape in list(learner.shapes):
                 self.drop_shape(shape)
-            del self._types[reference]
-
-    def statistics(self) -> dict[DtdReference, TypeStatistics]:
-        """Return the statistics of all types met."""
-        return {reference: learner.statistics() for reference, learner in self._types.items()}
+            del self.types[reference]
 
     # ---------------------------------------------------------------- learning
 
@@ -156,7 +146,7 @@ class ShapeCache:
             raise NotLearnable(Reason.MARKUP)
         if not learner.was_seen(document, prolog.end):
             return None
-        parts = read_envelope(root, reference, plain=True)
+        parts = read_envelope(root, reference)
         learnt = learner.learn_document(document, prolog.end, root, parts)
         if learnt is None:
             return None
@@ -196,15 +186,15 @@ class ShapeCache:
 
     def _new_type(self, reference: DtdReference, dtd: IDtd) -> TypeLearner:
         self.drop_type(reference)
-        if len(self._types) >= self._bounds.max_types:
-            self.drop_type(next(iter(self._types)))
+        if len(self.types) >= self._bounds.max_types:
+            self.drop_type(next(iter(self.types)))
         learner = TypeLearner(
             dtd,
             self._bounds,
             lambda pieces, skeleton: self._make_shape(learner, pieces, skeleton),
             self.drop_shape,
         )
-        self._types[reference] = learner
+        self.types[reference] = learner
         return learner
 
     # ---------------------------------------------------------------- bounds
@@ -228,9 +218,41 @@ class ShapeCache:
             self.drop_shape(min(self._weights, key=_last_used))
 
 
-def _last_used(shape: Shape) -> int:
-    return shape.last_used
+_last_used = attrgetter("last_used")
 
 
-def _ignore(_shape: Shape) -> None:
-    pass
+@attrs.define(eq=False)
+class RecognisedGroup:
+    """Documents of one shape: their indexes in the batch, ascending, and their slot values."""
+
+    shape: Shape
+    places: list[int] = attrs.field(factory=list)
+    values: list[tuple[bytes, ...]] = attrs.field(factory=list)
+
+
+def recognise_documents(
+    shapes: ShapeCache, documents: Sequence[bytes], indexes: Iterable[int]
+) -> tuple[list[RecognisedGroup], list[int]]:
+    """Group the documents at `indexes` (ascending) by shape; return the other indexes too."""
+    groups: dict[Shape, RecognisedGroup] = {}
+    others: list[int] = []
+    likely = shapes.likely_shapes
+    for index in indexes:
+        document = documents[index]
+        # Documents of equal length usually have one shape, so one comparison is enough.
+        shape = likely[len(document) % LENGTH_CLASSES]
+        values = None if shape is None else shape.extract_values(document)
+        if shape is None or values is None:
+            result = shapes.recognise(document, shape)
+            if result is None:
+                others.append(index)
+                continue
+            shape, values = result
+        group = groups.get(shape)
+        if group is None:
+            group = groups[shape] = RecognisedGroup(shape)
+        group.places.append(index)
+        group.values.append(values)
+    for group in groups.values():
+        shapes.record_use(group.shape, len(group.places))
+    return list(groups.values()), others

@@ -1,23 +1,97 @@
-"""A valid document cut into constants and values, with its tree, verified against the parser's
-tree.
+"""A valid document cut into constants and values, with its tree, verified against the parser's.
 
-An expression finds the tags. It is exact for documents without the markup that `Reason` lists.
-Every name, text and attribute is compared with the parser's.
+The expression for tags is exact without the markup that `Reason` lists.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import attrs
 from lxml import etree
 
+from broker.dtd.declaration import DeclaredAttribute
+from broker.dtd.interfaces import IDtd
+from broker.event.envelope import NAMESPACE
 from broker.matching.query.namespaces import XML_NAMESPACE
 from broker.matching.shape.document_template import SLOT_TEXT, SLOT_VALUE
-from broker.matching.shape.eligible_values import AttributeClass, EligibleValues
-from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.tree import Node, NodeKind
+
+#: Element and attribute, by the names in documents.
+AttributeClass: TypeAlias = tuple[bytes, bytes]
+
+#: Its text must be the DOCTYPE's version, so it never varies.
+_VERSION_NUM = f"{{{NAMESPACE}}}VersionNum"
+
+
+class EligibleValues:
+    """The texts and attributes of a type for which the DTD allows any value.
+
+    Only declarations of the written name count: libxml2 validates `x:a` by that of `a` too.
+    """
+
+    def __init__(self, dtd: IDtd) -> None:
+        self.texts = frozenset(
+            name.encode()
+            for name, element in dtd.elements.items()
+            if element.type in ("mixed", "any")
+        )
+        self.attributes: frozenset[AttributeClass] = frozenset(
+            (name.encode(), attribute.qualified_name.encode())
+            for name, element in dtd.elements.items()
+            for attribute in element.attributes
+            if _allows_any_value(attribute)
+        )
+        self.names = frozenset(name.encode() for name in dtd.names)
+
+    def is_eligible_text(self, name: bytes, tag: str) -> bool:
+        """Return True if a leaf with this written name and lxml tag may have any text."""
+        return name in self.texts and tag != _VERSION_NUM
+
+
+def _allows_any_value(attribute: DeclaredAttribute) -> bool:
+    return (
+        attribute.type == "cdata"
+        and not attribute.fixed
+        and attribute.declares_prefix is None
+        and attribute.prefix != "xml"
+    )
+
+
+class Reason(enum.Enum):
+    """The values are the names in the statistics."""
+
+    SIZE = "size"
+
+    SLOTS = "slots"
+
+    CONSTANTS = "constants"
+
+    MARKUP = "markup"
+    """A comment, processing instruction, CDATA section, reference, carriage return, single-quoted
+    attribute, raw `>` or `"`, or a tab or line break in an attribute."""
+
+    ENCODING = "encoding"
+    """It declares another encoding than UTF-8."""
+
+    UNDECLARED = "undeclared"
+    """It uses a name that the DTD does not declare as written, but libxml2 accepts."""
+
+    UNVERIFIED = "unverified"
+    """The parser's tree differs from the one derived from the bytes."""
+
+    CREDIT = "credit"
+    """The type has learnt more shapes than its hits pay for."""
+
+
+class NotLearnable(Exception):
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
 
 _NAME = rb"[^ \t\n<>/=\"'&]++"
 _TAG = re.compile(
@@ -31,27 +105,20 @@ _PREFIXED_NAME = etree.XPath("name(@*[position() = $place])", regexp=False)
 
 @attrs.frozen
 class Token:
-    """A value that may vary: its offsets and its node."""
-
     start: int
     end: int
     node: Node
     attribute: AttributeClass | None
-    """None for a text."""
 
 
 @attrs.frozen
 class DocumentCut:
-    """A document's eligible values in order, and its tree.
-
-    The nodes of these values have no value yet. All others have theirs.
-    """
+    """A document's eligible values in order, and its tree, without these values."""
 
     document: bytes
     tokens: tuple[Token, ...]
     tree: Node
     payload: Node | None
-    """Part of `tree`."""
 
     def constants_around(self, tokens: tuple[Token, ...]) -> list[bytes]:
         """Return the bytes around these tokens, one piece more than tokens."""
@@ -63,27 +130,13 @@ class DocumentCut:
         return found
 
     def values_of(self, tokens: tuple[Token, ...]) -> tuple[bytes, ...]:
-        """Return the bytes of these tokens. They are equal in the document and in the parser's
-        tree."""
+        """Return the bytes of these tokens, equal in the document and in the parser's tree."""
         return tuple(self.document[token.start : token.end] for token in tokens)
 
 
-def cut_document(
-    document: bytes,
-    start: int,
-    root: etree._Element,
-    payload: etree._Element | None,
-    eligible: EligibleValues,
-    max_constant_bytes: int,
-) -> DocumentCut:
-    """Cut a document with its root element at offset `start`.
+class DocumentCutter:
+    """Cuts one document; `root` is its valid tree with defaults applied."""
 
-    `root` is its valid tree with defaults applied. Raises `NotLearnable`.
-    """
-    return _Cutter(document, root, payload, eligible, max_constant_bytes).run(start)
-
-
-class _Cutter:
     def __init__(
         self,
         document: bytes,
@@ -107,7 +160,8 @@ class _Cutter:
         self._previous: etree._Element | None = None
         self._cut_bytes = 0
 
-    def run(self, start: int) -> DocumentCut:
+    def cut(self, start: int) -> DocumentCut:
+        """Cut the document with its root element at offset `start`. Raises `NotLearnable`."""
         document, at = self._document, start
         while self._open or at == start:
             tag = _TAG.match(document, at)
@@ -141,8 +195,13 @@ class _Cutter:
         prefix = element.prefix
         if name.decode() != (f"{prefix}:{local}" if prefix else local):
             raise NotLearnable(Reason.UNVERIFIED)
-        node = self._make_node(
-            NodeKind.ELEMENT, self._parent, namespace=namespace, local=local, prefix=prefix
+        node = Node(
+            NodeKind.ELEMENT,
+            self._parent,
+            self._next_order(),
+            namespace=namespace,
+            local=local,
+            prefix=prefix,
         )
         self._parent.children.append(node)
         if element is self._payload:
@@ -188,9 +247,10 @@ class _Cutter:
 
     def _add_attribute(self, clark: str, prefix: str | None, value: bytes) -> Node:
         local, namespace = _split_name(clark)
-        node = self._make_node(
+        node = Node(
             NodeKind.ATTRIBUTE,
             self._parent,
+            self._next_order(),
             namespace=namespace,
             local=local,
             prefix=prefix,
@@ -213,7 +273,7 @@ class _Cutter:
             return end
         if SLOT_TEXT.fullmatch(text) is None:
             raise NotLearnable(Reason.MARKUP)
-        node = self._make_node(NodeKind.TEXT, self._parent, value=text)
+        node = Node(NodeKind.TEXT, self._parent, self._next_order(), value=text)
         self._parent.children.append(node)
         if (
             is_leaf
@@ -225,26 +285,9 @@ class _Cutter:
 
     # ---------------------------------------------------------------- both
 
-    def _make_node(
-        self,
-        kind: NodeKind,
-        parent: Node,
-        *,
-        namespace: str | None = None,
-        local: str = "",
-        prefix: str | None = None,
-        value: bytes = b"",
-    ) -> Node:
+    def _next_order(self) -> int:
         self._order += 1
-        return Node(
-            kind,
-            parent,
-            self._order,
-            namespace=namespace,
-            local=local,
-            prefix=prefix,
-            value=value,
-        )
+        return self._order
 
     def _add_token(
         self, start: int, end: int, node: Node, attribute: AttributeClass | None
@@ -254,7 +297,6 @@ class _Cutter:
 
 
 def _split_name(clark: str) -> tuple[str, str | None]:
-    """Return local name and namespace."""
     if clark[0] != "{":
         return clark, None
     namespace, _, local = clark[1:].rpartition("}")
@@ -262,7 +304,6 @@ def _split_name(clark: str) -> tuple[str, str | None]:
 
 
 def _clark_name(written: str, element: etree._Element) -> tuple[str, str | None]:
-    """Return an attribute's name in lxml's notation, and its prefix."""
     prefix, colon, local = written.partition(":")
     if not colon:
         return written, None

@@ -1,11 +1,8 @@
 """A shape's template and its expression, which together extract values and verify a document.
 
-The expression extracts the slots by the length and first byte of each constant, and by the bytes
-that values may have. The values formatted into the template must equal the document. So the
-constants are those of the learnt document. The values contain nothing that ends a value, begins
-markup or is illegal in XML, so the tags are equal too.
-
-Repeats are possessive, so matches and failures take linear time.
+The values formatted into the template must equal the document. They contain nothing that ends a
+value, begins markup or is illegal in XML, so the tags are those of the learnt document. Repeats are
+possessive, so all takes linear time.
 """
 
 from __future__ import annotations
@@ -34,8 +31,8 @@ SLOT_VALUE = re.compile(rb"[%s%s]*+" % (_VALUE, _BEYOND_ASCII))
 class DocumentTemplate:
     """Constants with a slot between each two; `texts` has True for each text slot.
 
-    A text is never empty, since an empty text is no node; an attribute may be empty. Before
-    `compile_expression` nothing matches, and documents above `max_bytes` never match.
+    A text is never empty; an attribute may be. Before `compile_expression` nothing matches, and
+    documents above `max_bytes` never match.
     """
 
     __slots__ = (
@@ -52,7 +49,7 @@ class DocumentTemplate:
         self._texts = tuple(texts)
         self._format = b"%b".join(constant.replace(b"%", b"%%") for constant in constants)
         self._max_bytes = max_bytes
-        self._match_ascii: _FullMatch = _no_match
+        self._match_ascii: _FullMatch = lambda _: None
         self._match_non_ascii: _FullMatch | None = None
 
     @property
@@ -76,7 +73,7 @@ class DocumentTemplate:
     def compile_expression(self, values: Sequence[bytes]) -> int:
         """Enable matches of documents with values like these: ASCII, or other characters too.
 
-        Takes about 30 microseconds per slot. Returns the bytes of memory used.
+        Returns the bytes of memory used.
         """
         is_plain = all(value.isascii() and b"\x7f" not in value for value in values)
         pattern = self._make_expression(b"" if is_plain else _BEYOND_ASCII)
@@ -103,10 +100,6 @@ class DocumentTemplate:
             parts.append(text if is_text else value)
             parts.append(b"%b.{%d}+" % (re.escape(constant[:1]), len(constant) - 1))
         return re.compile(b"".join(parts), re.DOTALL)
-
-
-def _no_match(_document: bytes) -> None:
-    return None
 
 
 def _is_legal(document: bytes) -> bool:

@@ -44,7 +44,6 @@ class HeaderFields:
 
 
 def locate_header_fields(event: Node) -> HeaderFields:
-    """Return the fields of a valid envelope's root node."""
     stream, event_id, kind, linkage, *_ = element_children(event)
     client_id, timestamp, sequence_number, incarnation = element_children(event_id)
     attributes = {node.local: node.value for node in kind.attributes if node.namespace is None}
@@ -69,10 +68,7 @@ def element_children(parent: Node) -> list[Node]:
 
 
 class HeaderReaderFactory:
-    """Makes readers of headers, with the rules of `parse_header` and `check_bundles`.
-
-    Verified names and incarnations are stored by their bytes, up to `MAX_CACHED_FIELDS` of each.
-    """
+    """Makes readers of headers, with the rules of `parse_header` and `check_bundles`."""
 
     def __init__(self) -> None:
         self._streams: dict[bytes, str] = {}
@@ -81,11 +77,7 @@ class HeaderReaderFactory:
 
     def make_reader(self, fields: HeaderFields, reference: DtdReference) -> ReadHeader | None:
         """Return the reader of one shape; None if a field that differs in every event is a
-        constant.
-
-        Version, security level and liveness were verified in the learnt document if they are
-        constants.
-        """
+        constant."""
         required_fields = (
             fields.stream,
             fields.client_id,

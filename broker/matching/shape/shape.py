@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
 from broker.matching.contract import Accepted, AcceptedWithLatestVersion
-from broker.matching.shape.document_cut import DocumentCut, Token, copy_as_document
+from broker.matching.shape.document_cut import (
+    DocumentCut,
+    NotLearnable,
+    Reason,
+    Token,
+    copy_as_document,
+)
 from broker.matching.shape.document_template import DocumentTemplate
 from broker.matching.shape.header_fields import (
     HeaderFields,
@@ -15,7 +21,6 @@ from broker.matching.shape.header_fields import (
     ReadHeader,
     locate_header_fields,
 )
-from broker.matching.shape.reason import NotLearnable, Reason
 from broker.matching.shape.tree import Node
 
 #: Approximate memory of a tree node: the object, two lists, a value.
@@ -25,9 +30,8 @@ _NODE_BYTES = 320
 class Shape:
     """Documents of one type that differ only in the values of their slots (DESIGN 6).
 
-    `tree` is the root node of the event with the DTD's defaults. `payload` is that of the payload
-    as a document, None without payload. `fields` locates the envelope's fields. The shape is valid
-    for a DTD with the content of `dtd`.
+    `tree` is the root node of the event with the DTD's defaults, `payload` that of the payload as a
+    document. It is valid for a DTD with the content of `dtd`.
     """
 
     __slots__ = (
@@ -56,10 +60,7 @@ class Shape:
         readers: HeaderReaderFactory,
         max_bytes: int,
     ) -> None:
-        """Make the shape of a cut document, with all tokens except `slots` as constants.
-
-        Takes the cut's tree over. Raises `NotLearnable` if no header can be read.
-        """
+        """Make the shape of a cut document, whose tree it takes over. Raises `NotLearnable`."""
         self.reference = reference
         self.dtd = dtd
         self.slot_count = len(slots)
@@ -98,12 +99,8 @@ class Shape:
 
     @property
     def tree_bytes(self) -> int:
-        """Approximate memory without the expressions."""
         return _NODE_BYTES * self.node_count + 2 * self.constant_bytes
 
     def compile_expression(self, values: Sequence[bytes]) -> int:
-        """Compile the expression for documents with values like these. Required before recognition.
-
-        Returns the bytes of memory used.
-        """
+        """Compile the expression for documents with values like these; return the bytes used."""
         return self._template.compile_expression(values)

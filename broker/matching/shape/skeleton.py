@@ -1,9 +1,8 @@
 """Documents with equal tags, attribute names and empty leaves, and their varying attributes.
 
-Texts are slots from the start. Attributes with free values are constants at first, so that
-conditions such as `@name="SC_Lat"` are decided once per shape. Documents of one skeleton with
-different attributes are its *variants*. With too many variants, the attributes that vary most
-become slots.
+Attributes are constants at first, so that conditions such as `@name="SC_Lat"` are decided once per
+shape. Documents with different ones are *variants*. With too many of them, the attributes that vary
+most become slots.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from broker.matching.shape.document_cut import DocumentCut, Token
-from broker.matching.shape.eligible_values import AttributeClass
+from broker.matching.shape.document_cut import AttributeClass, DocumentCut, Token
 
 if TYPE_CHECKING:
     from broker.matching.shape.shape import Shape
@@ -35,12 +33,9 @@ class Variant:
 
 
 class Skeleton:
-    """The slot attributes of a skeleton, and its variants."""
-
     __slots__ = ("_classes", "slot_attributes", "variants")
 
     def __init__(self, cut: DocumentCut, generalised: Set[AttributeClass]) -> None:
-        """`generalised` are the attributes that are slots throughout the type."""
         self._classes = frozenset(
             token.attribute for token in cut.tokens if token.attribute is not None
         )
@@ -48,7 +43,6 @@ class Skeleton:
         self.variants: dict[bytes, Variant] = {}
 
     def find_variant(self, cut: DocumentCut) -> Variant | None:
-        """Return the document's variant, if it was met before."""
         return self.variants.get(self.variant_key(cut))
 
     def add_variant(self, cut: DocumentCut) -> Variant:
@@ -60,12 +54,10 @@ class Skeleton:
         return variant
 
     def variant_key(self, cut: DocumentCut) -> bytes:
-        """Return a hash that identifies the document's variant."""
         document = cut.document
         return _digest([document[token.start : token.end] for token in self._constant_tokens(cut)])
 
     def slot_tokens(self, cut: DocumentCut) -> tuple[Token, ...]:
-        """Return the tokens of the document that are slots."""
         return tuple(
             token
             for token in cut.tokens
@@ -73,7 +65,6 @@ class Skeleton:
         )
 
     def generalise(self, attributes: Set[AttributeClass]) -> list[Shape]:
-        """Make attributes slots; return the shapes that this makes obsolete."""
         slots = self.slot_attributes | (self._classes & attributes)
         if slots == self.slot_attributes:
             return []
@@ -83,18 +74,16 @@ class Skeleton:
         return shapes
 
     def shapes(self) -> list[Shape]:
-        """Return the shapes of the variants."""
         return [each.shape for each in self.variants.values() if each.shape is not None]
 
     def can_generalise(self, attributes: Set[AttributeClass]) -> bool:
-        """Return True if `generalise` would change the slots."""
         return not (self._classes & attributes) <= self.slot_attributes
 
     def most_varied_attributes(self, cut: DocumentCut) -> frozenset[AttributeClass]:
         """Return the attributes with the most values among the variants, one of them `cut`.
 
-        Values are counted per occurrence, and attributes chosen by class. So a class with one value
-        at each occurrence (such as names of parameters) does not count as varied.
+        Values are counted per occurrence. So a class with one value at each occurrence, such as
+        names of parameters, does not count as varied.
         """
         value_counts: dict[AttributeClass, int] = {}
         columns = zip(*(variant.values for variant in self.variants.values()), strict=True)
@@ -116,7 +105,6 @@ class Skeleton:
 
 
 def skeleton_key(cut: DocumentCut) -> bytes:
-    """Return a hash that identifies the document's skeleton."""
     return _digest(cut.constants_around(cut.tokens))
 
 

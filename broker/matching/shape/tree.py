@@ -1,7 +1,6 @@
 """The tree of a document with known constants and unknown slot values.
 
-It is XPath's data model without comments, processing instructions and namespace nodes. Shapes
-contain neither of the first two, and queries on shapes never reach namespace nodes.
+It is XPath's data model without comments, processing instructions and namespace nodes.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ Value: TypeAlias = bytes | int
 
 
 class NodeKind(enum.Enum):
-    """XPath's node kinds that occur in a shape."""
-
     ROOT = "root"
     ELEMENT = "element"
     ATTRIBUTE = "attribute"
@@ -25,9 +22,7 @@ class NodeKind(enum.Enum):
 class Node:
     """One node. `order` increases in document order: an element, its attributes, its children.
 
-    `last` is the order of an element's last descendant or attribute, so a node is inside another if
-    its order is between these two. Elements and attributes have `namespace`, `local` and `prefix`;
-    attributes and texts have `value`.
+    `last` is the order of an element's last descendant or attribute.
     """
 
     __slots__ = (

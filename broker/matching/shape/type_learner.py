@@ -1,11 +1,8 @@
 """Learning of one type's shapes: which documents get one, and when learning pauses.
 
-At first sight a document leaves only a signature, computed by one pass in C. At second sight the
-document is cut (`document_cut`) and its skeleton learnt. If nearly all documents of the type are
-recognised, this happens at first sight.
-
-Learning a shape costs about as much as a hundred recognitions save, so a type has a *credit*. A
-type with hardly any recognised documents is *suspended* for a number of documents.
+At first sight a document leaves a signature. At second sight, or if nearly all documents are
+recognised, it is cut and its skeleton learnt. Learning costs about as much as a hundred
+recognitions save, so a type has a *credit*. A type with hardly any of them is *suspended*.
 """
 
 from __future__ import annotations
@@ -13,16 +10,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 
-import attrs
 from lxml import etree
 
 from broker.dtd.interfaces import IDtd
 from broker.matching.envelope import EnvelopeParts
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.document_cut import DocumentCut, cut_document
-from broker.matching.shape.eligible_values import AttributeClass, EligibleValues
-from broker.matching.shape.reason import NotLearnable, Reason
+from broker.matching.shape.document_cut import (
+    AttributeClass,
+    DocumentCut,
+    DocumentCutter,
+    EligibleValues,
+    NotLearnable,
+    Reason,
+)
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.skeleton import Skeleton, Variant, skeleton_key
 
@@ -32,29 +34,6 @@ _ENCODING = re.compile(
 )
 #: Unrecognised documents between two updates of the credit.
 _CREDIT_INTERVAL = 32
-
-
-@attrs.frozen
-class TypeStatistics:
-    """Counters of a type since its DTD was first met, and present sizes."""
-
-    shapes: int
-    hits: int
-    misses: int
-    """Accepted documents that were not recognised."""
-
-    learnt: int
-    forgotten: int
-    not_learnable: dict[str, int]
-    """Documents without a shape, by `Reason`."""
-
-    slot_attributes: int
-    """Attributes that became slots."""
-
-    suspended: bool
-    """Its shapes do not recur, so its documents are parsed."""
-
-    suspensions: int
 
 
 class TypeLearner:
@@ -71,15 +50,15 @@ class TypeLearner:
         self.dtd = dtd
         self.shapes: dict[Shape, tuple[Skeleton, Variant]] = {}
         self.not_learnable: Counter[str] = Counter()
+        """Documents without a shape, by `Reason`."""
         self._bounds = bounds
         self._make_shape = make_shape
         self._drop_shape = drop_shape
-        self._eligible: EligibleValues | None = None
         self._signatures: set[int] = set()
         self._too_large: set[int] = set()
         self._skeletons: dict[bytes, Skeleton] = {}
-        self._generalised: set[AttributeClass] = set()
-        self._misses = self._learnt = self._forgotten = self._suspensions = 0
+        self.slot_attributes: set[AttributeClass] = set()
+        self.misses = self.learnt = self.forgotten = self.suspensions = 0
         self._hits_of_forgotten = 0
         self._pause = bounds.pause
         self._suspended_for = 0
@@ -87,31 +66,25 @@ class TypeLearner:
         self._hits_before = 0
         self._credit, self._credit_from = bounds.credit, 0
 
+    @cached_property
+    def _eligible(self) -> EligibleValues:
+        return EligibleValues(self.dtd)
+
     @property
     def hits(self) -> int:
-        """Number of recognised documents."""
         return self._hits_of_forgotten + sum(shape.hits for shape in self.shapes)
 
-    def statistics(self) -> TypeStatistics:
-        return TypeStatistics(
-            shapes=len(self.shapes),
-            hits=self.hits,
-            misses=self._misses,
-            learnt=self._learnt,
-            forgotten=self._forgotten,
-            not_learnable=dict(self.not_learnable),
-            slot_attributes=len(self._generalised),
-            suspended=self._suspended_for > 0,
-            suspensions=self._suspensions,
-        )
+    @property
+    def is_suspended(self) -> bool:
+        """True while its documents are parsed, since its shapes do not recur."""
+        return self._suspended_for > 0
 
     # ---------------------------------------------------------------- shapes
 
     def was_seen(self, document: bytes, start: int) -> bool:
         """Return True if a similar document was met before, and store the signature.
 
-        `start` is the offset of the root element. Raises `NotLearnable` for reasons that need no
-        cut.
+        Raises `NotLearnable` for reasons that need no cut.
         """
         signature = _signature(document, start)
         if signature in self._too_large:
@@ -125,30 +98,20 @@ class TypeLearner:
 
     @property
     def _is_mostly_recognised(self) -> bool:
-        """True if a new document of the type is likely to recur."""
-        return self.hits >= self._bounds.hits_per_miss * self._misses
+        return self.hits >= self._bounds.hits_per_miss * self.misses
 
     def learn_document(
         self, document: bytes, start: int, root: etree._Element, parts: EnvelopeParts
     ) -> tuple[Shape, tuple[bytes, ...]] | None:
-        """Return the shape of a document that was not recognised, and its values; None if not
-        learnt.
+        """Return the shape of a document that was not recognised, and the parser's values, or None.
 
-        The values are the parser's. The shape may be known, but not compiled for such values.
-        Raises `NotLearnable`.
+        The shape may be known, but not compiled for such values. Raises `NotLearnable`.
         """
-        if self._eligible is None:
-            self._eligible = EligibleValues(self.dtd)
         try:
-            cut = cut_document(
-                document,
-                start,
-                root,
-                parts.payload,
-                self._eligible,
-                self._bounds.max_constant_bytes,
+            cutter = DocumentCutter(
+                document, root, parts.payload, self._eligible, self._bounds.max_constant_bytes
             )
-            return self._learn_cut(cut)
+            return self._learn_cut(cutter.cut(start))
         except NotLearnable as refusal:
             if refusal.reason in (Reason.CONSTANTS, Reason.SLOTS):
                 _add_signature(
@@ -157,10 +120,9 @@ class TypeLearner:
             raise
 
     def remove_shape(self, shape: Shape) -> None:
-        """Remove a shape that the cache has dropped."""
         skeleton, variant = self.shapes.pop(shape)
         self._hits_of_forgotten += shape.hits
-        self._forgotten += 1
+        self.forgotten += 1
         variant.shape = None
         for key in [key for key, each in skeleton.variants.items() if each is variant]:
             del skeleton.variants[key]
@@ -169,14 +131,14 @@ class TypeLearner:
         skeleton, is_new = self._get_skeleton(cut)
         variant = skeleton.find_variant(cut)
         if variant is None:
-            if skeleton.can_generalise(self._generalised):
+            if skeleton.can_generalise(self.slot_attributes):
                 # Its attributes vary, and the type's varying attributes are known.
-                self._drop_shapes(skeleton.generalise(self._generalised))
+                self._drop_shapes(skeleton.generalise(self.slot_attributes))
                 is_new = True
             elif len(skeleton.variants) >= self._bounds.max_variants:
                 skeleton.add_variant(cut)
                 attributes = skeleton.most_varied_attributes(cut)
-                self._generalised |= attributes
+                self.slot_attributes |= attributes
                 self._drop_shapes(skeleton.generalise(attributes))
                 is_new = True
             variant = skeleton.add_variant(cut)
@@ -186,7 +148,7 @@ class TypeLearner:
             shape = self._make_shape(cut, skeleton)
             variant.shape = shape
             self.shapes[shape] = (skeleton, variant)
-            self._learnt += 1
+            self.learnt += 1
             self._credit -= 1
         return variant.shape, cut.values_of(skeleton.slot_tokens(cut))
 
@@ -202,7 +164,7 @@ class TypeLearner:
             del self._skeletons[
                 next(key for key, each in self._skeletons.items() if not each.shapes())
             ]
-        skeleton = self._skeletons[key] = Skeleton(cut, self._generalised)
+        skeleton = self._skeletons[key] = Skeleton(cut, self.slot_attributes)
         return skeleton, True
 
     def _drop_shapes(self, shapes: list[Shape]) -> None:
@@ -213,22 +175,22 @@ class TypeLearner:
 
     def should_learn(self) -> bool:
         """Count an unrecognised document; return False while the type is suspended."""
-        self._misses += 1
+        self.misses += 1
         if self._suspended_for:
             self._suspended_for -= 1
             if not self._suspended_for:
-                self._window_ends = self._misses + self._bounds.window
+                self._window_ends = self.misses + self._bounds.window
                 self._hits_before = self.hits
             return False
-        if self._misses % _CREDIT_INTERVAL == 0:
+        if self.misses % _CREDIT_INTERVAL == 0:
             self._add_credit()
-        if self._misses >= self._window_ends:
+        if self.misses >= self._window_ends:
             return not self._suspend_if_unrecognised()
         return True
 
     def _suspend_if_unrecognised(self) -> bool:
         bounds, hits = self._bounds, self.hits
-        self._window_ends = self._misses + bounds.window
+        self._window_ends = self.misses + bounds.window
         recognised, self._hits_before = hits - self._hits_before, hits
         if recognised >= bounds.min_hit_rate * (recognised + bounds.window):
             self._pause = bounds.pause
@@ -238,7 +200,7 @@ class TypeLearner:
         self._signatures.clear()
         self._too_large.clear()
         self._suspended_for = self._pause
-        self._suspensions += 1
+        self.suspensions += 1
         self._pause = min(2 * self._pause, bounds.max_pause)
         self._credit = bounds.credit // 4
         return True

@@ -29,7 +29,6 @@ from broker.matching.contract import (
     Verdict,
 )
 from broker.matching.document_limits import LIBXML2_MAX_DEPTH, DocumentLimits
-from broker.matching.engine.subscription_registry import is_true
 from broker.matching.query.query import Query
 from broker.matching.switch import Switch
 from broker.replay.engine.job_dtds import JobDtds
@@ -133,7 +132,7 @@ class RequestMatcher:
                 group = groups[request.pattern, query] = _QueryGroup(
                     request.stream_pattern(), query
                 )
-                (self._unfiltered_groups if is_true(query) else self._query_groups).append(group)
+                (self._unfiltered_groups if query.is_true else self._query_groups).append(group)
             group.requests.append(number)
         self._patterns: dict[tuple[str, str], bool] = {}
         self._lists: _RequestLists | None = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from lxml import etree
 
-from broker.matching.engine.batch import ShapeBatch
-from broker.matching.engine.batch_match import BatchMatch, match_batches
-from broker.matching.engine.binding import Binding, IndexedBinding, bind_formula
+from broker.matching.engine.batch_match import match_batches
+from broker.matching.engine.binding import Binding, IndexedBinding, ShapeBatch, bind_formula
 from broker.matching.engine.distinct_query import DistinctQuery
 from broker.matching.engine.index_conjunction import ConjunctionReader
 from broker.matching.engine.query_family import EARLY_INDEX_SIZE, QueryFamily
@@ -49,8 +48,8 @@ def found(
     assert binding.is_ready
     bound = bound or ShapeBindings()
     bound.add_binding(binding)
-    finding = BatchMatch(bound, ShapeBatch([tuple(tree.values)]))
-    match_batches([finding])
+    finding = ShapeBatch([tuple(tree.values)])
+    match_batches([(bound, finding)])
     matching = finding.matching[0] or []
     open_members = [each for entry in finding.undecided.get(0, ()) for each in entry.members]
     assert not (open_members if binding.is_decided else matching)

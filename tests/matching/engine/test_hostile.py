@@ -136,7 +136,7 @@ def test_a_type_with_shapes_that_do_not_recur_is_suspended_and_matched(flight_dt
     assert ours < 5 * theirs
     assert engines.count("recognised") == 0
     assert engines.count("shapes") <= 32
-    (statistics,) = engines.switch._shapes.statistics().values()
+    (statistics,) = engines.switch._shapes.types.values()
     assert statistics.suspensions > 0
     assert statistics.learnt < 200
     # No more evaluations than by the reference.
@@ -201,7 +201,7 @@ def test_thousands_of_templates_that_may_all_match(flight_dtd: Dtd) -> None:
 def test_results_are_correct_while_queries_are_bound_in_portions(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.matching.engine.plan_cache.VISITS_A_CALL", 25)
+    monkeypatch.setattr("broker.matching.engine.shape_plan.VISITS_A_CALL", 25)
     engines = EnginePair(flight_dtd)
     chance = random.Random(4)
     forms = [

@@ -58,7 +58,7 @@ def test_results_are_correct_while_an_index_is_filled(
     flight_dtd: Dtd, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     monkeypatch.setattr(parsed_event_matcher, "MEMBERS_A_DOCUMENT", 9)
-    monkeypatch.setattr("broker.matching.engine.plan_cache.VISITS_A_CALL", 120)
+    monkeypatch.setattr("broker.matching.engine.shape_plan.VISITS_A_CALL", 120)
     chance = random.Random(form)
     engines = EnginePair(flight_dtd)
     numbers = [engines.subscribe(form.format(n, n)) for n in range(200)]

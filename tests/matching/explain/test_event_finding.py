@@ -173,6 +173,13 @@ def test_the_explanation_stops_at_its_time_limit(dtds: KnownDtds) -> None:
     assert "not examined: it would take too long" in {each.note for each in all_of(told.finding)}
 
 
-def test_parts_that_libxml2_rejects_are_not_explained(find: Any) -> None:
+def test_parts_in_many_brackets_are_explained(find: Any) -> None:
     deep = "(" * 60 + "//leg" + ")" * 60
     assert find(f"{deep}/altitude > 300").holds is True
+
+
+def test_lxml_evaluates_parts_that_the_tree_does_not_decide(find: Any) -> None:
+    finding = find("lang('en') or id('x') or //namespace::p or //altitude > 300")
+    assert [part.holds for part in finding.parts] == [False, False, False, True]
+    assert finding.parts[0].note == ""
+    assert finding.parts[1].note == "id() is not decided on a shape"

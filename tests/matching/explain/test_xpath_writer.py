@@ -15,7 +15,7 @@ BINDINGS = {"p": "urn:x"}
 
 
 def again(text: str) -> str:
-    return XPathWriter(text, for_lxml=False).write(parse_query(text, BINDINGS, ANY_COST).expression)
+    return XPathWriter(text).write(parse_query(text, BINDINGS, ANY_COST).expression)
 
 
 @settings(max_examples=400, deadline=None)
@@ -64,18 +64,3 @@ def test_a_query_written_again_means_the_same(text: str) -> None:
 )
 def test_the_shortest_form_is_unchanged(text: str) -> None:
     assert again(text) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "compiled"),
-    [
-        ("/flight", "$_payload/../flight"),
-        ("/", "$_payload/.."),
-        ("/Mspaces:Event", "$_envelope"),
-        ("/Mspaces:Event[//a]/b", "$_envelope[$_payload/..//a]/b"),
-        ("leg[/flight]", "leg[$_payload/../flight]"),
-    ],
-)
-def test_for_lxml_paths_start_at_variables(text: str, compiled: str) -> None:
-    expression = parse_query(text, BINDINGS).expression
-    assert XPathWriter(text, for_lxml=True).write(expression) == compiled

@@ -150,4 +150,5 @@ def test_too_many_rows_and_too_much_work_are_not_read(
     with pytest.raises(TooExpensive):
         find_rows(path, subjects_of(root), WorkBudget(100))
     monkeypatch.setattr(plain_path, "MAX_ROWS", 40 * 9 - 1)
-    assert find_rows(path, subjects_of(root), WorkBudget(10_000)) is None
+    with pytest.raises(TooExpensive):
+        find_rows(path, subjects_of(root), WorkBudget(10_000))

@@ -16,7 +16,7 @@ from lxml import etree
 
 from broker.errors import BadQuery
 from broker.matching.query.query import parse_query
-from broker.matching.xpath_evaluation import CompiledQuery
+from broker.matching.xpath_evaluation import compile_query
 
 #: At the context `/`, lxml's context node is the root element, jaxen's is the document.
 CONTEXT_IS_THE_ROOT_ELEMENT = {
@@ -168,7 +168,7 @@ def test_evaluation_has_lxmls_boolean_value(all_cases: list[Case]) -> None:
             expected = by_lxml(f"count({case.expression})", case.namespaces, case.node) > 0
         else:
             expected = bool(theirs)
-        ours = CompiledQuery(parse_query(case.expression, case.namespaces))
+        ours = compile_query(parse_query(case.expression, case.namespaces))
         assert ours.matches(Document(case.node)) == expected, case  # type: ignore[arg-type]
         evaluated += 1
     assert evaluated > 250

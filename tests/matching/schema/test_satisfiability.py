@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.matching.query.query import parse_query
-from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
+from broker.matching.schema.abstract_evaluation import analyse_query, check_satisfiability
 from broker.matching.schema.schema import Schema
 
 OPEN = """

@@ -16,7 +16,7 @@ from broker.matching.contract import Accepted
 from broker.matching.query.limits import QueryLimits
 from broker.matching.query.query import Query, parse_query
 from broker.matching.reference_matcher import ReferenceMatcher
-from broker.matching.schema.satisfiability import analyse_query, check_satisfiability
+from broker.matching.schema.abstract_evaluation import analyse_query, check_satisfiability
 from broker.matching.schema.schema import Schema
 from broker.matching.schema.schema_difference import Effect, compare_versions, find_effect
 from tests.matching.schema.generated_types import GeneratedQueries, GeneratedType

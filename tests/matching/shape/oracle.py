@@ -12,13 +12,11 @@ from broker.dtd.dtd import Dtd
 from broker.errors import BadEnvelope
 from broker.matching.contract import Accepted, Refused
 from broker.matching.document_limits import DocumentLimits
-from broker.matching.engine.filled_event import make_fillable_trees
-from broker.matching.engine.recognition import recognise_documents
+from broker.matching.engine.filled_event import FillableTree, make_fillable_trees
 from broker.matching.envelope import read_envelope
 from broker.matching.reference_matcher import ReferenceMatcher
 from broker.matching.shape.bounds import ShapeBounds
-from broker.matching.shape.cache import ShapeCache
-from broker.matching.shape.fillable_tree import FillableTree
+from broker.matching.shape.cache import ShapeCache, recognise_documents
 from broker.matching.shape.shape import Shape
 from broker.matching.shape.tree import Node, NodeKind
 from broker.matching.xpath_evaluation import ParsedEvent
@@ -90,10 +88,10 @@ class CheckedCache:
         """Compare the trees of the shape's first document, filled with values, with this
         document's."""
         root = self.parsed(document)
-        parsed = ParsedEvent(root, read_envelope(root, shape.reference, plain=True))
+        parsed = ParsedEvent(root, read_envelope(root, shape.reference))
         if shape not in self._fillable_trees:
             first = self.parsed(document)
-            parts = read_envelope(first, shape.reference, plain=True)
+            parts = read_envelope(first, shape.reference)
             self._fillable_trees[shape] = make_fillable_trees(shape, ParsedEvent(first, parts))
         found = [form.fill(values) for form in self._fillable_trees[shape]]
         docinfos: list[Any] = [each.getroottree().docinfo for each in (found[0], root)]
@@ -119,7 +117,7 @@ def check_tree(shape: Shape, values: Sequence[bytes], root: etree._Element) -> N
     assert len(values) == shape.slot_count
     assert of_shape(shape.tree, values) == ("", None, [], [of_lxml(root)])
     check_orders(shape.tree)
-    payload = read_envelope(root, shape.reference, plain=True).payload
+    payload = read_envelope(root, shape.reference).payload
     if payload is None:
         assert shape.payload is None
         return

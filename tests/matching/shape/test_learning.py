@@ -24,9 +24,9 @@ def test_a_shape_is_learnt_at_second_sight(checked: CheckedCache, make_event: Ev
     shape = checked.meet(legs(make_event, 1, text="y"))
     assert shape is not None
     assert checked.meet(legs(make_event, 1, text="z")) is shape
-    (found,) = checked.cache.statistics().values()
-    assert (found.shapes, found.hits, found.misses, found.learnt) == (1, 1, 2, 1)
-    assert not found.suspended
+    (found,) = checked.cache.types.values()
+    assert (len(found.shapes), found.hits, found.misses, found.learnt) == (1, 1, 2, 1)
+    assert not found.is_suspended
 
 
 def test_many_shapes_are_told_apart(checked: CheckedCache, make_event: Event) -> None:
@@ -59,8 +59,8 @@ def test_an_attribute_with_many_values_becomes_a_slot_and_replaces_its_variants(
     shape = checked.meet(legs(make_event, 1, "unseen"))
     assert shape is not None
     assert len(checked.cache) == 1
-    (found,) = checked.cache.statistics().values()
-    assert found.slot_attributes == 1
+    (found,) = checked.cache.types.values()
+    assert len(found.slot_attributes) == 1
     assert found.forgotten == len(gone)
 
 
@@ -139,8 +139,8 @@ def test_memory_is_bounded(flight_dtd: Dtd, make_event: Event) -> None:
         checked.meet_twice(legs(make_event, n))
     assert 0 < checked.cache.bytes_held <= 200_000
     assert 0 < len(checked.cache) < 20
-    (found,) = checked.cache.statistics().values()
-    assert found.forgotten == found.learnt - found.shapes > 0
+    (found,) = checked.cache.types.values()
+    assert found.forgotten == found.learnt - len(found.shapes) > 0
     for shape in list(checked.cache._weights):
         checked.cache.drop_shape(shape)
     assert checked.cache.bytes_held == 0
@@ -182,7 +182,7 @@ def test_skeletons_and_signatures_are_bounded(flight_dtd: Dtd, make_event: Event
     checked = CheckedCache(flight_dtd, bounds=ShapeBounds(max_signatures=5, max_shapes_of_type=4))
     for n in range(1, 30):
         checked.meet_twice(legs(make_event, n))
-    (learner,) = checked.cache._types.values()
+    (learner,) = checked.cache.types.values()
     assert len(learner._signatures) <= 5
     assert len(learner._skeletons) <= 8
     assert len(checked.cache) <= 4
@@ -193,7 +193,7 @@ def test_types_are_bounded(flight_dtd: Dtd, note_dtd: Dtd, make_event: Event) ->
     shape = checked.meet_twice(legs(make_event, 1))
     checked.meet(make_event(b'<note xmlns:x="urn:x"/>', type_name="note"))
     assert shape is not None
-    assert set(checked.cache.statistics()) == {note_dtd.reference}
+    assert set(checked.cache.types) == {note_dtd.reference}
     assert not checked.recognises(legs(make_event, 1))
 
 
@@ -214,10 +214,10 @@ def test_a_type_whose_shapes_do_not_recur_is_suspended(flight_dtd: Dtd, make_eve
     checked = CheckedCache(flight_dtd, bounds=BRISK)
     for document in distinct_documents(20, make_event):
         checked.meet(document)
-    (found,) = checked.cache.statistics().values()
-    assert found.suspended
+    (found,) = checked.cache.types.values()
+    assert found.is_suspended
     assert found.suspensions == 1
-    assert found.shapes == 0
+    assert len(found.shapes) == 0
     assert checked.meet_twice(legs(make_event, 1)) is None
 
 
@@ -227,18 +227,18 @@ def test_it_is_tried_again_after_a_pause_that_grows(flight_dtd: Dtd, make_event:
     before = False
     for number, document in enumerate(distinct_documents(600, make_event)):
         checked.meet(document)
-        (found,) = checked.cache.statistics().values()
-        if found.suspended != before:
+        (found,) = checked.cache.types.values()
+        if found.is_suspended != before:
             changes.append(number)
-            before = found.suspended
+            before = found.is_suspended
     lengths = [end - start for start, end in zip(changes, changes[1:], strict=False)]
     assert lengths[:6:2] == [32, 64, 64]
     assert found.misses == 600
     # After the next pause the shapes recur.
     for _ in range(200):
         checked.meet(legs(make_event, 1))
-    (found,) = checked.cache.statistics().values()
-    assert not found.suspended
+    (found,) = checked.cache.types.values()
+    assert not found.is_suspended
     assert found.hits > 50
 
 
@@ -248,7 +248,7 @@ def test_hits_pay_for_learning(flight_dtd: Dtd, make_event: Event) -> None:
     )
     for n in range(1, 10):
         checked.meet_twice(legs(make_event, n))
-    (found,) = checked.cache.statistics().values()
+    (found,) = checked.cache.types.values()
     assert found.learnt == 4
     assert found.not_learnable == {"credit": 5}
     for _ in range(16):
@@ -256,7 +256,7 @@ def test_hits_pay_for_learning(flight_dtd: Dtd, make_event: Event) -> None:
     for _ in range(16):
         for n in range(5, 10):
             checked.meet(legs(make_event, n))
-    (found,) = checked.cache.statistics().values()
+    (found,) = checked.cache.types.values()
     assert found.learnt > 5
 
 
@@ -268,9 +268,9 @@ def test_a_suspended_type_does_not_affect_others(
     for document in distinct_documents(100, make_event):
         checked.meet(document)
         checked.meet(note)
-    by_type = checked.cache.statistics()
+    by_type = checked.cache.types
     assert by_type[note_dtd.reference].hits == 98
-    assert by_type[flight_dtd.reference].suspended
+    assert by_type[flight_dtd.reference].is_suspended
 
 
 def test_nothing_is_learnt_if_the_tree_differs(
@@ -282,6 +282,6 @@ def test_nothing_is_learnt_if_the_tree_differs(
             document, checked.parsed(other), flight_dtd.reference, flight_dtd
         )
         assert shape is None
-    (found,) = checked.cache.statistics().values()
+    (found,) = checked.cache.types.values()
     assert found.not_learnable == {"unverified": 1}
     assert not checked.recognises(document)

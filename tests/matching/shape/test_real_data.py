@@ -64,7 +64,7 @@ def test_two_days_of_voevents_have_few_shapes(shared_data: Path) -> None:
     assert seen == 3_674
     assert misses < 0.04 * seen
     assert 20 < len(checked.cache) < 50
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert statistics.hits == seen - misses
     assert statistics.not_learnable == {}
 
@@ -168,6 +168,6 @@ def test_auctions_of_many_shapes_are_accepted(shared_data: Path) -> None:
     for n, element in enumerate(root.iter("item", "person", "open_auction", "closed_auction")):
         element.tail = None
         checked.meet(write_event(mint.next_id(n), "auction", kind, etree.tostring(element)))
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert checked.accepted == statistics.hits + statistics.misses
     assert statistics.learnt < 128

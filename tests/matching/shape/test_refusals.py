@@ -46,7 +46,7 @@ def test_special_markup_is_left_to_the_parser(
     assert checked.meet_twice(document) is None
     assert checked.meet_twice(document) is None
     assert checked.accepted == 4
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert statistics.not_learnable.keys() == {"markup"}
     assert checked.meet_twice(plain) is not None
     assert not checked.recognises(document)
@@ -65,7 +65,7 @@ def test_a_declared_encoding_other_than_utf8_is_left_to_the_parser(
     document = make_event().replace(old, new)
     assert checked.meet_twice(document) is None
     assert checked.accepted == 2
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert statistics.not_learnable == {"encoding": 2}
 
 
@@ -126,7 +126,7 @@ def test_bounds_on_slots_and_constants(note_dtd: Dtd, make_event: Event) -> None
     assert checked.meet_twice(note(11)) is None
     assert checked.meet_twice(note(500)) is None
     assert checked.meet(note(500)) is None
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert statistics.not_learnable == {"slots": 1, "constants": 2}
 
 

@@ -153,7 +153,7 @@ def test_an_element_declared_without_its_prefix_only_is_not_learnt(
     document = note(make_event, '<any><y:far xmlns:y="urn:y">x</y:far></any>')
     assert checked.meet_twice(document) is None
     assert checked.accepted == 2
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert statistics.not_learnable == {"undeclared": 1}
 
 
@@ -220,5 +220,5 @@ def test_documents_over_the_bound_are_not_of_a_shape(note_dtd: Dtd, make_event: 
     assert checked.recognises(note(make_event, f"<line>{'x' * (2000 - length)}</line>"))
     assert not checked.recognises(note(make_event, f"<line>{'x' * (2001 - length)}</line>"))
     assert checked.meet(note(make_event, f"<line>{'x' * (2001 - length)}</line>")) is None
-    (statistics,) = checked.cache.statistics().values()
+    (statistics,) = checked.cache.types.values()
     assert statistics.not_learnable == {"size": 1}
