@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archive.chunk_columns import ChunkColumns, chunks_to_batch
@@ -38,7 +38,6 @@ def logged(
 
 
 # The first example imports Arrow.
-@settings(deadline=None)
 @given(CHUNKS, st.data())
 def test_chunks_give_the_same_rows_as_their_events(
     chunks: list[tuple[str, list[tuple[int, int, int, int, Header, bytes]]]], data: st.DataObject

@@ -6,7 +6,7 @@ from operator import attrgetter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archive.chunk_encoding import rows_to_chunks
@@ -22,7 +22,6 @@ def chunks(made: list[LoggedEvent]) -> list[bytes]:
     return [encode_chunk(list(run)) for _, run in groupby(made, key=attrgetter("origin"))]
 
 
-@settings(deadline=None)
 @given(st.lists(logged(), max_size=6), st.data())
 def test_rows_give_the_same_chunks_as_their_events(
     made: list[LoggedEvent], data: st.DataObject

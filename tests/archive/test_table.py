@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archive.table import SCHEMA, batch_to_events, digest_of, events_to_batch
@@ -30,7 +30,6 @@ def logged(draw: st.DrawFn) -> LoggedEvent:
     )
 
 
-@settings(deadline=None)
 @given(st.lists(logged(), max_size=6))
 def test_events_are_restored_byte_for_byte(made: list[LoggedEvent]) -> None:
     batch = events_to_batch(made)

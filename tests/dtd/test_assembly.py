@@ -4,7 +4,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -239,7 +239,6 @@ def test_a_line_counts_in_the_module_where_the_mistake_is() -> None:
     assert "(in m.mod)" in error.text
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="<!ELMNTAIYP%;\"'&#0x()|, -?*>abe[]\n", max_size=120))
 def test_any_text_is_either_assembled_or_refused_as_bad_dtd(text: str) -> None:
     try:

@@ -35,7 +35,7 @@ def libxml2_calls_it_deterministic(model: str) -> bool:
     return all(entry.type_name != "DTD_CONTENT_NOT_DETERMINIST" for entry in log)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(models(st.sampled_from("abcd")))
 def test_libxml2_accepts_all_models_found_deterministic(model: str) -> None:
     try:

@@ -109,7 +109,7 @@ def oracle(query: str, payload: str) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     events=st.lists(payloads(), min_size=1, max_size=3),
     queries=st.lists(_QUERIES, min_size=1, max_size=6),

@@ -46,19 +46,23 @@ class TimedQuery:
 class PreparedQuery:
     is_always_true = False
 
-    compiled: TimedQuery
+    timed: TimedQuery
     numbers: tuple[int, ...] = ()
 
     @property
     def query(self) -> Query:
-        return self.compiled.query
+        return self.timed.query
+
+    @property
+    def compiled(self) -> CompiledXPath:
+        return cast(CompiledXPath, self.timed)
 
     def worst_cost(self, nodes: int) -> WorstCost:
         return self._worst_cases.cost_on(nodes)
 
     @cached_property
     def _worst_cases(self) -> WorstCaseCosts:
-        return WorstCaseCosts(self.compiled.query.expression)
+        return WorstCaseCosts(self.query.expression)
 
 
 class LargePreparedQuery(PreparedQuery):
@@ -251,7 +255,7 @@ def test_shared_query_continues_while_one_client_can_pay(evaluator: Evaluator) -
 def test_larger_events_grant_more_but_bounded_time(evaluator: Evaluator) -> None:
     evaluator.expensive(100, 0.04, "one")
     expensive = evaluator.queries = [
-        LargePreparedQuery(each.compiled, each.numbers) for each in evaluator.queries
+        LargePreparedQuery(each.timed, each.numbers) for each in evaluator.queries
     ]
     evaluator.event(bytes_=10 * 64 * 1024)
     # 1 s and 5 ms, not 2.5 s.
@@ -267,7 +271,7 @@ def test_pause_suspends_no_query_of_a_client_in_debt(evaluator: Evaluator) -> No
     assert account is not None
     evaluator.accounts.charge(account, 0.5)
     evaluator.queries = others
-    others[1].compiled.pause = 0.002
+    others[1].timed.pause = 0.002
     evaluator.event()
     assert (evaluator.queries, evaluator.suspended) == (others, [])
     # A repeated delay is not a pause.

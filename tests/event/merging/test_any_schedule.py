@@ -66,19 +66,19 @@ def run(schedule: list[tuple[float, Event]], merging: Merging) -> Run:
     return done
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(arrivals(bundled=False), MERGINGS)
 def test_merges_by_time(schedule: list[tuple[float, Event]], merging: Merging) -> None:
     check_run(run(schedule, merging), schedule)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(arrivals(bundled=True), MERGINGS)
 def test_merges_by_bundles(schedule: list[tuple[float, Event]], merging: Merging) -> None:
     check_run(run(schedule, merging), schedule)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(arrivals(bundled=True), MERGINGS)
 def test_one_batch_keeps_the_same_promises(
     schedule: list[tuple[float, Event]], merging: Merging

@@ -32,7 +32,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(rows())
 def test_each_merge_has_its_order_and_everything_else_stays(made: list[Row]) -> None:
     order = resolve(made)

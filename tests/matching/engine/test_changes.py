@@ -203,7 +203,6 @@ def test_results_equal_the_references_after_any_changes() -> None:
         settings=settings(
             max_examples=8,
             stateful_step_count=40,
-            deadline=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.event.envelope import Liveness
@@ -19,7 +19,7 @@ from tests.matching.shape.grammar import Grammar
 
 SEEDS = st.integers(0, 2**32)
 TEXTS = ("a", "291", "-1.5e3", "a b", "don't", "]]", " ", "é", "b", "c", "f", "x", "en", "a.b", "2")
-RELAXED = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(max_examples=12)
 
 
 class Run:

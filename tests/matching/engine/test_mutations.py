@@ -93,7 +93,7 @@ def test_changed_voevents(shared_data: Path) -> None:
     match_mutations(engines, documents, 800, 7)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(SEEDS, SEEDS)
 def test_changed_documents_of_any_type(grammar_seed: int, seed: int) -> None:
     run = Run(grammar_seed, seed)

@@ -53,7 +53,7 @@ def plain_parts(content: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     payload=payloads(), queries=st.lists(_QUERIES, min_size=1, max_size=4), times=st.integers(0, 3)
 )
@@ -84,7 +84,7 @@ def test_the_explained_result_equals_the_engines(
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(payload=payloads(), other=payloads(), text=_QUERIES)
 def test_the_method_of_a_shape_is_right_for_its_documents(
     flight_dtd: Dtd, ticking: Any, payload: str, other: str, text: str

@@ -18,7 +18,7 @@ def again(text: str) -> str:
     return XPathWriter(text).write(parse_query(text, BINDINGS, ANY_COST).expression)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(text=_QUERIES)
 def test_a_query_written_again_means_the_same(text: str) -> None:
     one, other = (parse_query(each, BINDINGS, ANY_COST) for each in (text, again(text)))

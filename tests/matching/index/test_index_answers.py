@@ -161,7 +161,7 @@ class Index(RuleBasedStateMachine):
 
 
 def test_results_equal_naive_matching() -> None:
-    run_state_machine_as_test(Index, settings=settings(max_examples=60, deadline=None))
+    run_state_machine_as_test(Index, settings=settings(max_examples=60))
 
 
 @pytest.fixture
@@ -178,18 +178,14 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_partitions")
 def test_results_are_right_while_members_move_between_partitions() -> None:
-    run_state_machine_as_test(
-        Index, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Index, settings=settings(max_examples=100, stateful_step_count=30))
 
 
 def test_results_are_right_while_windows_become_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interval_index, "MAX_SEGMENTS", 3)
     monkeypatch.setattr(interval_index, "MAX_SEGMENT_MEMBERS", 3)
     monkeypatch.setattr(interval_index, "_EVICTION_SIZE", 1)
-    run_state_machine_as_test(
-        Index, settings=settings(max_examples=100, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Index, settings=settings(max_examples=100, stateful_step_count=30))
 
 
 def test_a_wide_window_is_not_listed_in_every_new_segment() -> None:

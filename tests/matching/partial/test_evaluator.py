@@ -157,7 +157,7 @@ def _calls(operand: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 QUERIES = st.recursive(PATHS | LITERALS, _calls, max_leaves=6)
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=700)
 @given(root=documents(), query=QUERIES, constants=st.sampled_from(["none", "short", "all"]))
 def test_decisions_on_a_shape_agree_with_lxml(
     root: etree._Element, query: str, constants: str

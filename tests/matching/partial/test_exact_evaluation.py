@@ -38,7 +38,7 @@ def evaluate_query(query: str, root: etree._Element, max_work: int = ENOUGH) -> 
     return exact.matches(parse_query(query, {"p": "urn:x"}, ANY_COST))
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=700)
 @given(root=documents(), query=QUERIES)
 def test_exact_results_agree_with_lxml(root: etree._Element, query: str) -> None:
     try:

@@ -80,7 +80,7 @@ WALKS = st.tuples(
 QUERIES = st.recursive(WALKS | WALKS | PATHS | LITERALS, _calls, max_leaves=4)
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 @given(
     root=documents(),
     inserted=st.lists(

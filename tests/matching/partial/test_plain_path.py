@@ -88,7 +88,7 @@ def holds(instance: TemplateInstance, path: PlainPath, root: etree._Element) -> 
     return False
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(
     documents(),
     st.sampled_from(FORMS),

@@ -88,7 +88,7 @@ def _more(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 QUERIES = st.recursive(_paths(_LITERALS) | _LITERALS, _more, max_leaves=5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     documents=st.lists(trees(), min_size=1, max_size=3),
     queries=st.lists(QUERIES, min_size=1, max_size=6, unique=True),

@@ -114,7 +114,7 @@ _EXPRESSIONS = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(_EXPRESSIONS)
 def test_generated_expressions_are_accepted_by_parser_and_libxml2(text: str) -> None:
     _assert_agreement(text)
@@ -127,7 +127,7 @@ _PIECES = (
 ).split(" ")
 
 
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=700)
 @given(st.lists(st.sampled_from([*_PIECES, " ", "\n"]), max_size=9).map("".join))
 @example("true(")
 @example("concat('a',")
@@ -153,13 +153,13 @@ def test_random_tokens_get_the_same_answer_from_parser_and_libxml2(text: str) ->
     _assert_agreement(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=20))
 def test_any_text_gets_the_same_answer_from_parser_and_libxml2(text: str) -> None:
     _assert_agreement(text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.one_of(
         st.from_regex(r"\A[ \n]?-?[0-9]{0,30}(\.[0-9]{0,30})?([eE][-+]?[0-9]{0,4})?[ \t]?\Z"),

@@ -48,7 +48,7 @@ def documents(draw: st.DrawFn) -> etree._Element:
     return root
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     documents(),
     st.sampled_from(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.matching.shape.bounds import ShapeBounds
@@ -14,7 +14,7 @@ from tests.matching.shape.oracle import CheckedCache
 
 SEEDS = st.integers(0, 2**32)
 BOUNDS = ShapeBounds(max_variants=3)
-RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RELAXED = settings(max_examples=60)
 
 
 @RELAXED
