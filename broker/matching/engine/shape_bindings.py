@@ -23,12 +23,13 @@ from broker.matching.partial.source import Computed, Constant, Source
 
 @attrs.define(eq=False)
 class _LookupFamilies:
-    """Families with the same look-ups, each with `decided`: True if its members match.
+    """Families with the same look-ups: a found member of a decided family matches.
 
     `lookup_count` look-ups share this object, to save memory.
     """
 
-    is_decided: dict[QueryFamily, bool]
+    decided: set[QueryFamily] = attrs.field(factory=set)
+    undecided: set[QueryFamily] = attrs.field(factory=set)
     lookup_count: int = 0
 
 
@@ -61,17 +62,17 @@ class IndexLookup:
         if self.checks:
             passed = [batch.column(check) for check in self.checks]
             hits = [hit for hit in hits if all(column[hit[0]] for column in passed)]
-        is_family_decided = self.families.is_decided.get
+        decided, undecided = self.families.decided, self.families.undecided
         for row, postings in hits:
             row_members = matching[row]
             for posting in postings:
-                is_decided = is_family_decided(posting.owner)
-                if is_decided:
+                # Other shapes' families use the same index.
+                if posting.owner in decided:
                     if row_members is None:
                         row_members = matching[row] = [posting.entry]
                     else:
                         row_members.append(posting.entry)
-                elif is_decided is not None:
+                elif posting.owner in undecided:
                     batch.undecided.setdefault(row, []).extend(iterate_queries((posting.entry,)))
 
 
@@ -157,10 +158,10 @@ class ShapeBindings:
         self._by_conjunctions.clear()
         for index, index_lookups in list(self._by_index.items()):
             for key, lookup in list(index_lookups.lookups.items()):
-                decided = lookup.families.is_decided
-                for family in [family for family in decided if family.is_dead]:
-                    del decided[family]
-                if not decided:
+                families = lookup.families
+                for part in (families.decided, families.undecided):
+                    part.difference_update([family for family in part if family.is_dead])
+                if not (families.decided or families.undecided):
                     lookup.families.lookup_count -= 1
                     del index_lookups.lookups[key]
             if not index_lookups.lookups:
@@ -205,7 +206,7 @@ class ShapeBindings:
                 _sort_rows(binding.match_rows(batch), binding.is_decided, batch)
 
     def _make_lookups(self, binding: IndexedBinding) -> list[IndexLookup]:
-        no_families = _LookupFamilies({})
+        no_families = _LookupFamilies()
         lookups: dict[IndexLookup, None] = {}
         for conjunction in binding.conjunctions:
             index = binding.members_for(conjunction).index
@@ -236,13 +237,14 @@ def _add_family(
     families: _LookupFamilies, lookups: list[IndexLookup], family: QueryFamily, is_decided: bool
 ) -> None:
     """Add a family to some of the look-ups that share `families`."""
-    if len(lookups) < families.lookup_count or not families.is_decided:
+    if len(lookups) < families.lookup_count or not (families.decided or families.undecided):
         families.lookup_count -= len(lookups)
-        families = _LookupFamilies(dict(families.is_decided))
+        families = _LookupFamilies(set(families.decided), set(families.undecided))
         for lookup in lookups:
             lookup.families = families
         families.lookup_count = len(lookups)
-    families.is_decided[family] = is_decided
+    (families.decided if is_decided else families.undecided).add(family)
+    (families.undecided if is_decided else families.decided).discard(family)
 
 
 def _sort_rows(

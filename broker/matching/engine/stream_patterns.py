@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import attrs
 
@@ -20,18 +20,25 @@ class StreamView:
 
     patterns: frozenset[int]
     unfiltered: tuple[int, ...]
+    _patterns_or_several: frozenset[int] = attrs.field(init=False)
 
-    def subscriptions_of(self, members: Iterable[Member]) -> tuple[int, ...]:
+    @_patterns_or_several.default
+    def _add_several(self) -> frozenset[int]:
+        return self.patterns | {NO_SOLE_SUBSCRIPTION}
+
+    def subscriptions_of(self, members: Collection[Member]) -> tuple[int, ...]:
         """Return the subscriptions of matching members, and the unfiltered, ascending."""
-        patterns = self.patterns
-        # A query with several alternatives may occur twice.
-        subscriptions = {*self.unfiltered}
-        for member in members:
-            if member.sole_pattern in patterns:
-                subscriptions.add(member.sole_number)
-            elif member.sole_pattern == NO_SOLE_SUBSCRIPTION:
-                subscriptions.update(member.entry.select_subscriptions(patterns))
-        return tuple(sorted(subscriptions))
+        patterns = self._patterns_or_several
+        # A set, since a query with several alternatives may occur twice.
+        found = {member.sole_number for member in members if member.sole_pattern in patterns}
+        if 0 in found:
+            found.remove(0)
+            for member in members:
+                if member.sole_pattern == NO_SOLE_SUBSCRIPTION:
+                    found.update(member.entry.select_subscriptions(self.patterns))
+        if self.unfiltered:
+            found.update(self.unfiltered)
+        return tuple(sorted(found))
 
     def merge_subscriptions(
         self, subscriptions: Iterable[int], queries: Iterable[DistinctQuery]
