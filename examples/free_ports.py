@@ -12,7 +12,6 @@ import functools
 import os
 import random
 import socket
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -81,6 +80,5 @@ class _Reservations:
         return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
-_RESERVED: Final = _Reservations(
-    Path(tempfile.gettempdir()) / f"xmlbroker-reserved-ports-{os.getuid()}"
-)
+# Not in TMPDIR: processes with different ones reserve the same ports.
+_RESERVED: Final = _Reservations(Path(f"/var/tmp/xmlbroker-reserved-ports-{os.getuid()}"))

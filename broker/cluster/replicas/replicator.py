@@ -78,10 +78,6 @@ class Replicator:
     def neighbour(self) -> str:
         return "" if self._transfer is None else self._transfer.neighbour
 
-    @property
-    def waiting_answers(self) -> int:
-        return len(self._waiting)
-
     def requires_replica(self, streams: Iterable[str]) -> bool:
         return any(self._needs_replica(stream) for stream in set(streams))
 

@@ -84,10 +84,6 @@ class OriginSender:
     def sent_upto(self) -> Mark:
         return self._sent_upto
 
-    @property
-    def repeating(self) -> int:
-        return len(self._repeats)
-
     def set_destinations(
         self, destinations: Iterable[Address], newest: Mark, restarted: Collection[Address] = ()
     ) -> None:

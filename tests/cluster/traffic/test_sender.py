@@ -65,7 +65,7 @@ def test_the_position_of_an_idle_destination_is_repeated_ever_less_often() -> No
     assert calls[0] == {N1: (1, 1, [])}
     last = PROGRESS_REPEATS[-1]
     assert sum(map(bool, calls[:last])) in (len(PROGRESS_REPEATS), len(PROGRESS_REPEATS) + 1)
-    assert sender.repeating == 0
+    assert not sender._repeats
     for start in range(last, len(calls), last):
         assert [each for each in calls[start : start + last] if each] == [{N1: (1, 1, [])}]
 
