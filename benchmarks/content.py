@@ -1,3 +1,5 @@
+"""Cost of content routing for an event, against a bare parse."""
+
 from __future__ import annotations
 
 from typing import Final

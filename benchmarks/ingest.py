@@ -1,3 +1,5 @@
+"""Live events a second with and without an archive."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""Latency from publisher to subscriber at a steady, moderate rate, one event at a time."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Growth of a node's memory over a million events, and memory of an idle node."""
+
 from __future__ import annotations
 
 import statistics

@@ -1,3 +1,5 @@
+"""Events a second through one node, also with many queries, and through other brokers."""
+
 from __future__ import annotations
 
 from typing import Any, Final

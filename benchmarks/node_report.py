@@ -1,3 +1,5 @@
+"""Report of the benchmark `node`: results of each work, against the floors and the peers."""
+
 from __future__ import annotations
 
 import statistics

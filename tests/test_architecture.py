@@ -190,6 +190,13 @@ def names_are_specific(tree: Tree) -> Iterator[str]:
                 yield f"{tree.name(path)}: {part} says nothing"
 
 
+def modules_have_a_first_line(tree: Tree) -> Iterator[str]:
+    for module, path in tree.modules().items():
+        text = path.read_text()
+        if text and ast.get_docstring(ast.parse(text)) is None:
+            yield f"{module} has no docstring"
+
+
 def files_are_short(tree: Tree) -> Iterator[str]:
     for path in tree.files():
         if path.suffix in (".py", ".sh") or path.name in ("dev", "run"):
@@ -225,6 +232,7 @@ RULES: tuple[Callable[[Tree], Iterator[str]], ...] = (
     log_messages_have_their_fields,
     no_sleep_in_tests,
     names_are_specific,
+    modules_have_a_first_line,
     files_are_short,
     no_machine_path,
     twisted_finds_the_plugins,
@@ -320,6 +328,7 @@ SLASH = "/"
         (no_sleep_in_tests, {"tests/a.py": "from time import sleep"}, "a.py:1 sleeps"),
         (names_are_specific, {"broker/event/utils.py": ""}, "utils.py says nothing"),
         (names_are_specific, {"broker/common/a.py": ""}, "common says nothing"),
+        (modules_have_a_first_line, {"broker/log/a.py": "x = 1"}, "broker.log.a has no docstring"),
         (files_are_short, {"broker/a.py": "\n" * 401}, "has 401 lines"),
         (no_machine_path, {"README.md": f"\nin {SLASH}work/main"}, "README.md:2 names"),
         (no_machine_path, {"a.py": f"x = '{SLASH}home/me/x'"}, "a.py:1 names"),
@@ -335,18 +344,22 @@ def test_a_broken_rule_is_reported(
 
 
 def test_allowed_code_is_not_reported(tmp_path: Path) -> None:
+    first_line = '"""Example."""\n'
     tree = make_tree(
         tmp_path,
         {
             "broker/__init__.py": "",
-            "broker/errors.py": "import time",
-            "broker/event/__init__.py": "from broker.event.one import x",
-            "broker/event/one.py": "from broker.errors import x\nfrom broker.event import two",
-            "broker/event/two.py": "def f():\n    from broker.event.one import x",
-            "broker/dtd/fetch.py": "import time, socket",
-            "broker/matching/reference_matcher.py": "from lxml import etree\netree.XPath('//a')",
-            "broker/node/matcher.py": "from broker.matching.reference_matcher import x",
-            "plugins/rcm/stack.py": "from broker.transport.stack import x",
+            "broker/errors.py": first_line + "import time",
+            "broker/event/__init__.py": first_line + "from broker.event.one import x",
+            "broker/event/one.py": first_line
+            + "from broker.errors import x\nfrom broker.event import two",
+            "broker/event/two.py": first_line + "def f():\n    from broker.event.one import x",
+            "broker/dtd/fetch.py": first_line + "import time, socket",
+            "broker/matching/reference_matcher.py": first_line
+            + "from lxml import etree\netree.XPath('//a')",
+            "broker/node/matcher.py": first_line
+            + "from broker.matching.reference_matcher import x",
+            "plugins/rcm/stack.py": first_line + "from broker.transport.stack import x",
             "tests/a.py": "clock.sleep(1)",
             "README.md": f"https://example.org{SLASH}home/page and ..{SLASH}tmp",
             ".venv/lib/utils.py": "\n" * 500,

@@ -1,3 +1,5 @@
+"""Publishes prebuilt MQTT frames over a raw socket, a thousand messages a send."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""Publishes flight events into a JetStream stream, which acknowledges each batch."""
+
 from __future__ import annotations
 
 import itertools

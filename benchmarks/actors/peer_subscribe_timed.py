@@ -1,3 +1,5 @@
+"""Subscribes at a peer and records each message's age on arrival."""
+
 from __future__ import annotations
 
 import re

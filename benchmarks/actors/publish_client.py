@@ -1,3 +1,5 @@
+"""Publishes through the client library, with a bounded number of unanswered events."""
+
 from __future__ import annotations
 
 import asyncio

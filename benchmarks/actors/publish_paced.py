@@ -1,3 +1,5 @@
+"""Publishes at an even rate through the client library; each payload has its due time."""
+
 from __future__ import annotations
 
 import asyncio

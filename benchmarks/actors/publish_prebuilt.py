@@ -1,3 +1,5 @@
+"""Publishes events in PUBLISH messages that were built before the clock starts."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Publishes prebuilt STOMP frames over a raw socket; the last one asks for a receipt."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""Reads STOMP: one subscription of everything, and more with XPath selectors."""
+
 from __future__ import annotations
 
 import selectors

@@ -1,3 +1,5 @@
+"""Counting subscribers: real sessions in one process that read only headers."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""A subscriber of the client library that records the age of each event at arrival."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""Installation of peers from Debian packages."""
+
 from __future__ import annotations
 
 import os

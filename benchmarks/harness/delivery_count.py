@@ -1,3 +1,5 @@
+"""Count the deliveries of one subscription by their headers alone."""
+
 from __future__ import annotations
 
 import struct

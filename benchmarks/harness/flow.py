@@ -1,3 +1,5 @@
+"""Measured runs: events from one publisher, through a broker, to all its subscribers."""
+
 from __future__ import annotations
 
 import statistics

@@ -1,3 +1,5 @@
+"""Wait until other processes do not use the machine."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Description of the benchmark's machine."""
+
 from __future__ import annotations
 
 import os

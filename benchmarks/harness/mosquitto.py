@@ -1,3 +1,5 @@
+"""mosquitto as a child process, from its Debian package."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""NATS with JetStream as a child process, from its Debian package."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""A simulated network of three levels, with interests and publications."""
+
 from __future__ import annotations
 
 import itertools

@@ -1,3 +1,5 @@
+"""A node as a child process, run by `twistd xmlbroker`."""
+
 from __future__ import annotations
 
 import contextlib

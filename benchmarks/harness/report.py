@@ -1,3 +1,5 @@
+"""Results of a benchmark: tables, JSON and a plot."""
+
 from __future__ import annotations
 
 import json

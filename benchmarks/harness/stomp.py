@@ -1,3 +1,5 @@
+"""Minimal STOMP 1.1, for a publisher and readers."""
+
 from __future__ import annotations
 
 import socket

@@ -1,3 +1,5 @@
+"""Measurements of one broker: all its runs, on one process."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

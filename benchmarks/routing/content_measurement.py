@@ -1,3 +1,5 @@
+"""Measure one engine on all workloads."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

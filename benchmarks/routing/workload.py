@@ -1,3 +1,5 @@
+"""Workloads for engines: documents, and queries for them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,3 +1,5 @@
+"""Flight records of several forms: one or two legs, with and without a position."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""Kinds of queries of a workload, their shares, and their selectivity."""
+
 from __future__ import annotations
 
 import random

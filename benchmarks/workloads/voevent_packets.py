@@ -1,3 +1,5 @@
+"""Real packets of a network of VOEvent brokers, as events of the shipped DTDs."""
+
 from __future__ import annotations
 
 import random

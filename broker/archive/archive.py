@@ -1,3 +1,5 @@
+"""An open archive: its state, and reading from it."""
+
 from __future__ import annotations
 
 import hashlib

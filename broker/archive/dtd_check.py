@@ -1,3 +1,5 @@
+"""Search for DTD texts that manifests list and that are damaged or missing."""
+
 from __future__ import annotations
 
 from broker.archive.archive import Archive

@@ -1,3 +1,5 @@
+"""Writing a journal: numbered pages, and snapshots."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

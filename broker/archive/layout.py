@@ -1,3 +1,5 @@
+"""Paths of the archive's objects, relative to its URI and with `/` between their parts."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""Entries of a manifest: files of events, DTD texts, and DTD variants of origins."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Reading the manifests of all writers, and writing those of one."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

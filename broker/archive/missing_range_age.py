@@ -1,3 +1,5 @@
+"""Times at which this process first saw each missing range of the archive."""
+
 from __future__ import annotations
 
 from broker.archive.archive_state import HEALING_MS, ArchiveState

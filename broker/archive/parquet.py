@@ -1,3 +1,5 @@
+"""Encoding rows as a Parquet file, and its manifest entry."""
+
 from __future__ import annotations
 
 import hashlib

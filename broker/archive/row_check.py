@@ -1,3 +1,5 @@
+"""Checks of a file's rows: their order, documents, partition and hour."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,5 @@
+"""Sorting rows by place."""
+
 from __future__ import annotations
 
 from typing import Any

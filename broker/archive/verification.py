@@ -1,3 +1,5 @@
+"""Verification of all listed objects against their hashes and manifests."""
+
 from __future__ import annotations
 
 import hashlib

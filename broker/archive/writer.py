@@ -1,3 +1,5 @@
+"""Writing to the archive. A flush writes some files and one manifest, atomically."""
+
 from __future__ import annotations
 
 import hashlib

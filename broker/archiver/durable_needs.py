@@ -1,3 +1,5 @@
+"""Events in the archive that durable subscriptions still need."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

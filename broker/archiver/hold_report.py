@@ -1,3 +1,5 @@
+"""Log messages about own events that stay in the log because they are not archived."""
+
 from __future__ import annotations
 
 from twisted.logger import Logger

@@ -1,3 +1,5 @@
+"""The maintenance that a node does, and its encoding for process arguments."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Supervisor of a child process of the node."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""`xmlbroker archive`: content, verification and maintenance of an archive."""
+
 from __future__ import annotations
 
 import sys

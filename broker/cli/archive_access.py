@@ -1,3 +1,5 @@
+"""Argument types of `xmlbroker archive`, and access to the archive that an argument names."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""`xmlbroker config`: the settings of a node, and a check of its configuration file."""
+
 from __future__ import annotations
 
 import sys

@@ -1,3 +1,5 @@
+"""`xmlbroker dtd`: the DTDs of a node, and checks of a DTD file."""
+
 from __future__ import annotations
 
 import sys

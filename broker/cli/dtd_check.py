@@ -1,3 +1,5 @@
+"""Check of a DTD file and of events against it, as a node would, with file and line."""
+
 from __future__ import annotations
 
 import re

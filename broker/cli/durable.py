@@ -1,3 +1,5 @@
+"""`xmlbroker durable`: the durable subscriptions of a running node, and changes to them."""
+
 from __future__ import annotations
 
 import sys

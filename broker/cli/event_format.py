@@ -1,3 +1,5 @@
+"""Text and JSON forms of received events, gaps and changes of types."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""`xmlbroker explain`: the evaluation of a query, and the reason for a match."""
+
 from __future__ import annotations
 
 import json

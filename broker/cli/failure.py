@@ -1,3 +1,5 @@
+"""Failures of a command: one line with the cause and the next step."""
+
 from __future__ import annotations
 
 import sys

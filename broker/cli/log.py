@@ -1,3 +1,5 @@
+"""`xmlbroker log`: verification and repair of a node's event log."""
+
 from __future__ import annotations
 
 import os

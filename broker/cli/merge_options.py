@@ -1,3 +1,5 @@
+"""The options `--merge`, `--merge-order` and `--merge-wait` of `sub`."""
+
 from __future__ import annotations
 
 import functools

@@ -1,3 +1,5 @@
+"""The option `--namespace`, which binds a prefix of a query."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""`xmlbroker node`: prepare the data of a stopped node for its next start."""
+
 from __future__ import annotations
 
 from pathlib import Path

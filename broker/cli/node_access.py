@@ -1,3 +1,5 @@
+"""Options of every command that connects to a node: address, account, client."""
+
 from __future__ import annotations
 
 import asyncio

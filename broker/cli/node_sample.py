@@ -1,3 +1,5 @@
+"""Samples of the status of several nodes, with rates between two samples."""
+
 from __future__ import annotations
 
 import asyncio

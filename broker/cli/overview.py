@@ -1,3 +1,5 @@
+"""Tables of several nodes side by side, and of their links, with counts or rates."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

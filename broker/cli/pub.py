@@ -1,3 +1,5 @@
+"""`xmlbroker pub`: publish XML documents from files, folders, archives or a pipe."""
+
 from __future__ import annotations
 
 import asyncio

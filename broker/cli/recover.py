@@ -1,3 +1,5 @@
+"""`xmlbroker recover`: replay published events, or show their sources."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Text form of a node's answer to `recover-explain`."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

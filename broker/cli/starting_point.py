@@ -1,3 +1,5 @@
+"""Start of a subscription and end of a replay, as options write them."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""`xmlbroker status`: the state of a node."""
+
 from __future__ import annotations
 
 import asyncio

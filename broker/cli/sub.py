@@ -1,3 +1,5 @@
+"""`xmlbroker sub`: print the events that match a query."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""`xmlbroker top`: the state of nodes, live."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Limits on incoming handshakes, and leases for admitted nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""The admission context of a cluster member, from its map and its links."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+"""Errors of connection attempts to other nodes, with a hint where to look."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

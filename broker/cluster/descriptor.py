@@ -1,3 +1,5 @@
+"""Descriptor of a node: identity, endpoints and capabilities (Mspaces M8)."""
+
 from __future__ import annotations
 
 import ipaddress

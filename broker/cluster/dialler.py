@@ -1,3 +1,5 @@
+"""Outgoing connections to other nodes, over Twisted endpoints or UDP."""
+
 from __future__ import annotations
 
 from typing import Any, NoReturn

@@ -1,3 +1,5 @@
+"""Driver of the two cores of a node's network: applies effects in order, and owns the timer."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping

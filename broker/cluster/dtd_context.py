@@ -1,3 +1,5 @@
+"""The DTD exchange's view of a node's network."""
+
 from __future__ import annotations
 
 from broker.cluster.address import Address

@@ -1,3 +1,5 @@
+"""DTDs from other nodes (Mspaces M14): ask one node after the other, and answer their questions."""
+
 from __future__ import annotations
 
 import hashlib

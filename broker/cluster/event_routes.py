@@ -1,3 +1,5 @@
+"""Destinations of this node's events, for tracing (`broker.tracing.node_trace.IEventRoutes`)."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+"""Choice of a gateway of each unit, in turn."""
+
 from __future__ import annotations
 
 from broker.cluster.address import Address, UnitPath, is_within

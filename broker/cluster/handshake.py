@@ -1,3 +1,5 @@
+"""The handshake on one connection: a thin adapter around `handshake_core`."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

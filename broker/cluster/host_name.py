@@ -1,3 +1,5 @@
+"""Resolution of host names."""
+
 from __future__ import annotations
 
 import socket

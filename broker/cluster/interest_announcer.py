@@ -1,3 +1,5 @@
+"""Interest of this node's subscriptions, announced to the network."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping

@@ -1,3 +1,5 @@
+"""Known peers: former cluster members that are dialled from time to time."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Rate-limited log messages about links that fail to connect."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

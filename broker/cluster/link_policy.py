@@ -1,3 +1,5 @@
+"""Policy of links: costs, clearances and validation."""
+
 from __future__ import annotations
 
 import attrs

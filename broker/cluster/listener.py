@@ -1,3 +1,5 @@
+"""Listening ports of a node's network: links over TCP and UDP, multicast, and discovery."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""Interest of this node's own subscriptions, by key, active or not yet."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping

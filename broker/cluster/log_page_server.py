@@ -1,3 +1,5 @@
+"""Pages of this node's own log, for nodes that miss events (DCP D45)."""
+
 from __future__ import annotations
 
 from collections import OrderedDict

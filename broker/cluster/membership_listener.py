@@ -1,3 +1,5 @@
+"""Interface from membership to the node's network."""
+
 from __future__ import annotations
 
 from typing import Protocol

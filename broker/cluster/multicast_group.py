@@ -1,3 +1,5 @@
+"""The cluster's IP multicast group: one frame reaches several members (M8, K31, X14)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,3 +1,7 @@
+"""Links of a node: one protocol stack per neighbour, kept through reconnections (RCM R29; T12,
+T13).
+"""
+
 from __future__ import annotations
 
 import os

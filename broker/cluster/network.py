@@ -1,3 +1,5 @@
+"""A node's part in the network: membership, links, interest, and its own events."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence

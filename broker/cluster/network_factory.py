@@ -1,3 +1,5 @@
+"""Construction of a node's network from the settings."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,3 +1,5 @@
+"""Network segments: the networks of this machine's interfaces (M2, K31)."""
+
 from __future__ import annotations
 
 import socket

@@ -1,3 +1,5 @@
+"""State of the network as one node sees it: tables, with the map and the interest in them."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

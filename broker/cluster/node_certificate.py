@@ -1,3 +1,5 @@
+"""Node certificates: identity of both ends of a TCP link (X12)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

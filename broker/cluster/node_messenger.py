@@ -1,3 +1,5 @@
+"""Routed messages between parts of this node and other nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

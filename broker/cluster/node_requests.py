@@ -1,3 +1,5 @@
+"""Requests to other nodes, by routed messages."""
+
 from __future__ import annotations
 
 from typing import Final, TypeAlias, TypeVar

@@ -1,3 +1,5 @@
+"""Ingest of relayed events: matching, validation and logging."""
+
 from __future__ import annotations
 
 from collections import Counter, deque

@@ -1,3 +1,5 @@
+"""Counts of relayed events."""
+
 from __future__ import annotations
 
 from collections import Counter

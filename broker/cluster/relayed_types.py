@@ -1,3 +1,5 @@
+"""Types of other nodes' events whose DTD is not here yet."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -1,3 +1,5 @@
+"""Interest of other nodes, as queries of this node's matcher."""
+
 from __future__ import annotations
 
 from collections import Counter, deque

@@ -1,3 +1,5 @@
+"""Origins of other nodes, for recovery from the archive or from third nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,3 +1,5 @@
+"""Timer lag: how late this machine fires its timers (M7)."""
+
 from __future__ import annotations
 
 from typing import Final

@@ -1,3 +1,5 @@
+"""Settings of the network of nodes."""
+
 from __future__ import annotations
 
 from pathlib import Path

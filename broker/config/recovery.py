@@ -1,3 +1,5 @@
+"""Settings of the archive, and of recovery from it."""
+
 from __future__ import annotations
 
 from pathlib import Path

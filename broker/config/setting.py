@@ -1,3 +1,5 @@
+"""Settings as attrs fields with a kind of value and a description."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Read a node's configuration file; each error names the key and the line."""
+
 from __future__ import annotations
 
 import json

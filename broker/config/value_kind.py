@@ -1,3 +1,5 @@
+"""Kinds of setting values: reading, bounds, description and writing."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Queue of live events for the transient subscriptions of a session that is full."""
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,3 +1,5 @@
+"""Subscriptions that a recovery feeds with missed events before the log feeds them."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

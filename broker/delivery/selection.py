@@ -1,3 +1,5 @@
+"""Selection of logged events for a subscription, with fetching of missing DTDs."""
+
 from __future__ import annotations
 
 from collections import OrderedDict

@@ -1,3 +1,5 @@
+"""DTD store for the cache: reads at once, writes on the log's thread."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable

@@ -1,3 +1,5 @@
+"""Small files replaced as a whole: after a crash the old or the new content is there."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""DTDs of a node, several versions of a type at once, each fetched once (M13, M17, T25)."""
+
 from __future__ import annotations
 
 from collections import OrderedDict

@@ -1,3 +1,5 @@
+"""DTD files of one folder, found by public identifier through an OASIS catalogue."""
+
 from __future__ import annotations
 
 import site

@@ -1,3 +1,5 @@
+"""The catalogue as a source of DTDs."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""Possible contents of elements by their content models, without order and number."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Typed declarations of a parsed DTD."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Attributes that a DTD supplies where a document leaves them out (T21)."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

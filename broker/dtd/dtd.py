@@ -1,3 +1,5 @@
+"""One version of one event type: validates events and supplies default attributes."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""Hints of an event for fetching its DTD."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""Failed look-ups of DTDs, so that they are not repeated for each event (T25)."""
+
 from __future__ import annotations
 
 from collections import OrderedDict

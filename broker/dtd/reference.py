@@ -1,3 +1,5 @@
+"""Names of event types: DTD name and version, in a public identifier."""
+
 from __future__ import annotations
 
 import functools

@@ -1,3 +1,5 @@
+"""Text of a DTD or module, with positions for errors."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Encodings of events and payloads."""
+
 from __future__ import annotations
 
 _NAMES = frozenset({"utf-8", "us-ascii", "ascii"})

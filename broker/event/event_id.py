@@ -1,3 +1,5 @@
+"""EventIds: identity for de-duplication, nothing else (Mspaces M21-M25, DESIGN 1)."""
+
 from __future__ import annotations
 
 from typing import NamedTuple

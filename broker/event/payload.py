@@ -1,3 +1,5 @@
+"""The payload of an event: its element in the parsed tree, and its bytes in the document."""
+
 from __future__ import annotations
 
 from lxml import etree

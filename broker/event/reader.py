@@ -1,3 +1,5 @@
+"""Parse a document's bytes into an `Event`."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Write an envelope around a payload's unchanged bytes."""
+
 from __future__ import annotations
 
 import re

@@ -1,3 +1,5 @@
+"""Accounts: secret, client ids, rights and clearance."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

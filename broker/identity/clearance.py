@@ -1,3 +1,5 @@
+"""Security levels against clearances (M27, X12)."""
+
 from __future__ import annotations
 
 from broker.event.envelope import SecurityLevel

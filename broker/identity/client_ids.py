@@ -1,3 +1,5 @@
+"""Patterns of client ids."""
+
 from __future__ import annotations
 
 

@@ -1,3 +1,5 @@
+"""Identity of a client, with its rights."""
+
 from __future__ import annotations
 
 import attrs

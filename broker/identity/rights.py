@@ -1,3 +1,5 @@
+"""Rights of an account to streams, by pattern, and to event types (Q8)."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""Look-ups of the DTDs that a source's events need."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

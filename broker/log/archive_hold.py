@@ -1,3 +1,5 @@
+"""The archive's hold on retention: own events and replicas stay until the archive has them."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""The size of an LMDB file, which never falls."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""A lock that gives a folder to one process at a time."""
+
 from __future__ import annotations
 
 import errno

@@ -1,3 +1,5 @@
+"""The part of `EventLog` that handles its histories (`broker.log.history`)."""
+
 from __future__ import annotations
 
 from abc import abstractmethod

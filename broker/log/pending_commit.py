@@ -1,3 +1,5 @@
+"""The contents of the next commit, and the callbacks for its result."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

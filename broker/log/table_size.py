@@ -1,3 +1,5 @@
+"""The size of an LMDB table."""
+
 from __future__ import annotations
 
 from typing import Any

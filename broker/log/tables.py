@@ -1,3 +1,5 @@
+"""The tables of a log's LMDB environment, for its writer and its readers."""
+
 from __future__ import annotations
 
 from typing import Any

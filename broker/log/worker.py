@@ -1,3 +1,5 @@
+"""The interface of a thread for the log's file."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

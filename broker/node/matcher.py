@@ -1,3 +1,5 @@
+"""The matcher of a node, by its settings."""
+
 from __future__ import annotations
 
 import time

@@ -1,3 +1,5 @@
+"""Garbage collection in child processes that match and archive."""
+
 from __future__ import annotations
 
 import gc

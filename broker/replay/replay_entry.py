@@ -1,3 +1,5 @@
+"""The record of one replay in the replay process, and the limits of all."""
+
 from __future__ import annotations
 
 import enum

@@ -1,3 +1,5 @@
+"""The node's side of the replay process: it starts the process on demand and requests replays."""
+
 from __future__ import annotations
 
 import shutil

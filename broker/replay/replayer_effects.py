@@ -1,3 +1,5 @@
+"""Effects of the core of the replay process."""
+
 from __future__ import annotations
 
 from typing import TypeAlias

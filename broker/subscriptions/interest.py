@@ -1,3 +1,5 @@
+"""Interest of a node's subscriptions in events of other nodes."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping

@@ -1,3 +1,5 @@
+"""Start position of a subscription in a node's log."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

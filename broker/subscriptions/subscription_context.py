@@ -1,3 +1,5 @@
+"""Objects that the lifecycle of a subscription needs from its session and its node."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Handling of Subscribe, Unsubscribe and Acknowledge: rights, limits, query, and start."""
+
 from __future__ import annotations
 
 import functools

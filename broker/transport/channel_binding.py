@@ -1,3 +1,5 @@
+"""The binding of one socket channel to a stack."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+"""Runner of sans-I/O cores: applies their effects in order, and owns their timer."""
+
 from __future__ import annotations
 
 from collections import deque

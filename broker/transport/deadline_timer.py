@@ -1,3 +1,5 @@
+"""One timer for many deadlines."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Effects: the values that a core's methods return, applied in order by the driver."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence

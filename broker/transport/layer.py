@@ -1,3 +1,5 @@
+"""The interface of a layer: a stateless description, and the core that it creates."""
+
 from __future__ import annotations
 
 import enum

@@ -1,3 +1,5 @@
+"""Requests that wait for their answers."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable

@@ -1,3 +1,5 @@
+"""A message that is sent on many stacks."""
+
 from __future__ import annotations
 
 from zlib import crc32

@@ -1,3 +1,5 @@
+"""Sleep on a clock."""
+
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred

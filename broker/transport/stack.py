@@ -1,3 +1,5 @@
+"""Stacks of layers, and the check that each layer finds its required properties below it."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""The interface of the user of a stack."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

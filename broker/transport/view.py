@@ -1,3 +1,5 @@
+"""Views: the state of the peer, as one layer reports it to the layer above."""
+
 from __future__ import annotations
 
 import enum

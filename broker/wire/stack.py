@@ -1,3 +1,5 @@
+"""The stack of every client session: socket (tcp) - p2p (DESIGN 7)."""
+
 from __future__ import annotations
 
 from broker.transport.layer import ILayer

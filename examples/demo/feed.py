@@ -1,3 +1,5 @@
+"""Events of the demonstration, and lxml's matches for each subscriber."""
+
 from __future__ import annotations
 
 import tarfile

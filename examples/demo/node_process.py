@@ -1,3 +1,5 @@
+"""A node as a child process that can be killed and restarted."""
+
 from __future__ import annotations
 
 import os

@@ -1,3 +1,5 @@
+"""Subscribers at several nodes, and their received events."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Three nodes of one cluster that share an archive, each a child process."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,3 +1,5 @@
+"""The client that moves from node to node, and its received events."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Explanation of a query without a node, with an engine in this process and local DTDs."""
+
 from __future__ import annotations
 
 import time

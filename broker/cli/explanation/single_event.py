@@ -1,3 +1,5 @@
+"""The one event to explain: a whole event, or a payload that gets an envelope."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

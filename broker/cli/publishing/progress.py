@@ -1,3 +1,5 @@
+"""Progress of publishing on a terminal: one line on stderr, five times a second."""
+
 from __future__ import annotations
 
 import asyncio

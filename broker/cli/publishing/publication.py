@@ -1,3 +1,5 @@
+"""Publications and refusals of `xmlbroker pub`."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""Bounded queue from a reading thread to the publishing loop."""
+
 from __future__ import annotations
 
 import asyncio

@@ -1,3 +1,5 @@
+"""Counts of the documents of one `pub` run."""
+
 from __future__ import annotations
 
 import json

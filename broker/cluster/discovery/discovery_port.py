@@ -1,3 +1,5 @@
+"""Sockets of a discovery group, for questions and answers of this node and of others."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

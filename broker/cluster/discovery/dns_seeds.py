@@ -1,3 +1,5 @@
+"""Seeds from DNS: services (SRV records), or all addresses of a name (A and AAAA records)."""
+
 from __future__ import annotations
 
 import ipaddress

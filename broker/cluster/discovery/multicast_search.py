@@ -1,3 +1,5 @@
+"""Search for nodes in a multicast group, and answers to searches. Sans-I/O."""
+
 from __future__ import annotations
 
 import secrets

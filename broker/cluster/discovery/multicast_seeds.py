@@ -1,3 +1,5 @@
+"""Seeds by multicast: Twisted adapter of `multicast_search`. The caller owns the socket."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

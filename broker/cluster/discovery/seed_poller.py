@@ -1,3 +1,5 @@
+"""Periodic polling of a source of seeds."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+"""Interface of sources of seeds."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Interest of other nodes and units, by the author of its table."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,3 +1,5 @@
+"""Effects that the exchange of interest returns, besides those of tables."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping

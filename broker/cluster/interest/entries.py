@@ -1,3 +1,5 @@
+"""Interest as entries of tables: a content-based id, and the encoded value."""
+
 from __future__ import annotations
 
 import hashlib

@@ -1,3 +1,5 @@
+"""The node's own profile: the smallest union of its interest, and the keys that are active."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable

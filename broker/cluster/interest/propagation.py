@@ -1,3 +1,5 @@
+"""Propagation of one node's interest up through the units, one echo after another."""
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping

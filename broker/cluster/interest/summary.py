@@ -1,3 +1,5 @@
+"""Summary of a unit's interest: the leader's union, and the part of it that is echoed."""
+
 from __future__ import annotations
 
 from broker.cluster.address import UnitPath

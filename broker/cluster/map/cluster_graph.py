@@ -1,3 +1,5 @@
+"""Graph of the own cluster: its nodes and their links."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

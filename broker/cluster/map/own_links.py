@@ -1,3 +1,5 @@
+"""Tables about this node: its descriptor, and its end of each link."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Shortest paths from one vertex of a small graph, deterministic for equal graphs."""
+
 from __future__ import annotations
 
 import heapq

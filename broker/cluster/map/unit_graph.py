@@ -1,3 +1,5 @@
+"""Graph of one context above the cluster: its units and the links of their gateways (G2, G5)."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,5 @@
+"""Frames with pages from a replica or the archive, in place of the origin node."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

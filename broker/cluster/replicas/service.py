@@ -1,3 +1,5 @@
+"""Both sides of replication, for a node's network."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator

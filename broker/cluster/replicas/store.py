@@ -1,3 +1,5 @@
+"""Replica side: store neighbours' events."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Effects that the core of the tables returns, in order."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

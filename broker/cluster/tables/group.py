@@ -1,3 +1,5 @@
+"""All tables of one author and scope, as stored at this node."""
+
 from __future__ import annotations
 
 from collections import deque

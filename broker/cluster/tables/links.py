@@ -1,3 +1,5 @@
+"""Links to neighbours and their scopes, for flooding."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

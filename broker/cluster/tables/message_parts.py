@@ -1,3 +1,5 @@
+"""Split large updates and digests into consecutive messages, and reassemble them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

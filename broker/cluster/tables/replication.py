@@ -1,3 +1,5 @@
+"""Replication of tables: updates, digests, refreshes and ageing."""
+
 from __future__ import annotations
 
 from collections import Counter

@@ -1,3 +1,5 @@
+"""Keys of tables, their limits and their timers."""
+
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias

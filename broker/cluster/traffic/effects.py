@@ -1,3 +1,5 @@
+"""Effects that the core of a node's traffic returns, in order, and its counters."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Routes for the parts of a frame: to this node, into its unit, or to neighbours."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Collection

@@ -1,3 +1,5 @@
+"""Merge two parts of a frame for one neighbour, so that each event crosses the link once."""
+
 from __future__ import annotations
 
 from itertools import groupby

@@ -1,3 +1,5 @@
+"""A received range, the receiver's effects on it, and its counters."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""Announcement of one event type by a node or unit, and its table entry."""
+
 from __future__ import annotations
 
 import re

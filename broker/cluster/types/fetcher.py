@@ -1,3 +1,5 @@
+"""Fetch announced DTDs before their events arrive (M13, M14, T25)."""
+
 from __future__ import annotations
 
 from collections import Counter, OrderedDict

@@ -1,3 +1,5 @@
+"""Event types of the network at one node: announced, fetched in advance, told apart by origin."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

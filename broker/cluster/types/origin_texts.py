@@ -1,3 +1,5 @@
+"""DTD texts that single origins use, where a name has several texts (T26)."""
+
 from __future__ import annotations
 
 import contextlib

@@ -1,3 +1,5 @@
+"""Order of a finished set of events by their bundle numbers."""
+
 from __future__ import annotations
 
 import heapq

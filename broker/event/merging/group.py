@@ -1,3 +1,5 @@
+"""One merge by time: the events of one rule."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Read the linkage of an event from its document."""
+
 from __future__ import annotations
 
 from broker.errors import BadEnvelope

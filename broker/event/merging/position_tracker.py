@@ -1,3 +1,5 @@
+"""Position of a reader whose events come in another order than their origins'."""
+
 from __future__ import annotations
 
 from collections import OrderedDict

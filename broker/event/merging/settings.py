@@ -1,3 +1,5 @@
+"""Settings of a subscriber's merge."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+"""Start and stop of a Spark session."""
+
 from __future__ import annotations
 
 import os

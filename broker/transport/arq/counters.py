@@ -1,3 +1,5 @@
+"""Counters of a connection over datagrams, for people and programs (M9)."""
+
 from __future__ import annotations
 
 import attrs

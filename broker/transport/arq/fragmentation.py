@@ -1,3 +1,5 @@
+"""Fragmentation of packets into the contents of datagrams."""
+
 from __future__ import annotations
 
 import struct

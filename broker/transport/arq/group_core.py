@@ -1,3 +1,5 @@
+"""One member of a multicast group: sends once to all, and receives each sender in order (M9)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+"""Effects of a group's core."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

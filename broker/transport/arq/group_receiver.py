@@ -1,3 +1,5 @@
+"""Receiving half of a group member for one sender: in order, with reported losses (D43, D44)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""The sending half of a group member, and its repairs (D43, D45, D50)."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

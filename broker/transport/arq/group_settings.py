@@ -1,3 +1,5 @@
+"""Settings of a group over multicast."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""The tag at the end of each datagram: a checksum, and with a key an authentication tag (T41)."""
+
 from __future__ import annotations
 
 from hashlib import blake2b

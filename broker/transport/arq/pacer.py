@@ -1,3 +1,5 @@
+"""Pacing of datagrams: a token bucket whose rate follows the measured throughput (T30)."""
+
 from __future__ import annotations
 
 from broker.transport.arq.settings import ArqSettings

@@ -1,3 +1,7 @@
+"""The receive window: puts numbered pieces in order, once each, and tracks missing numbers (D43,
+D44).
+"""
+
 from __future__ import annotations
 
 from typing import Final, Generic, TypeVar

@@ -1,3 +1,5 @@
+"""The round-trip time (RFC 6298) and the timeouts that follow from it."""
+
 from __future__ import annotations
 
 from typing import Final

@@ -1,3 +1,5 @@
+"""The sending end of a connection: datagrams in flight, losses, and polls (D43-D50)."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Settings of connections over datagrams."""
+
 from __future__ import annotations
 
 import attrs

@@ -1,3 +1,5 @@
+"""Configured faults: the kinds, and the layers that they create."""
+
 from __future__ import annotations
 
 import re

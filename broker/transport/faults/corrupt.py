@@ -1,3 +1,5 @@
+"""Corruption: some packets arrive with other bytes, or fewer."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

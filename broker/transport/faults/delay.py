@@ -1,3 +1,5 @@
+"""Delay: packets arrive later, in order."""
+
 from __future__ import annotations
 
 from random import Random

@@ -1,3 +1,5 @@
+"""The base of faults that hold packets for a while."""
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,3 +1,5 @@
+"""Directions of faults, and the base of faults that act at once."""
+
 from __future__ import annotations
 
 import enum

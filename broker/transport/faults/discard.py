@@ -1,3 +1,5 @@
+"""Loss: some packets disappear."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Duplication: some packets arrive twice."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Partition: at certain times all packets are dropped, without notice."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

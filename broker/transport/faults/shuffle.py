@@ -1,3 +1,5 @@
+"""Reordering: packets overtake each other."""
+
 from __future__ import annotations
 
 from random import Random

@@ -1,3 +1,5 @@
+"""Throttle: a bounded throughput with a short queue."""
+
 from __future__ import annotations
 
 from typing import ClassVar

@@ -1,3 +1,5 @@
+"""Several stacks as one channel: a message goes to a set of peers, one copy each."""
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,3 +1,5 @@
+"""Description and settings of the p2p layer."""
+
 from __future__ import annotations
 
 from typing import ClassVar

@@ -1,3 +1,5 @@
+"""The receiving half of p2p: received and consumed messages, and the credit of the peer."""
+
 from __future__ import annotations
 
 from collections import deque

@@ -1,3 +1,5 @@
+"""The sending half of p2p: messages not yet acknowledged, and the credit for them."""
+
 from __future__ import annotations
 
 from collections import deque

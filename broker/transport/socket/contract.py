@@ -1,3 +1,5 @@
+"""The interface of a socket channel: one connection that carries packets both ways."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

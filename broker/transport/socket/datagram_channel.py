@@ -1,3 +1,5 @@
+"""The socket channel over datagrams, the counterpart of `tcp` (M9)."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

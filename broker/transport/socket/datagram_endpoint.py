@@ -1,3 +1,5 @@
+"""Connections over one datagram socket: dialled, accepted, and told apart (M8, T41)."""
+
 from __future__ import annotations
 
 from collections import OrderedDict, deque

@@ -1,3 +1,5 @@
+"""One member of a group over datagrams: its core, its timer, and its receiver."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,3 +1,5 @@
+"""The two sockets of a member of an IP multicast group, IPv4 or IPv6 (M8, T31)."""
+
 from __future__ import annotations
 
 import socket

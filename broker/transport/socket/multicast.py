@@ -1,3 +1,5 @@
+"""One member of a cluster's group over IP multicast (M8, M9, T30, T31)."""
+
 from __future__ import annotations
 
 import secrets

@@ -1,3 +1,5 @@
+"""The base of socket channels over byte streams, for any event loop."""
+
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

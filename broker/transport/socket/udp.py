@@ -1,3 +1,5 @@
+"""The socket channel over UDP: one port that accepts and dials (M8, M9, T30, T41)."""
+
 from __future__ import annotations
 
 import secrets

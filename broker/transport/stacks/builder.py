@@ -1,3 +1,5 @@
+"""Building a checked stack from a plug-in and settings."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,3 +1,5 @@
+"""Options of a stack, read into a class of settings."""
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+"""Installed stacks: all that drop-ins in `twisted/plugins` offer."""
+
 from __future__ import annotations
 
 from functools import cache
