@@ -23,16 +23,16 @@ from broker.transport.clock import IClock
 
 #: Seconds that a search waits for others.
 BATCH_DELAY = 0.05
-#: For a unit, and the share of a gateway's time for the nodes that it asks.
+#: For the answer of a unit. Its gateway gives the nodes that it asks this share of the time.
 ANSWER_MS = 6_000
 _TIME_SHARE = 0.6
 #: Seconds from the start in which a node learns of others.
 LEARNING_TIME = 3.0
 #: The same while none of its cluster's seeds has come.
 ALONE_LEARNING_TIME = 60.0
-#: Seconds until a silent node is not awaited.
+#: Seconds in which a silent node may return.
 RETURN_TIME = 60.0
-#: Seconds.
+#: Seconds between two updates of the silent nodes.
 CHECK_INTERVAL = 5.0
 #: Bound of the nodes named for one subscription.
 MAX_HOLDERS = 4
