@@ -228,7 +228,9 @@ def lock_log(folder: Path) -> BinaryIO:
 @click.option("--log", type=click.Path(path_type=Path), required=True)
 @click.option("--archive", "uri", required=True)
 @click.option("--every", type=float, required=True)
-@click.option("--care", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE.encode())
+@click.option(
+    "--maintenance", "rules", type=MaintenanceRules.decode, default=NO_MAINTENANCE.encode()
+)
 def main(log: Path, uri: str, every: float, rules: MaintenanceRules) -> None:
     os.nice(NICENESS)
     # Ctrl-C ends the node. The last events must still be archived.

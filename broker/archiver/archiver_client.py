@@ -53,7 +53,7 @@ class ArchiverClient:
             reactor,
             [
                 *("broker.archiver", "--log", str(log_folder), "--archive", uri),
-                *("--every", str(every), "--care", maintenance.encode()),
+                *("--every", str(every), "--maintenance", maintenance.encode()),
             ],
             messages.CODEC,
             on_message=self._message_received,

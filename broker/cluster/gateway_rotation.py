@@ -1,4 +1,4 @@
-"""Choice of a gateway of each unit, in turn."""
+"""The gateway of each unit to ask next: its gateways take turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to other nodes, by routed messages."""
+"""Open requests to other nodes, each answered by the node that was asked."""
 
 from __future__ import annotations
 

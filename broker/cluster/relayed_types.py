@@ -1,4 +1,4 @@
-"""Types of other nodes' events whose DTD is not here yet."""
+"""Waits of relayed events for the DTDs of their types."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from math import inf
 from typing import Generic, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -21,7 +20,7 @@ class OpenRequests(Generic[Key, Answer]):
     while `is_full`.
     """
 
-    def __init__(self, clock: IClock, most: float = inf) -> None:
+    def __init__(self, clock: IClock, most: int) -> None:
         self._clock = clock
         self._most = most
         self._open: dict[Key, tuple[Deferred[Answer | None], IDelayed | None]] = {}

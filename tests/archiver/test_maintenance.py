@@ -13,6 +13,7 @@ from broker.archive.compaction import CompactionRules
 from broker.archive.maintenance_lease import MAINTENANCE_LEASE_MS, PATH, MaintenanceLease
 from broker.archive.verification import Verification
 from broker.archive.writer import ArchiveWriter
+from broker.archiver.__main__ import main
 from broker.archiver.maintenance import EXPIRY_INTERVAL, Maintenance, MaintenanceResult
 from broker.archiver.maintenance_rules import NO_MAINTENANCE, MaintenanceRules
 from broker.errors import ArchiveObjectMissing, ArchiveUnavailable
@@ -327,3 +328,8 @@ def test_a_lease_of_a_wrong_clock_does_not_last(disk: FragileDisk, wall: Wall) -
     ahead = Wall(wall.now + 1000 * HOUR)
     assert lease(disk, "a", ahead).acquire()
     assert lease(disk, "b", wall).acquire()
+
+
+def test_a_process_without_rules_does_no_maintenance() -> None:
+    context = main.make_context("archiver", ["--log", "l", "--archive", "a", "--every", "1"])
+    assert context.params["rules"] == NO_MAINTENANCE

@@ -11,7 +11,7 @@ from broker.transport.open_requests import OpenRequests
 
 def test_a_request_ends_with_its_first_answer() -> None:
     clock = Clock()
-    requests = OpenRequests[tuple[str, int], str](clock)
+    requests = OpenRequests[tuple[str, int], str](clock, 8)
     answers: list[str | None] = []
     requests.add(("peer", 1), 5.0).addCallback(answers.append)
     assert not requests.settle(("peer", 2), "of another request")
@@ -24,7 +24,7 @@ def test_a_request_ends_with_its_first_answer() -> None:
 
 def test_a_request_without_an_answer_ends_after_its_time() -> None:
     clock = Clock()
-    requests = OpenRequests[int, str](clock)
+    requests = OpenRequests[int, str](clock, 8)
     answers: list[str | None] = []
     for number, seconds in ((1, 2.0), (2, 1.0), (3, None)):
         requests.add(number, seconds).addCallback(answers.append)
@@ -37,7 +37,7 @@ def test_a_request_without_an_answer_ends_after_its_time() -> None:
 
 
 def test_an_ended_request_may_be_added_again_by_its_receiver() -> None:
-    requests = OpenRequests[int, str](Clock())
+    requests = OpenRequests[int, str](Clock(), 8)
     answers: list[str | None] = []
 
     async def ask() -> None:
@@ -62,7 +62,7 @@ def test_a_full_table_has_room_after_an_answer() -> None:
 @pytest.mark.parametrize("seconds", [5.0, None])
 def test_all_requests_end_when_the_peer_is_gone(seconds: float | None) -> None:
     clock = Clock()
-    requests = OpenRequests[int, str](clock)
+    requests = OpenRequests[int, str](clock, 8)
     answers: list[tuple[int, str | None]] = []
 
     def record(number: int) -> Callable[[str | None], None]:
