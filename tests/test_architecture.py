@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parents[1]
 #: A module imports only from its own level or below.
 FLOORS = (
     ("broker", "broker.errors", "broker.rate_limited_log"),
-    ("broker.event", "broker.transport"),
+    ("broker.event", "broker.transport", "broker.streams.contract"),
     ("broker.dtd", "broker.config"),
     ("broker.matching", "broker.log", "broker.archive", "broker.identity"),
-    ("broker.wire",),
+    ("broker.wire", "broker.streams"),
     (
         *("broker.ingest", "broker.delivery", "broker.subscriptions", "broker.sessions"),
         *("broker.tracing", "broker.cluster", "broker.client", "plugins"),

@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "log": "Verify and repair the event log of a node.",
     "dtd": "List and show DTDs; check and register your own.",
     "node": "Prepare a node's data, while the node is down, for its next start.",
+    "stacks": "List the installed stacks, with their guarantees and options.",
     "config": "Explain or check a node's configuration; hash a secret for it.",
 }
 

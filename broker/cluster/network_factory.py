@@ -31,6 +31,7 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.types.network_types import NetworkTypes
 from broker.config import Settings
+from broker.config.stacks import DEFAULT_STACK, find_plugins_of
 from broker.config.value_kind import split_host_port
 from broker.dtd.cache import DtdCache
 from broker.errors import ConfigurationError
@@ -44,10 +45,8 @@ from broker.matching.contract import IMatcher
 from broker.transport.faults import create_layers, describe_faults
 from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
-from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
+from broker.transport.stacks import StackSettings, Transport, build_stack
 
-#: DESIGN 7.
-STACK = "mspaces"
 #: Bytes: a recorded handshake must not allow to guess the key.
 SHORTEST_KEY = 16
 _log = Logger()
@@ -217,13 +216,19 @@ def _max_frame(settings: Settings) -> int:
 
 
 def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
-    plugin = find_stack(STACK)
+    instance = settings.stack(DEFAULT_STACK)
+    plugin = find_plugins_of(instance)[1]
+    assert plugin is not None
     if settings.faults:
         _log.warn("{text}", text=describe_faults(settings.faults))
     made: Counter[str] = Counter()
 
     def make(name: str, transport: str, incarnation: int) -> Stack:
-        stack_settings = StackSettings(incarnation=incarnation, transport=Transport(transport))
+        stack_settings = StackSettings(
+            incarnation=incarnation,
+            transport=Transport(transport),
+            options=instance.link_options,
+        )
         faults = create_layers(settings.faults, name, start, made[name])
         if faults:
             made[name] += 1

@@ -13,9 +13,11 @@ import attrs
 
 from broker.config.setting import Setting, settings_of
 from broker.config.settings import SECTIONS, AccountSettings, FaultSettings, StreamSettings
+from broker.config.stacks import StackInstance
 
 _EXAMPLES: tuple[tuple[str, type], ...] = (
     ('[streams."asdi.>"]', StreamSettings),
+    ("[stacks.mspaces]", StackInstance),
     ("[accounts.NAME]", AccountSettings),
     ("[[faults]]", FaultSettings),
 )

@@ -5,6 +5,7 @@ The scanner checks nothing: `tomllib` has accepted the text.
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from bisect import bisect_right
@@ -24,6 +25,18 @@ _STRING = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}(?!")' r"|'''.*?'{3,5}(?!')" r'|"(?:[^"\\]|\\.)*"' r"|'[^']*'",
     re.DOTALL,
 )
+
+
+def key_name(path: KeyPath) -> str:
+    """Return a full name such as `streams."asdi.>".acknowledge`."""
+    parts = (part for part in path if isinstance(part, str))
+    return ".".join(part if _BARE_KEY.fullmatch(part) else quote(part) for part in parts)
+
+
+def quote(text: str) -> str:
+    """Return a text in quotes, cut to 80 characters, for an error."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return quoted if len(quoted) <= 80 else quoted[:77] + "..."
 
 
 def locate_keys(text: str) -> Mapping[KeyPath, Location]:

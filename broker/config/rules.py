@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 import attrs
 
 from broker.config.endpoints import is_loopback_address, is_loopback_endpoint, is_multicast_address
-from broker.config.key_location import KeyPath
+from broker.config.key_location import KeyPath, key_name
 from broker.config.settings import FaultSettings, Settings
+from broker.config.stacks import DEFAULT_STACK, StackInstance, find_plugins_of
 from broker.config.units import format_size
-from broker.errors import ConfigurationError
+from broker.errors import ConfigurationError, StackError
 from broker.transport.faults.configuration import KINDS, create_layer
+from broker.transport.socket.contract import TCP_PROPERTIES
+from broker.transport.stacks import StackSettings, build_stack
 
 #: Interfaces that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")
@@ -21,6 +25,7 @@ def find_contradictions(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     """Yield the key at fault, and a sentence."""
     yield from _check_listeners(settings)
     yield from _check_network(settings)
+    yield from _check_stacks(settings)
     yield from _check_event_room(settings)
     yield from _check_faults(settings)
 
@@ -97,6 +102,60 @@ def _check_network(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                     f'streams."{stream.pattern.text}".acknowledge is "neighbour", but the node has '
                     "no network: see [network]",
                 )
+
+
+def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+    instances = {each.name: each for each in settings.stacks}
+    instances.setdefault(DEFAULT_STACK, StackInstance(DEFAULT_STACK))
+    for instance in settings.stacks:
+        if instance.feed and instance.feed not in instances:
+            yield (
+                ("stacks", instance.name, "feed"),
+                f'stacks.{instance.name}.feed is "{instance.feed}", '
+                f"but there is no [stacks.{instance.feed}]",
+            )
+        if instance.name == DEFAULT_STACK or instance.use == DEFAULT_STACK:
+            if (instance.name, instance.use) != (DEFAULT_STACK, DEFAULT_STACK):
+                yield (
+                    ("stacks", instance.name, "use"),
+                    f"the transport {DEFAULT_STACK} runs once in a node, as "
+                    f"[stacks.{DEFAULT_STACK}], and nothing else has that name",
+                )
+        yield from _check_links(instance)
+    for stream in settings.streams:
+        path = ("streams", stream.pattern.text, "stack")
+        key = key_name(path)
+        if stream.stack not in instances:
+            near = get_close_matches(stream.stack, instances, n=1)
+            hint = f', did you mean "{near[0]}"?' if near else ""
+            yield path, f'{key} is "{stream.stack}", but there is no [stacks.{stream.stack}]{hint}'
+            continue
+        if stream.stack != DEFAULT_STACK and settings.network.is_standalone:
+            yield path, f'{key} is "{stream.stack}", but the node has no network: see [network]'
+        if stream.promises:
+            guarantees = {
+                each.value for each in find_plugins_of(instances[stream.stack])[0].guarantees
+            }
+            for promise in stream.promises:
+                if promise not in guarantees:
+                    given = ", ".join(sorted(guarantees)) or "none"
+                    yield (
+                        (*path[:2], "promises"),
+                        f'{key_name((*path[:2], "promises"))} has "{promise}", which the stack '
+                        f"{stream.stack} does not guarantee; its guarantees: {given}",
+                    )
+
+
+def _check_links(instance: StackInstance) -> Iterator[tuple[KeyPath, str]]:
+    _, links = find_plugins_of(instance)
+    for transport in () if links is None else sorted(links.transports, key=lambda each: each.value):
+        assert links is not None
+        settings = StackSettings(incarnation=1, transport=transport, options=instance.link_options)
+        try:
+            build_stack(links, settings, TCP_PROPERTIES)
+        except (ConfigurationError, StackError) as wrong:
+            yield ("stacks", instance.name), f"{key_name(('stacks', instance.name))}: {wrong.text}"
+            return
 
 
 def _check_event_room(settings: Settings) -> Iterator[tuple[KeyPath, str]]:

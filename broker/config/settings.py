@@ -16,9 +16,11 @@ from broker.config import value_kind
 from broker.config.network import NetworkSettings
 from broker.config.recovery import ArchiveSettings, RecoverySettings
 from broker.config.setting import derived_setting, required_setting, setting
+from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.config.stored_secret import StoredSecret
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
+from broker.streams.contract import Guarantee
 from broker.transport.faults.configuration import DIRECTIONS, KINDS
 
 KIB: Final = 2**10
@@ -231,9 +233,20 @@ class MetricsSettings:
 
 @attrs.frozen
 class StreamSettings:
-    """Settings of streams, by pattern. The first matching table counts."""
+    """Settings of streams, by pattern. Of the tables that match, the longest pattern counts."""
 
     pattern: StreamPattern
+    stack: str = setting(
+        value_kind.NODE_NAME,
+        DEFAULT_STACK,
+        "The stack that carries the streams between nodes: the default, or the name of a table "
+        "[stacks.NAME]. All nodes have the same.",
+    )
+    promises: tuple[str, ...] = setting(
+        value_kind.list_of(value_kind.choice(*(each.value for each in Guarantee))),
+        (),
+        "Guarantees that the stack must give; the node does not start if it does not.",
+    )
     acknowledge: str = setting(
         value_kind.choice("node", "neighbour"),
         "node",
@@ -345,15 +358,20 @@ class Settings:
     archive: ArchiveSettings = attrs.field(factory=ArchiveSettings)
     recovery: RecoverySettings = attrs.field(factory=RecoverySettings)
     streams: tuple[StreamSettings, ...] = ()
+    stacks: tuple[StackInstance, ...] = ()
     accounts: tuple[AccountSettings, ...] = ()
     faults: tuple[FaultSettings, ...] = ()
 
     def stream_settings(self, name: str) -> StreamSettings:
-        """Return the settings of a stream: those of the first matching pattern, else defaults."""
+        """Return the settings of a stream: those of the longest matching pattern, else defaults."""
         for settings in self.streams:
             if settings.pattern.matches(name):
                 return settings
         return StreamSettings(StreamPattern.parse(name))
+
+    def stack(self, name: str) -> StackInstance:
+        """Return the instance with a name that `check_stacks` knows."""
+        return next((each for each in self.stacks if each.name == name), StackInstance(name))
 
 
 #: Tables that each file may have once.

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 import attrs
 
-from broker.config.key_location import KeyPath, Location, locate_keys
+from broker.config import value_kind
+from broker.config.key_location import KeyPath, Location, key_name, locate_keys
 from broker.config.rules import find_contradictions
 from broker.config.setting import BadElement, Setting, settings_of
 from broker.config.settings import (
@@ -22,10 +23,15 @@ from broker.config.settings import (
     Settings,
     StreamSettings,
 )
-from broker.errors import BadName, ConfigurationError
+from broker.config.stacks import StackInstance, find_plugins_of
+from broker.errors import BadName, ConfigurationError, StackError
 from broker.event.stream import StreamPattern, check_client_id
 
-_TABLES_BY_NAME = {"streams": "a stream pattern", "accounts": "the account's name"}
+_TABLES_BY_NAME = {
+    "streams": "a stream pattern",
+    "stacks": "the stack's name",
+    "accounts": "the account's name",
+}
 _FAULTS = "faults"
 
 
@@ -60,15 +66,6 @@ def load_text(text: str, name: str) -> Settings:
     return _Reader(name, spots).read(document)
 
 
-def key_name(path: KeyPath) -> str:
-    """Return a full name such as `streams."asdi.>".acknowledge`."""
-    parts = (part for part in path if isinstance(part, str))
-    return ".".join(
-        part if re.fullmatch(r"[A-Za-z0-9_-]+", part, re.ASCII) else _format_value(part)
-        for part in parts
-    )
-
-
 @attrs.frozen
 class _Reader:
     name: str
@@ -89,6 +86,10 @@ class _Reader:
                     self._parse_pattern(pattern), **self._read_table(path, table, StreamSettings)
                 )
                 for path, pattern, table in self._tables("streams", document)
+            ),
+            stacks=tuple(
+                self._read_stack(path, name, table)
+                for path, name, table in self._tables("stacks", document)
             ),
             accounts=tuple(
                 AccountSettings(
@@ -123,6 +124,43 @@ class _Reader:
         except BadName as wrong:
             path = ("streams", text)
             self._fail(path, f"{key_name(path)} must be named by a stream pattern: {wrong.text}")
+
+    def _read_stack(self, path: KeyPath, name: str, table: Any) -> StackInstance:
+        if not isinstance(table, dict):
+            self._fail_value(path, "a table", table)
+        own = settings_of(StackInstance)
+        kept = {key: value for key, value in table.items() if key in own}
+        instance = StackInstance(
+            self._check_stack_name(path, name), **self._read_table(path, kept, StackInstance)
+        )
+        try:
+            plugins = [each for each in find_plugins_of(instance) if each is not None]
+        except StackError as wrong:
+            key = "links" if "links" in table else "use"
+            self._fail((*path, key), f"{key_name(path)}: {wrong.text}")
+        options = {key: value for key, value in table.items() if key not in own}
+        known = [key for plugin in plugins for key in settings_of(plugin.options)]
+        for key in options:
+            if key not in known:
+                self._fail_unknown((*path, key), [*own, *known])
+        read = [self._read_options(path, options, plugin.options) for plugin in plugins]
+        return attrs.evolve(instance, options=read[0], link_options=read[1] if read[1:] else None)
+
+    def _read_options(self, path: KeyPath, options: dict[str, Any], section: type) -> object:
+        known = settings_of(section)
+        own = {key: value for key, value in options.items() if key in known}
+        try:
+            return section(**self._read_table(path, own, section))
+        except ConfigurationError as wrong:
+            if wrong.line:
+                raise
+            self._fail(path, f"{key_name(path)}: {wrong.text}")
+
+    def _check_stack_name(self, path: KeyPath, name: str) -> str:
+        try:
+            return value_kind.NODE_NAME.read(name)
+        except ValueError:
+            self._fail(path, f"{key_name(path)} must be named by {value_kind.NODE_NAME.allowed}")
 
     def _check_account(self, name: str) -> str:
         # An account may use its own name as a client id.

@@ -241,6 +241,11 @@ def _read_optional_file(value: object) -> Path | None:
 
 
 NODE_NAME: Final = ValueKind("1 to 64 of A-Z a-z 0-9 _ -", _text(_check_node_name), _quoted)
+OPTIONAL_NAME: Final = ValueKind(
+    '1 to 64 of A-Z a-z 0-9 _ -, or ""',
+    _text(lambda text: _check_node_name(text) if text else text),
+    _quoted,
+)
 NODE_NAMES: Final = ValueKind(
     'the name of a node, in which "*" stands for any characters', _text(_check_node_names), _quoted
 )

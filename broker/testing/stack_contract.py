@@ -6,16 +6,19 @@ fit. Properties that a stack does not provide are not tested.
 
 from __future__ import annotations
 
+import tomllib
 import unittest
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
+import attrs
 from twisted.internet.task import Clock
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from broker.errors import BrokerError, ConfigurationError, Overloaded
+from broker.config.setting import settings_of
+from broker.errors import BrokerError, Overloaded
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import StackDriver
 from broker.transport.layer import ILayer, ILayerCore, Property
@@ -60,16 +63,14 @@ class StackEnd:
 
 
 class StackLink:
-    def __init__(self, stack: IProtocolStack, options: Mapping[str, object], seed: int = 0) -> None:
+    def __init__(self, stack: IProtocolStack, options: object, seed: int = 0) -> None:
         self.clock = Clock()
         self.network = MemoryNetwork(self.clock, seed, latency=0.005, jitter=0.005)
         self.one, self.other = (self._end(stack, options, life) for life in (1, 2))
         self.network.listen("other", self.other.driver.attach)
         self.connect()
 
-    def _end(
-        self, stack: IProtocolStack, options: Mapping[str, object], incarnation: int
-    ) -> StackEnd:
+    def _end(self, stack: IProtocolStack, options: object, incarnation: int) -> StackEnd:
         settings = StackSettings(incarnation=incarnation, options=options)
         built = build_stack(stack, settings, TCP_PROPERTIES)
         errors: list[Exception] = []
@@ -90,7 +91,7 @@ class StackContract(_Base):
     """Tests of a stack, which must support TCP's properties."""
 
     stack: ClassVar[IProtocolStack]
-    options: ClassVar[Mapping[str, object]] = {}
+    options: ClassVar[object] = None
 
     def _provides(self, *properties: Property) -> bool:
         settings = StackSettings(incarnation=1, options=self.options)
@@ -107,11 +108,14 @@ class StackContract(_Base):
             self.assertTrue(verifyObject(ILayer, layer))
             self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
 
-    def test_an_unknown_option_is_rejected(self) -> None:
-        """The option is rejected at the start of a node."""
-        options = {**self.options, "no such option": 1}
-        with self.assertRaises(ConfigurationError):
-            self.stack.check(StackSettings(incarnation=1, options=options))
+    def test_each_option_is_a_setting_whose_default_is_allowed(self) -> None:
+        settings = settings_of(self.stack.options)
+        self.assertEqual(set(settings), {each.name for each in attrs.fields(self.stack.options)})
+        defaults = self.stack.options()
+        for name, (_, described) in settings.items():
+            default = getattr(defaults, name)
+            (written,) = tomllib.loads(f"value = {described.kind.write(default)}").values()
+            self.assertEqual(described.kind.read(written), default, name)
 
     def test_messages_of_any_size_arrive_as_they_were_sent(self) -> None:
         link = self._link()

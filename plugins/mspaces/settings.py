@@ -1,10 +1,15 @@
-"""The options of the `mspaces` stack."""
+"""Options of the `mspaces` stack."""
 
 from __future__ import annotations
 
 import attrs
 
+from broker.config import value_kind
+from broker.config.setting import setting
+
+KIB = 2**10
 MIB = 2**20
+GIB = 2**30
 
 
 @attrs.frozen(kw_only=True)
@@ -14,11 +19,18 @@ class MspacesSettings:
     Other nodes can replace a dead neighbour, so `liveness` is shorter than a client's.
     """
 
-    #: Bytes delivered and not yet consumed.
-    window_bytes: int = 4 * MIB
-    #: Bytes submitted and not yet acknowledged; above a half the multicast layer returns FULL.
-    send_buffer_bytes: int = 8 * MIB
-    #: A PING is sent after this time without another packet.
-    keepalive: float = 1.0
-    #: A neighbour that is silent for this time has failed.
-    liveness: float = 4.0
+    window_bytes: int = setting(
+        value_kind.size(64 * KIB, GIB), 4 * MIB, "Bytes received on a link and not yet handled."
+    )
+    send_buffer_bytes: int = setting(
+        value_kind.size(64 * KIB, GIB),
+        8 * MIB,
+        "Bytes sent on a link and not yet acknowledged; events are dropped above a half of it, "
+        "and requested later.",
+    )
+    keepalive: float = setting(
+        value_kind.duration(0.01, 3600.0), 1.0, "Silence after which a link is tested."
+    )
+    liveness: float = setting(
+        value_kind.duration(0.1, 86400.0), 4.0, "Silence after which a neighbour has failed."
+    )

@@ -1,4 +1,4 @@
-"""The `mspaces` stack, one for each neighbour; the multicast layer is above all of them."""
+"""The `mspaces` link stack, one for each neighbour; the multicast layer is above all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from broker.transport.layer import ILayer
 from broker.transport.p2p import P2PLayer
-from broker.transport.stacks import IProtocolStack, StackSettings, Transport, read_options
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 from plugins.mspaces.settings import MspacesSettings
 
 
@@ -21,15 +21,14 @@ class MspacesStack:
 
     name: ClassVar[str] = "mspaces"
     version: ClassVar[int] = 1
+    summary: ClassVar[str] = "once only and in order to each neighbour, through reconnections"
+    options: ClassVar[type] = MspacesSettings
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
-
-    def check(self, settings: StackSettings) -> None:
-        """Raise `ConfigurationError` for an invalid option."""
-        self.layers(settings)
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         """Return p2p alone: a socket channel over UDP corrects errors itself, as TCP does."""
-        options = read_options(self.name, MspacesSettings, settings.options)
+        options = settings.options or MspacesSettings()
+        assert isinstance(options, MspacesSettings)
         return [P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))]
 
 

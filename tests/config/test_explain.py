@@ -15,8 +15,15 @@ from broker.config.settings import (
     Settings,
     StreamSettings,
 )
+from broker.config.stacks import StackInstance
 
-ALL = {**SECTIONS, "streams": StreamSettings, "accounts": AccountSettings, "faults": FaultSettings}
+ALL = {
+    **SECTIONS,
+    "streams": StreamSettings,
+    "stacks": StackInstance,
+    "accounts": AccountSettings,
+    "faults": FaultSettings,
+}
 
 
 def test_the_explanation_is_a_file_that_changes_nothing() -> None:
@@ -28,7 +35,7 @@ def test_every_key_is_explained_with_its_meaning_its_values_and_a_value(
     name: str, section: type
 ) -> None:
     text = explain()
-    start = re.search(rf'^#?\[+{name}(\."asdi\.>"|\.NAME)?\]+$', text, re.MULTILINE)
+    start = re.search(rf'^#?\[+{name}(\."asdi\.>"|\.NAME|\.mspaces)?\]+$', text, re.MULTILINE)
     assert start is not None
     part = text[start.end() :].split("\n\n")[0]
     for key, (_, setting) in settings_of(section).items():

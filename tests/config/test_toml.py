@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.config import defaults, load, load_text
-from broker.config.toml import key_name
+from broker.config.key_location import key_name
 from broker.errors import ConfigurationError
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
+from plugins.mspaces.settings import MspacesSettings
 
 SECRET = "scrypt$16384$8$1$" + "A" * 24 + "$" + "A" * 24
 EVERYTHING = f"""
@@ -44,6 +45,9 @@ endpoint = "tcp:port=9100"
 
 [streams."asdi.>"]
 acknowledge = "node"
+
+[stacks.mspaces]
+window_bytes = "1MiB"
 
 [accounts.alice]
 secret = "{SECRET}"
@@ -80,6 +84,35 @@ def test_a_file_is_read_key_by_key() -> None:
     assert settings.types.pointers == ("https://example.org/dtd/",)
     assert settings.metrics.endpoint == "tcp:port=9100"
     assert settings.streams[0].pattern == StreamPattern.parse("asdi.>")
+
+
+def test_options_of_a_stack_reach_the_classes_of_its_plugins() -> None:
+    stack = load_text(EVERYTHING, "node.toml").stack("mspaces")
+    assert stack.link_options == MspacesSettings(window_bytes=2**20)
+    assert load_text("", "node.toml").stack("mspaces").link_options is None
+
+
+@pytest.mark.parametrize(
+    ("table", "sentence"),
+    [
+        ("[stacks.mspaces]\nwindow_bites = 3", "did you mean stacks.mspaces.window_bytes?"),
+        ('[stacks.mspaces]\nuse = "mspace"', "no stack 'mspace' is installed, did you mean 'msp"),
+        ("[stacks.radar]\n", "no stack 'radar' is installed; there are: mspaces"),
+        ("[stacks.mspaces]\nwindow_bytes = 1", "must be a size from 64KiB to 1GiB"),
+        ("[stacks.mspaces]\nliveness = 0.5", "liveness: must be more than keepalive"),
+        ('[stacks.mspaces]\nlinks = "x"', "no stack 'x' is installed"),
+        ('[stacks.mspaces]\nfeed = "x"', "there is no [stacks.x]"),
+        ('[stacks."a b"]\n', "must be named by 1 to 64 of"),
+        ("[stacks]\nmspaces = 1", "stacks.mspaces must be a table, found 1"),
+        ('[stacks.radar]\nuse = "mspaces"', "the transport mspaces runs once in a node"),
+        ('[streams."a.>"]\nstack = "mspace"', 'no [stacks.mspace], did you mean "mspaces"?'),
+        ('[streams."a.>"]\npromises = ["redundancy"]', "its guarantees: acknowledgement"),
+    ],
+)
+def test_a_stack_that_can_not_work_is_refused_with_its_line(table: str, sentence: str) -> None:
+    error = refusal("\n" + table)
+    assert sentence in error.text
+    assert error.line in (2, 3)
 
 
 def test_accounts_are_read_with_their_rights() -> None:

@@ -10,6 +10,8 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
+from broker.config import value_kind
+from broker.config.setting import setting
 from broker.testing.stack_contract import StackContract
 from broker.transport.effects import DeliverUp, Effect, Peer
 from broker.transport.layer import ILayer, PassThrough, Property
@@ -50,15 +52,20 @@ class CarelessLayer:
         return Careless()
 
 
+@attrs.frozen
+class CarelessOptions:
+    undescribed: int = 1
+    forbidden: int = setting(value_kind.count(1, 2), 3, "A number.")
+
+
 @implementer(IPlugin, IProtocolStack)
 @attrs.frozen
 class CarelessStack:
     name: ClassVar[str] = "careless"
     version: ClassVar[int] = 1
+    summary: ClassVar[str] = "for this test"
+    options: ClassVar[type] = CarelessOptions
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP})
-
-    def check(self, settings: StackSettings) -> None:
-        """Accept anything."""
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [P2PLayer(incarnation=settings.incarnation), CarelessLayer()]
@@ -80,7 +87,7 @@ def failures(stack: IProtocolStack) -> set[str]:
 
 def test_a_stack_that_loses_messages_and_does_not_check_is_found_out() -> None:
     found = failures(CarelessStack())
-    assert "test_an_unknown_option_is_rejected" in found
+    assert "test_each_option_is_a_setting_whose_default_is_allowed" in found
     assert "test_messages_of_any_size_arrive_as_they_were_sent" in found
     assert "test_nothing_is_lost_or_doubled_by_connections_that_break" in found
     assert "test_no_timer_is_left_when_both_ends_have_closed" not in found

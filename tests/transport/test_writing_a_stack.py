@@ -46,8 +46,9 @@ clock = Clock()
 network = MemoryNetwork(clock)
 ends = []
 for incarnation in (1, 2):
-    settings = StackSettings(incarnation=incarnation, options={"most": 5})
-    stack = build_stack(find_stack("ferry"), settings, TCP_PROPERTIES)
+    ferry = find_stack("ferry")
+    settings = StackSettings(incarnation=incarnation, options=ferry.options(most=5))
+    stack = build_stack(ferry, settings, TCP_PROPERTIES)
     ends.append(StackDriver(stack.layers, clock, Receiver(), stack.bottom))
 network.listen("there", ends[1].attach)
 network.connect("there").addCallback(ends[0].attach)

@@ -1,16 +1,29 @@
-"""Protocol stacks as plug-ins: their interface, and finding the installed ones."""
+"""Protocol stacks as plug-ins: their interfaces, and finding the installed ones."""
 
 from broker.transport.stacks.builder import build_stack
-from broker.transport.stacks.contract import IProtocolStack, StackSettings, Transport
-from broker.transport.stacks.options import read_options
-from broker.transport.stacks.registry import find_stack, find_stacks
+from broker.transport.stacks.contract import (
+    IProtocolStack,
+    IStackPlugin,
+    StackSettings,
+    Transport,
+)
+from broker.transport.stacks.registry import (
+    class_name,
+    find_plugin,
+    find_plugins,
+    find_stack,
+    find_stacks,
+)
 
 __all__ = [
     "IProtocolStack",
+    "IStackPlugin",
     "StackSettings",
     "Transport",
     "build_stack",
-    "find_stacks",
-    "read_options",
+    "class_name",
+    "find_plugin",
+    "find_plugins",
     "find_stack",
+    "find_stacks",
 ]

@@ -26,5 +26,4 @@ def build_stack(
             f"the stack {plugin.name!r} does not run over {settings.transport.value}: "
             f"it supports {supported or 'none'}"
         )
-    plugin.check(settings)
     return Stack(plugin.name, [*faults, *plugin.layers(settings)], bottom)

@@ -1,9 +1,9 @@
-"""The interface of a protocol stack that is a plug-in (RCM R27; X17, X18)."""
+"""Interfaces of plug-ins: any stack, and a link stack (RCM R27; X17, X18)."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import attrs
 from twisted.plugin import IPlugin
@@ -25,22 +25,30 @@ class StackSettings:
     #: u64, not 0; differs after each start of the end.
     incarnation: int
     transport: Transport = Transport.TCP
-    options: Mapping[str, object] = attrs.field(factory=dict)
+    options: object = None
+    """An instance of the stack's `options` class; None for its defaults."""
 
 
-class IProtocolStack(IPlugin):
-    """A named, stateless stack of layers, found through `twisted.plugin`."""
+class IStackPlugin(IPlugin):
+    """A named, stateless plug-in of one of the kinds below, found through `twisted.plugin`."""
 
-    name: str = Attribute("name in configurations; unique among the installed stacks")
+    name: str = Attribute("name in configurations; unique among the installed ones of its kind")
     version: int = Attribute("version of its protocols; both ends of a link have the same")
+    summary: str = Attribute("purpose, in one line")
+    options: type = Attribute(
+        "attrs class of its options, each made by a function of `broker.config.setting`; "
+        "an instance of it may raise `ConfigurationError` for values that do not fit together"
+    )
+
+
+class IProtocolStack(IStackPlugin):
+    """A link stack: layers between a node and its peers."""
+
     transports: frozenset[Transport] = Attribute("supported transports")
 
-    def check(settings: StackSettings) -> None:
-        """Raise `ConfigurationError` naming the stack and the invalid option.
-
-        Called when a node starts, with one of `transports`.
-        """
-
     def layers(settings: StackSettings) -> Sequence[ILayer]:
-        """Return the layers above the socket channel, bottom up, for settings that `check`
-        accepts."""
+        """Return the layers above the socket channel, bottom up.
+
+        Raises `ConfigurationError` for options that do not fit. A node calls it at its start too,
+        for each of `transports` that it uses.
+        """

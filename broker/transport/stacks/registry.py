@@ -1,8 +1,10 @@
-"""Installed stacks: all that drop-ins in `twisted/plugins` offer."""
+"""Installed plug-ins: all that drop-ins in `twisted/plugins` offer."""
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import cache
+from typing import TypeVar
 
 from twisted.logger import Logger
 from twisted.plugin import getPlugins
@@ -10,51 +12,73 @@ from zope.interface import Invalid
 from zope.interface.verify import verifyObject
 
 from broker.errors import AmbiguousStack, UnknownStack
-from broker.transport.stacks.contract import IProtocolStack
+from broker.transport.stacks.contract import IProtocolStack, IStackPlugin
+
+P = TypeVar("P", bound=IStackPlugin)
 
 _log = Logger()
 
 
 @cache
-def find_stacks() -> tuple[IProtocolStack, ...]:
-    """Return all installed stacks, sorted by name; searched once in a process.
+def find_plugins(kind: type[P]) -> tuple[P, ...]:
+    """Return all installed plug-ins that provide the interface `kind`, sorted by name.
 
-    Drop-ins that can not be imported, or lack the interface, are logged and ignored. Twisted also
-    logs each folder where it can not write its cache (T38).
+    They are searched once in a process. Drop-ins that can not be imported, or lack a part of the
+    interface, are logged and ignored. Twisted also logs each folder where it can not write its
+    cache (T38).
     """
     # One object may have several names.
-    found = {id(stack): stack for stack in getPlugins(IProtocolStack)}
-    return tuple(sorted(filter(_is_usable, found.values()), key=lambda stack: stack.name))
+    found = {id(plugin): plugin for plugin in getPlugins(kind)}
+    usable = [plugin for plugin in found.values() if _is_usable(kind, plugin)]
+    return tuple(sorted(usable, key=lambda plugin: plugin.name))
+
+
+def find_plugin(kind: type[P], name: str) -> P:
+    """Return the plug-in of a kind with a name. Raises `UnknownStack` or `AmbiguousStack`."""
+    plugins: tuple[P, ...] = find_plugins(kind)
+    matches = [plugin for plugin in plugins if plugin.name == name]
+    if not matches:
+        known = list(dict.fromkeys(plugin.name for plugin in plugins))
+        near = get_close_matches(name, known, n=1)
+        hint = f", did you mean {near[0]!r}?" if near else ";"
+        raise UnknownStack(
+            f"no stack {name!r} is installed{hint} there are: {', '.join(known) or 'none'}"
+        )
+    if len(matches) > 1:
+        origins = " and ".join(sorted(map(class_name, matches)))
+        raise AmbiguousStack(f"the stack {name!r} is installed {len(matches)} times: by {origins}")
+    (plugin,) = matches
+    return plugin
+
+
+def find_stacks() -> tuple[IProtocolStack, ...]:
+    """Return all installed link stacks."""
+    return find_plugins(IProtocolStack)
 
 
 def find_stack(name: str) -> IProtocolStack:
-    """Return the stack with a name. Raises `UnknownStack` or `AmbiguousStack`."""
-    stacks = find_stacks()
-    matches = [stack for stack in stacks if stack.name == name]
-    if not matches:
-        known = ", ".join(dict.fromkeys(stack.name for stack in stacks))
-        raise UnknownStack(f"no stack {name!r} is installed; there are: {known or 'none'}")
-    if len(matches) > 1:
-        origins = " and ".join(sorted(map(_class_name, matches)))
-        raise AmbiguousStack(f"the stack {name!r} is installed {len(matches)} times: by {origins}")
-    return matches[0]
+    """Return the link stack with a name. Raises `UnknownStack` or `AmbiguousStack`."""
+    return find_plugin(IProtocolStack, name)
 
 
-def _is_usable(stack: IProtocolStack) -> bool:
+def class_name(plugin: object) -> str:
+    """Return the full name of a plug-in's class, which names its package."""
+    kind = type(plugin)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _is_usable(kind: type[IStackPlugin], plugin: IStackPlugin) -> bool:
     try:
-        verifyObject(IProtocolStack, stack)
-        if not isinstance(stack.name, str):
-            raise Invalid(f"its name is {stack.name!r}")
+        verifyObject(kind, plugin)
+        if not isinstance(plugin.name, str):
+            raise Invalid(f"its name is {plugin.name!r}")
+        if not isinstance(plugin.options, type) or not hasattr(plugin.options, "__attrs_attrs__"):
+            raise Invalid(f"its options are {plugin.options!r}, not an attrs class")
     except Invalid as wrong:
         _log.error(
             "the stack {origin} does not provide the interface and is ignored: {wrong}",
-            origin=_class_name(stack),
+            origin=class_name(plugin),
             wrong=wrong,
         )
         return False
     return True
-
-
-def _class_name(stack: IProtocolStack) -> str:
-    kind = type(stack)
-    return f"{kind.__module__}.{kind.__qualname__}"

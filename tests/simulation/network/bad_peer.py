@@ -12,7 +12,6 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.handshake import Handshake
 from broker.cluster.handshake_core import Accepted, Initiator, Refused
 from broker.cluster.handshake_messages import GATEWAY, MEMBER, PROTOCOL_VERSIONS
-from broker.cluster.network_factory import STACK
 from broker.testing.simulated_network import NetworkWorld
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import ISocketChannel
@@ -52,7 +51,7 @@ class BadPeer:
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
         settings = StackSettings(incarnation=7, transport=Transport("tcp"))
-        stack = build_stack(find_stack(STACK), settings, TCP_PROPERTIES, ())
+        stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES, ())
         self.driver = StackDriver(stack.layers, self.world.clock, self, bottom=stack.bottom)
         self.driver.attach(channel)
         channel.resume()

@@ -10,9 +10,10 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, globalLogPublisher
 
 import twisted.plugins
 from broker.errors import AmbiguousStack, UnknownStack
-from broker.transport.stacks import IProtocolStack, find_stack, find_stacks
+from broker.transport.stacks import IProtocolStack, find_plugins, find_stack, find_stacks
 
 STACK = """
+import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 from broker.transport.stacks import IProtocolStack
@@ -20,9 +21,10 @@ from broker.transport.stacks import IProtocolStack
 @implementer(IPlugin, IProtocolStack)
 class {kind}:
     version = 1
+    summary = "for this test"
+    options = attrs.make_class("Options", [])
     transports = frozenset()
     {name}
-    def check(self, settings): pass
     def layers(self, settings): return []
 
 stack = {kind}()
@@ -38,13 +40,13 @@ def drop_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DropIn]
     folder = tmp_path / "twisted" / "plugins"
     folder.mkdir(parents=True)
     monkeypatch.setattr(twisted.plugins, "__path__", [*twisted.plugins.__path__, str(folder)])
-    find_stacks.cache_clear()
+    find_plugins.cache_clear()
 
     def write(name: str, text: str) -> None:
         (folder / f"{name}.py").write_text(text)
 
     yield write
-    find_stacks.cache_clear()
+    find_plugins.cache_clear()
     for path in folder.glob("*.py"):
         sys.modules.pop(f"twisted.plugins.{path.stem}", None)
 
@@ -83,7 +85,10 @@ def test_a_drop_in_is_found_and_an_object_with_two_names_counts_once(drop_in: Dr
 
 def test_a_name_that_is_not_found_is_answered_with_those_there_are(drop_in: DropIn) -> None:
     drop_in("zz_ferry", written("ferry"))
-    with pytest.raises(UnknownStack, match="'mspace' is installed; there are: ferry, mspaces$"):
+    with pytest.raises(
+        UnknownStack,
+        match="'mspace' is installed, did you mean 'mspaces'. there are: ferry, mspaces$",
+    ):
         find_stack("mspace")
 
 

@@ -1,0 +1,69 @@
+"""Stacks of a node: instances of plug-ins, each with its options."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from broker.config import value_kind
+from broker.config.setting import derived_setting, setting
+from broker.errors import StackError
+from broker.streams.contract import ITransportPlugin
+from broker.transport.stacks import IProtocolStack, find_plugin
+
+#: Stack of all streams without another one.
+DEFAULT_STACK: Final = "mspaces"
+
+
+@attrs.frozen
+class StackInstance:
+    """A stack of this node, which streams may name. Its other keys are options of the plug-ins."""
+
+    name: str
+    use: str = derived_setting(
+        value_kind.NODE_NAME,
+        lambda instance: instance.name,
+        "The stream transport; by default the one with the name of the table.",
+        shown='"mspaces"',
+    )
+    links: str = setting(
+        value_kind.OPTIONAL_NAME,
+        "",
+        "The link stack below it; by default the one that the transport names.",
+    )
+    feed: str = setting(
+        value_kind.OPTIONAL_NAME,
+        "",
+        "Another stack of this node that carries the same streams to its nodes; this one then "
+        "carries them from there.",
+    )
+    options: object = None
+    """Options of the transport, an instance of the plug-in's class; None for the defaults."""
+    link_options: object = None
+    """Options of the link stack, likewise."""
+
+
+def find_plugins_of(instance: StackInstance) -> tuple[ITransportPlugin, IProtocolStack | None]:
+    """Return the transport and the link stack of an instance.
+
+    Raises `UnknownStack` or `AmbiguousStack`, and `StackError` if both have an option of one name,
+    or the transport has no links of its own.
+    """
+    transport = find_plugin(ITransportPlugin, instance.use)
+    if not transport.links:
+        if instance.links:
+            raise StackError(f"the transport {transport.name!r} has no choice of links")
+        return transport, None
+    links = find_plugin(IProtocolStack, instance.links or transport.links)
+    both = _option_names(transport) & _option_names(links)
+    if both:
+        raise StackError(
+            f"the transport {transport.name!r} and the link stack {links.name!r} both have the "
+            f"option {min(both)}"
+        )
+    return transport, links
+
+
+def _option_names(plugin: ITransportPlugin | IProtocolStack) -> set[str]:
+    return {field.name for field in attrs.fields(plugin.options)}

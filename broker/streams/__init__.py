@@ -1,0 +1,1 @@
+"""Stream transports: plug-ins that carry the events of streams between nodes."""

@@ -1,0 +1,154 @@
+"""Interfaces of stream transports.
+
+The log is right, the transport is quick: the origin node commits and acknowledges an event before a
+transport carries it, and events that a transport loses are requested from the origin's log.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Hashable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+import attrs
+from twisted.internet.defer import Deferred
+from zope.interface import Attribute, Interface
+
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.transport.clock import IClock
+from broker.transport.stacks.contract import IStackPlugin
+
+
+class Guarantee(enum.Enum):
+    """A promise of a stream transport, beyond those of every transport."""
+
+    #: All nodes deliver all events in one order.
+    ONE_ORDER = "one-order"
+    #: The loss of one path or neighbour delays no event.
+    REDUNDANCY = "redundancy"
+    #: An event is acknowledged only after other nodes have it.
+    ACKNOWLEDGEMENT = "acknowledgement"
+
+
+class CarriedEvent(NamedTuple):
+    """An event on its way between nodes, as committed at its origin."""
+
+    mark: Mark
+    record: bytes
+    """The header as a msgpack array (`broker.log.logged_event`)."""
+    document: bytes
+    level: int = 0
+    """Rank of its security level, 0 to 2."""
+
+
+@attrs.frozen(slots=True)
+class FlowBatch:
+    """A range of a flow: (after, upto] with the events in it, in the order of the origin's log.
+
+    A flow is the events of one origin under one carrying pattern (`broker.event.flow`). A batch for
+    a link may leave out events that nobody behind the link wants.
+    """
+
+    flow: str
+    origin_node: str
+    """Address of the node that serves the origin's log."""
+    after: Mark
+    upto: Mark
+    events: Sequence[CarriedEvent]
+
+
+@attrs.frozen(slots=True)
+class CarriedInterest:
+    """Interest of one subscription, or of all subscriptions behind a link in sum."""
+
+    pattern: StreamPattern
+    query: str
+    namespaces: Mapping[str, str]
+
+
+class IDatagramReceiver(Interface):
+    """Receiver of the messages of a link stack's peers."""
+
+    def messages_received(peer: Hashable, messages: Sequence[bytes]) -> None:
+        """Receive messages of one peer in order."""
+
+
+class ILinks(Interface):
+    """Links of one transport instance to its peers at other nodes, over its link stack."""
+
+    def send(messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
+        """Send to each of the peers, as far as its links have room."""
+
+    def close() -> None:
+        """Close the links."""
+
+
+class ITransportContext(Interface):
+    """Services of a node for one transport instance."""
+
+    instance: str = Attribute("name of the instance in the configuration")
+    node: str = Attribute("name of the node")
+    origin: str = Attribute("name of the node's own log")
+    patterns: Sequence[StreamPattern] = Attribute("carrying patterns of this instance")
+    options: object = Attribute("an instance of the plug-in's `options` class")
+    cluster: IStreamTransport = Attribute("the transport on the links of the network of clusters")
+    clock: IClock = Attribute("monotonic time")
+    random: Random = Attribute("source of random numbers")
+
+    def receive(batch: FlowBatch) -> None:
+        """Pass on a received batch: it is validated, logged and delivered.
+
+        Event types are fetched, repeated events are dropped, and a range missing before `after` is
+        requested from the origin's log. Batches of an unknown flow are dropped and counted.
+        """
+
+    def set_link_interest(link: Hashable, key: Hashable, interest: CarriedInterest | None) -> None:
+        """Set or remove (None) one interest behind a link, for `match`.
+
+        Raises `BadQuery` or another error of the peer for a query that is not accepted.
+        """
+
+    def match(batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
+        """Return for each event the links behind which it is wanted; an event that can not be
+        matched here is wanted behind all."""
+
+    def fail(error: Exception) -> None:
+        """Stop this instance: its streams stop with the reason, others continue."""
+
+
+class IStreamTransport(Interface):
+    """One instance of a transport in a node.
+
+    An exception from one of these methods stops the instance with the reason.
+    """
+
+    def start() -> None:
+        """Start, after the node's log and network have started."""
+
+    def stop() -> Deferred[None]:
+        """Stop. Fires when sent data has left, or is lost."""
+
+    def announce(key: Hashable, interest: CarriedInterest) -> None:
+        """Announce the interest of a subscription of this node whose pattern overlaps those of
+        the instance."""
+
+    def withdraw(key: Hashable) -> None:
+        """Withdraw announced interest."""
+
+    def publish(batch: FlowBatch) -> None:
+        """Carry own events, which are committed."""
+
+    def snapshot() -> Mapping[str, object]:
+        """Return its state for `status`: plain values by name, and a table `peers`."""
+
+
+class ITransportPlugin(IStackPlugin):
+    """A stream transport, found through `twisted.plugin`."""
+
+    guarantees: frozenset[Guarantee] = Attribute("what it promises beyond every transport")
+    links: str = Attribute("link stack below it by default; empty if it has no links of its own")
+
+    def create(context: ITransportContext) -> IStreamTransport:
+        """Return an instance. Raises `ConfigurationError` for options that do not fit."""
