@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
 
@@ -14,16 +15,19 @@ from broker.cluster.traffic.sender import OutgoingEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
+from broker.streams.instance import LinkKey
 
+#: A node or unit of the network, or a link of another transport.
+Destination: TypeAlias = Address | LinkKey
+_Targets: TypeAlias = tuple[frozenset[Address], frozenset[LinkKey]]
 _MOST_CACHED = 10_000
 #: Seconds; an event that matched removed interest may wait for its DTD or for the disk.
 REMOVED_KEPT = 60
-_NOBODY: frozenset[Address] = frozenset()
 
 
 @attrs.frozen
 class _Installed:
-    destination: Address
+    destination: Destination
     id: str
     interest: StreamInterest
     widened: bool = False
@@ -35,9 +39,10 @@ class RemoteInterest:
     def __init__(self, matcher: IMatcher) -> None:
         self._matcher = matcher
         self._installed: dict[int, _Installed] = {}
-        self._numbers: dict[tuple[Address, str], int] = {}
-        self._counts: Counter[Address] = Counter()
-        self._destination_cache: dict[tuple[int, ...], frozenset[Address]] = {}
+        self._numbers: dict[tuple[Destination, str], int] = {}
+        self._counts: Counter[Destination] = Counter()
+        self._targets: dict[tuple[int, ...], _Targets] = {}
+        """By matches."""
         self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
         """By second of the removal."""
         self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
@@ -48,22 +53,27 @@ class RemoteInterest:
         return len(self._numbers)
 
     def count_by_destination(self) -> Mapping[Address, int]:
-        return {each: count for each, count in self._counts.items() if count}
+        return {
+            each: count
+            for each, count in self._counts.items()
+            if count and isinstance(each, Address)
+        }
 
     def queries(self) -> Iterator[tuple[str, Query]]:
         """Yield each query with the address of its destination."""
         for (destination, _), number in list(self._numbers.items()):
-            address = str(destination) if destination.node else unit_text(destination.unit)
+            is_unit = isinstance(destination, Address) and not destination.node
+            address = unit_text(destination.unit) if is_unit else str(destination)
             yield address, self._installed[number].interest.query
 
-    def install(self, destination: Address, id: str, interest: StreamInterest) -> bool:
+    def install(self, destination: Destination, id: str, interest: StreamInterest) -> bool:
         """Return True if the destination had no interest before."""
         first = not self._counts[destination]
         self.remove(destination, id)
         self._subscribe(_Installed(destination, id, interest))
         return first
 
-    def remove(self, destination: Address, id: str) -> None:
+    def remove(self, destination: Destination, id: str) -> None:
         number = self._numbers.pop((destination, id), None)
         if number is not None:
             self._removed[-1].append(number)
@@ -79,7 +89,7 @@ class RemoteInterest:
         if self._removed[0]:
             for number in self._removed[0]:
                 del self._installed[number]
-            self._destination_cache.clear()
+            self._targets.clear()
         self._removed.append([])
 
     def clear(self) -> None:
@@ -126,12 +136,12 @@ class RemoteInterest:
         return False
 
     def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
-        found = self._destination_cache.get(matches)
-        if found is None:
-            if len(self._destination_cache) >= _MOST_CACHED:
-                self._destination_cache.clear()
-            found = self._destination_cache[matches] = self._destinations_among(matches)
-        return found
+        """Return the nodes and units with interest in an event."""
+        return (self._targets.get(matches) or self._find_targets(matches))[0]
+
+    def links(self, matches: tuple[int, ...]) -> frozenset[LinkKey]:
+        """Return the links of other transports with interest behind them in an event."""
+        return (self._targets.get(matches) or self._find_targets(matches))[1]
 
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
         """Also for an absent client."""
@@ -162,17 +172,19 @@ class RemoteInterest:
         return frozenset(
             installed.destination
             for number, installed in self._installed.items()
-            if self._numbers.get((installed.destination, installed.id)) == number
+            if isinstance(installed.destination, Address)
+            and self._numbers.get((installed.destination, installed.id)) == number
             and (not stream or installed.interest.pattern.matches(stream))
         )
 
-    def _destinations_among(self, matches: Iterable[int]) -> frozenset[Address]:
-        targets = {
-            installed.destination
-            for number in matches
-            if (installed := self._installed.get(number)) is not None
-        }
-        return frozenset(targets) if targets else _NOBODY
+    def _find_targets(self, matches: tuple[int, ...]) -> _Targets:
+        if len(self._targets) >= _MOST_CACHED:
+            self._targets.clear()
+        found = {self._installed[n].destination for n in matches if n in self._installed}
+        addresses = frozenset(each for each in found if isinstance(each, Address))
+        links = frozenset(each for each in found if isinstance(each, LinkKey))
+        targets = self._targets[matches] = addresses, links
+        return targets
 
     def _subscribe(self, installed: _Installed) -> None:
         # The union of many clients' interest is not one greedy client.
@@ -182,4 +194,4 @@ class RemoteInterest:
         self._installed[number] = installed
         self._numbers[installed.destination, installed.id] = number
         self._counts[installed.destination] += 1
-        self._destination_cache.clear()
+        self._targets.clear()

@@ -89,3 +89,12 @@ class StreamPattern:
         elif len(mine) != len(theirs) or theirs[-1] == ">":
             return False
         return all(m == "*" and t != ">" or m == t for m, t in zip(mine, theirs, strict=True))
+
+    def overlaps(self, other: StreamPattern) -> bool:
+        """Return True if a name matches both."""
+        for mine, theirs in zip(self.tokens, other.tokens, strict=False):
+            if ">" in (mine, theirs):
+                return True
+            if mine != theirs and "*" not in (mine, theirs):
+                return False
+        return len(self.tokens) == len(other.tokens)

@@ -68,21 +68,27 @@ class CarriedInterest:
     namespaces: Mapping[str, str]
 
 
-class IDatagramReceiver(Interface):
-    """Receiver of the messages of a link stack's peers."""
+class ILinkReceiver(Interface):
+    """Receiver of the messages of a transport's own links."""
 
     def messages_received(peer: Hashable, messages: Sequence[bytes]) -> None:
-        """Receive messages of one peer in order."""
+        """Receive messages of one peer in order, from a stranger too."""
 
 
 class ILinks(Interface):
-    """Links of one transport instance to its peers at other nodes, over its link stack."""
+    """Links of one transport instance to other nodes, over its link stack."""
+
+    def add_peer(address: tuple[str, int]) -> None:
+        """Begin a link to a peer, which is named by its address from now on."""
+
+    def remove_peer(peer: Hashable) -> None:
+        """End a link, and drop what was not sent."""
 
     def send(messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
-        """Send to each of the peers, as far as its links have room."""
+        """Send to each of the peers. A link without room drops the messages."""
 
     def close() -> None:
-        """Close the links."""
+        """Close all links."""
 
 
 class ITransportContext(Interface):
@@ -97,6 +103,12 @@ class ITransportContext(Interface):
     clock: IClock = Attribute("monotonic time")
     random: Random = Attribute("source of random numbers")
 
+    def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:
+        """Open links at a host and port, over the link stack of the instance.
+
+        Raises `ConfigurationError` if the port can not be opened.
+        """
+
     def receive(batch: FlowBatch) -> None:
         """Pass on a received batch: it is validated, logged and delivered.
 
@@ -104,10 +116,11 @@ class ITransportContext(Interface):
         requested from the origin's log. Batches of an unknown flow are dropped and counted.
         """
 
-    def set_link_interest(link: Hashable, key: Hashable, interest: CarriedInterest | None) -> None:
+    def set_link_interest(link: Hashable, key: str, interest: CarriedInterest | None) -> None:
         """Set or remove (None) one interest behind a link, for `match`.
 
-        Raises `BadQuery` or another error of the peer for a query that is not accepted.
+        Raises `BadQuery` for a query that is not accepted, `Overloaded` beyond
+        `broker.streams.instance.MOST_QUERIES_PER_LINK`.
         """
 
     def match(batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
@@ -130,11 +143,11 @@ class IStreamTransport(Interface):
     def stop() -> Deferred[None]:
         """Stop. Fires when sent data has left, or is lost."""
 
-    def announce(key: Hashable, interest: CarriedInterest) -> None:
+    def announce(key: str, interest: CarriedInterest) -> None:
         """Announce the interest of a subscription of this node whose pattern overlaps those of
         the instance."""
 
-    def withdraw(key: Hashable) -> None:
+    def withdraw(key: str) -> None:
         """Withdraw announced interest."""
 
     def publish(batch: FlowBatch) -> None:

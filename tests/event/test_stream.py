@@ -54,7 +54,7 @@ def test_a_malformed_pattern_is_refused(text: str) -> None:
 
 
 @given(PATTERNS, PATTERNS)
-def test_covering_agrees_with_matching_on_every_name(wide: str, narrow: str) -> None:
+def test_covering_and_overlap_agree_with_matching_on_every_name(wide: str, narrow: str) -> None:
     first, second = StreamPattern.parse(wide), StreamPattern.parse(narrow)
     # "z" stands for other tokens.
     names = [
@@ -64,6 +64,7 @@ def test_covering_agrees_with_matching_on_every_name(wide: str, narrow: str) -> 
     ]
     subset = all(first.matches(name) for name in names if second.matches(name))
     assert first.covers(second) is subset
+    assert first.overlaps(second) is any(first.matches(n) and second.matches(n) for n in names)
 
 
 @pytest.mark.parametrize("client_id", ["", "-a", "a b", "a/b", "a" * 65, "a\n"])

@@ -1,0 +1,222 @@
+"""One instance of a stream transport in a node, guarded against its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.config.stacks import StackInstance
+from broker.errors import ConfigurationError, Overloaded
+from broker.event.stream import StreamPattern
+from broker.matching.covering.stream_interest import StreamInterest
+from broker.matching.query.query import Query
+from broker.streams.contract import (
+    CarriedInterest,
+    FlowBatch,
+    ILinkReceiver,
+    ILinks,
+    IStreamTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from broker.transport.clock import IClock
+
+#: Queries behind one link. A transport must replace more by wider ones.
+MOST_QUERIES_PER_LINK = 10_000
+
+
+class LinkKey(NamedTuple):
+    """A link of a transport instance, as a destination of events."""
+
+    instance: str
+    link: Hashable
+
+    def __str__(self) -> str:
+        return f"{self.instance} {self.link}"
+
+
+class ILinkInterest(Protocol):
+    """Interest behind links, matched together with the node's subscriptions."""
+
+    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
+        """Add interest, or replace that with the same id."""
+
+    def remove(self, destination: LinkKey, id: str) -> None:
+        """Remove interest, if it exists."""
+
+
+class NodeServices(Protocol):
+    """Parts of the node that all its transports use."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def clock(self) -> IClock: ...
+    @property
+    def random(self) -> Random: ...
+    @property
+    def cluster(self) -> IStreamTransport: ...
+    @property
+    def link_interest(self) -> ILinkInterest: ...
+
+    def receive(self, batch: FlowBatch) -> None:
+        """Validate, log and deliver a received batch."""
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
+        """Return the destinations of each event."""
+
+    def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
+        """Open links over the link stack of an instance. Raises `ConfigurationError`."""
+
+    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
+        """Raises `BadQuery`."""
+
+
+@implementer(ITransportContext)
+class TransportInstance:
+    """One instance of a stream transport.
+
+    An exception of the plug-in stops the instance with the reason. The events of its streams are
+    then requested from the logs of their origins, and other instances continue.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        stack: StackInstance,
+        plugin: ITransportPlugin,
+        patterns: Sequence[StreamPattern],
+        services: NodeServices,
+    ) -> None:
+        """Raises `ConfigurationError` for options that do not fit."""
+        self.instance = stack.name
+        self._stack = stack
+        self.plugin = plugin
+        self.patterns = patterns
+        self.options = plugin.options() if stack.options is None else stack.options
+        self.node, self.origin = services.node, services.origin
+        self.clock, self.random = services.clock, services.random
+        self.cluster = services.cluster
+        self.error = ""
+        """Reason of the stop by an error."""
+        self.published = self.received = 0
+        """Events."""
+        self._services = services
+        self._queries: dict[Hashable, set[str]] = {}
+        """Ids of interest by link."""
+        self._transport: IStreamTransport | None = None
+        try:
+            self._transport = plugin.create(self)
+        except ConfigurationError as wrong:
+            raise ConfigurationError(f"stacks.{stack.name}: {wrong.text}") from None
+        except Exception as error:
+            self.fail(error)
+
+    # ------------------------------------------------------------------ for the node
+
+    def start(self) -> None:
+        self._call("start")
+
+    def stop(self) -> Deferred[None]:
+        transport, self._transport = self._transport, None
+        if transport is None:
+            return maybeDeferred(lambda: None)
+        stopped: Deferred[Any] = maybeDeferred(transport.stop)
+        stopped.addErrback(self._log_failure)
+        return stopped.addCallback(lambda _: None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        if any(pattern.overlaps(interest.pattern) for pattern in self.patterns):
+            self._call("announce", key, interest)
+
+    def withdraw(self, key: str) -> None:
+        self._call("withdraw", key)
+
+    def publish(self, batch: FlowBatch) -> None:
+        self.published += len(batch.events)
+        self._call("publish", batch)
+
+    def snapshot(self) -> dict[str, Any]:
+        own: Mapping[str, object] = self._call("snapshot") or {}
+        return {
+            "name": self.instance,
+            "use": self.plugin.name,
+            "version": self.plugin.version,
+            "streams": [pattern.text for pattern in self.patterns],
+            "guarantees": sorted(each.value for each in self.plugin.guarantees),
+            "error": self.error,
+            "published": self.published,
+            "received": self.received,
+            **own,
+        }
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        if self._transport is None:
+            return None
+        call: Callable[..., Any] = getattr(self._transport, method)
+        try:
+            return call(*arguments)
+        except Exception as error:
+            self.fail(error)
+            return None
+
+    def _log_failure(self, failure: Failure) -> None:
+        self.log.failure("the stack {name} did not stop well", failure, name=self.instance)
+
+    # ------------------------------------------------------------------ for the transport
+
+    def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
+        return self._services.open_links(self._stack, listen, receiver)
+
+    def receive(self, batch: FlowBatch) -> None:
+        self.received += len(batch.events)
+        self._services.receive(batch)
+
+    def set_link_interest(self, link: Hashable, key: str, interest: CarriedInterest | None) -> None:
+        destination = LinkKey(self.instance, link)
+        known = self._queries.setdefault(link, set())
+        if interest is None:
+            self._services.link_interest.remove(destination, key)
+            known.discard(key)
+            if not known:
+                del self._queries[link]
+            return
+        if key not in known and len(known) >= MOST_QUERIES_PER_LINK:
+            raise Overloaded(f"more than {MOST_QUERIES_PER_LINK} queries behind the link {link}")
+        query = self._services.parse_query(interest.query, interest.namespaces)
+        self._services.link_interest.install(
+            destination, key, StreamInterest(interest.pattern, query)
+        )
+        known.add(key)
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
+        return [
+            frozenset(
+                each.link
+                for each in destinations
+                if isinstance(each, LinkKey) and each.instance == self.instance
+            )
+            for destinations in self._services.match(batch)
+        ]
+
+    def fail(self, error: Exception) -> None:
+        self.log.failure(
+            "the stack {name} has stopped; its events come from the logs of their origins",
+            Failure(error),
+            name=self.instance,
+        )
+        self.error = f"{type(error).__name__}: {error}"
+        for link, ids in self._queries.items():
+            for id in ids:
+                self._services.link_interest.remove(LinkKey(self.instance, link), id)
+        self._queries.clear()
+        self.stop()

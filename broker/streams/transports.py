@@ -1,0 +1,76 @@
+"""The stream transports of a node: one instance for each stack that its configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+
+from broker.config import Settings
+from broker.config.stacks import DEFAULT_STACK, find_plugins_of
+from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+from broker.streams.contract import CarriedInterest, FlowBatch
+from broker.streams.instance import NodeServices, TransportInstance
+
+EVERYTHING = StreamPattern.parse(">")
+
+
+def carrying_patterns(settings: Settings) -> Mapping[StreamPattern, str]:
+    """Return the patterns of streams with a stack of their own, and its name."""
+    return {
+        stream.pattern: stream.stack for stream in settings.streams if stream.stack != DEFAULT_STACK
+    }
+
+
+class StreamTransports:
+    """Distributes committed events and interest among the transports."""
+
+    def __init__(self, settings: Settings, services: NodeServices) -> None:
+        """Raises `ConfigurationError` for options that do not fit together."""
+        carried = carrying_patterns(settings)
+        self._by_pattern: dict[str, TransportInstance] = {}
+        self._instances: dict[str, TransportInstance] = {}
+        for name in dict.fromkeys((DEFAULT_STACK, *carried.values())):
+            patterns = [pattern for pattern, stack in carried.items() if stack == name]
+            stack = settings.stack(name)
+            instance = self._instances[name] = TransportInstance(
+                stack, find_plugins_of(stack)[0], patterns or [EVERYTHING], services
+            )
+            self._by_pattern.update((pattern.text, instance) for pattern in patterns)
+        self._keys: dict[Hashable, str] = {}
+        self._last_key = 0
+
+    def __iter__(self) -> Iterator[TransportInstance]:
+        return iter(self._instances.values())
+
+    def start(self) -> None:
+        for instance in self:
+            instance.start()
+
+    def stop(self) -> Deferred[None]:
+        return gatherResults([instance.stop() for instance in self]).addCallback(lambda _: None)
+
+    def publish(self, pattern: str, batch: FlowBatch) -> None:
+        """Carry committed own events of one carrying pattern; "" is the default transport's."""
+        instance = self._by_pattern.get(pattern, self._instances[DEFAULT_STACK])
+        instance.publish(batch)
+
+    def announce(self, key: Hashable, pattern: StreamPattern, query: Query) -> None:
+        """Announce interest under a key, or replace that of the key."""
+        self.withdraw(key)
+        self._last_key += 1
+        text = self._keys[key] = str(self._last_key)
+        interest = CarriedInterest(pattern, query.text, dict(query.namespaces))
+        for instance in self:
+            instance.announce(text, interest)
+
+    def withdraw(self, key: Hashable) -> None:
+        text = self._keys.pop(key, None)
+        if text is not None:
+            for instance in self:
+                instance.withdraw(text)
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        return [instance.snapshot() for instance in self]

@@ -1,0 +1,207 @@
+"""A transport with two parents for each node: events go up to both, and down by interest.
+
+The parents of all nodes form a graph without circles. A node announces the interest of its
+subscriptions and of its children to its parents. An event goes up from its origin to all ancestors,
+and from each of them down to the children with interest. So each node has an event from two sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import LoopingCall
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from broker.config import value_kind
+from broker.config.setting import required_setting, setting
+from broker.errors import BadQuery, Overloaded, ProtocolError
+from broker.event.place import Mark
+from broker.streams.contract import (
+    CarriedInterest,
+    FlowBatch,
+    Guarantee,
+    ILinkReceiver,
+    IStreamTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from two_parents.messages import Events, Interest, decode, encode
+
+#: Flows with a state for each child; the batches of others go to all children.
+MOST_FLOWS = 10_000
+
+
+@attrs.frozen(kw_only=True)
+class TwoParentsOptions:
+    listen: str = required_setting(
+        value_kind.HOST_PORT, "Address of this node.", shown='"127.0.0.1:9001"'
+    )
+    parents: tuple[str, ...] = setting(
+        value_kind.list_of(value_kind.HOST_PORT, most=2), (), "Addresses of the parents."
+    )
+    announce: float = setting(
+        value_kind.duration(0.1, 60.0), 1.0, "Interval at which interest is announced again."
+    )
+    most_children: int = setting(value_kind.count(1, 10_000), 100, "Children of this node.")
+
+
+@attrs.define
+class _Child:
+    heard: float
+    interest: Interest = Interest(())
+    #: For each flow the range of the next batch so far: events without a reader are left out.
+    unsent: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
+
+    def range_after(self, batch: FlowBatch) -> Mark:
+        """Return the start of the range that ends with this batch."""
+        after, upto = self.unsent.get(batch.flow, (batch.after, batch.after))
+        return after if batch.after <= upto else batch.after
+
+
+@implementer(ILinkReceiver, IStreamTransport)
+class TwoParents:
+    def __init__(self, context: ITransportContext) -> None:
+        options = context.options
+        assert isinstance(options, TwoParentsOptions)
+        self._context = context
+        self._options = options
+        self._parents = [value_kind.split_host_port(each) for each in options.parents]
+        self._children: dict[Hashable, _Child] = {}
+        self._own: dict[str, CarriedInterest] = {}
+        #: For each flow the ranges that this node has sent on.
+        self._passed: dict[str, Mark] = {}
+        self._repeated = self._rejected = 0
+        self._announcer = LoopingCall(self._announce)
+        self._announcer.clock = context.clock  # type: ignore[assignment]
+
+    def start(self) -> None:
+        self._links = self._context.open_links(self._options.listen, self)
+        for parent in self._parents:
+            self._links.add_peer(parent)
+        self._announcer.start(self._options.announce).addErrback(self._failed)
+
+    def _failed(self, failure: object) -> None:
+        self._context.fail(failure.value)  # type: ignore[attr-defined]
+
+    def stop(self) -> Deferred[None]:
+        if self._announcer.running:
+            self._announcer.stop()
+            self._links.close()
+        return succeed(None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        self._own[key] = interest
+        self._announce()
+
+    def withdraw(self, key: str) -> None:
+        if self._own.pop(key, None) is not None:
+            self._announce()
+
+    def publish(self, batch: FlowBatch) -> None:
+        self._pass_on(batch, None)
+
+    def snapshot(self) -> Mapping[str, object]:
+        return {
+            "parents": list(self._options.parents),
+            "children": len(self._children),
+            "flows": len(self._passed),
+            "repeated": self._repeated,
+            "rejected": self._rejected,
+        }
+
+    # ------------------------------------------------------------------ links
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        for data in messages:
+            try:
+                message = decode(data)
+                if isinstance(message, Interest):
+                    self._set_child(peer, message)
+                elif peer in self._parents or peer in self._children:
+                    self._receive(message.batch(), peer)
+                else:
+                    raise ProtocolError("events of a node that is neither parent nor child")
+            except (ProtocolError, Overloaded, BadQuery):
+                self._rejected += 1
+
+    def _set_child(self, peer: Hashable, interest: Interest) -> None:
+        now = self._context.clock.seconds()
+        child = self._children.get(peer)
+        if child is None:
+            if len(self._children) >= self._options.most_children:
+                raise Overloaded("this node has all its children")
+            child = self._children[peer] = _Child(now)
+        child.heard = now
+        if interest == child.interest:
+            return
+        for number, each in enumerate(interest.interests()):
+            self._context.set_link_interest(peer, str(number), each)
+        for number in range(len(interest.queries), len(child.interest.queries)):
+            self._context.set_link_interest(peer, str(number), None)
+        child.interest = interest
+        # Events left out until now were matched without the new interest.
+        child.unsent.clear()
+        self._announce()
+
+    def _announce(self) -> None:
+        """Announce all interest to the parents, and forget silent children."""
+        oldest = self._context.clock.seconds() - 5 * self._options.announce
+        for peer in [peer for peer, child in self._children.items() if child.heard < oldest]:
+            for number in range(len(self._children.pop(peer).interest.queries)):
+                self._context.set_link_interest(peer, str(number), None)
+            self._links.remove_peer(peer)
+        if self._parents and self._announcer.running:
+            own = [(i.pattern.text, i.query, dict(i.namespaces)) for i in self._own.values()]
+            below = [each for child in self._children.values() for each in child.interest.queries]
+            wanted = [*own, *(each for each in below if each not in own)]
+            self._links.send([encode(Interest(tuple(wanted)))], self._parents)
+
+    # ------------------------------------------------------------------ events
+
+    def _receive(self, batch: FlowBatch, peer: Hashable) -> None:
+        if batch.upto <= self._passed.get(batch.flow, (0, 0)):
+            self._repeated += 1
+            # It may have events that were missing before.
+            self._context.receive(batch)
+            return
+        self._pass_on(batch, peer)
+        self._context.receive(batch)
+
+    def _pass_on(self, batch: FlowBatch, source: Hashable) -> None:
+        if len(self._passed) < MOST_FLOWS or batch.flow in self._passed:
+            self._passed[batch.flow] = batch.upto
+        if source not in self._parents:
+            self._links.send([encode(Events.of(batch))], self._parents)
+        links = self._context.match(batch)
+        for peer, child in self._children.items():
+            if peer == source:
+                continue
+            after = child.range_after(batch)
+            wanted = [e for e, those in zip(batch.events, links, strict=True) if peer in those]
+            if wanted:
+                part = attrs.evolve(batch, after=after, events=wanted)
+                self._links.send([encode(Events.of(part))], [peer])
+                after = batch.upto
+            if batch.flow in self._passed:
+                child.unsent[batch.flow] = after, batch.upto
+
+
+@implementer(IPlugin, ITransportPlugin)
+@attrs.frozen
+class TwoParentsPlugin:
+    name: ClassVar[str] = "two_parents"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "two parents for each node, over its own links"
+    options: ClassVar[type] = TwoParentsOptions
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.REDUNDANCY})
+    links: ClassVar[str] = "stop_and_wait"
+
+    def create(self, context: ITransportContext) -> TwoParents:
+        return TwoParents(context)
+
+
+two_parents = TwoParentsPlugin()

@@ -1,0 +1,239 @@
+"""Distribution of events and interest among transports, and transports that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from random import Random
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from broker.config import Settings, StreamSettings
+from broker.config.stacks import StackInstance
+from broker.errors import BadQuery, ConfigurationError, Overloaded
+from broker.event.stream import StreamPattern
+from broker.matching.covering.stream_interest import StreamInterest
+from broker.matching.query.query import Query, parse_query
+from broker.streams import transports as module
+from broker.streams.contract import (
+    CarriedEvent,
+    CarriedInterest,
+    FlowBatch,
+    Guarantee,
+    ILinkReceiver,
+    ILinks,
+    IStreamTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from broker.streams.instance import MOST_QUERIES_PER_LINK, LinkKey
+from broker.streams.transports import StreamTransports
+
+
+@attrs.frozen
+class Options:
+    fails: str = ""
+
+
+@implementer(IStreamTransport)
+class Recorder:
+    """Records its calls; the call named by its option fails."""
+
+    def __init__(self, context: ITransportContext | None, fails: str = "") -> None:
+        self.context = context
+        self.calls: list[tuple[Any, ...]] = []
+        self.fails = fails
+
+    def _record(self, *call: Any) -> None:
+        self.calls.append(call)
+        if call[0] == self.fails:
+            raise RuntimeError("no more")
+
+    def start(self) -> None:
+        self._record("start")
+
+    def stop(self) -> Deferred[None]:
+        self._record("stop")
+        return succeed(None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        self._record("announce", key, interest.pattern.text, interest.query)
+
+    def withdraw(self, key: str) -> None:
+        self._record("withdraw", key)
+
+    def publish(self, batch: FlowBatch) -> None:
+        self._record("publish", batch.flow)
+
+    def snapshot(self) -> Mapping[str, object]:
+        self._record("snapshot")
+        return {"peers": 3}
+
+
+@implementer(IPlugin, ITransportPlugin)
+class Plugin:
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "for these tests"
+    options: ClassVar[type] = Options
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.REDUNDANCY})
+    links: ClassVar[str] = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.created: list[Recorder] = []
+
+    def create(self, context: ITransportContext) -> IStreamTransport:
+        assert isinstance(context.options, Options)
+        if context.options.fails == "create":
+            raise RuntimeError("can not be built")
+        if context.options.fails == "options":
+            raise ConfigurationError("its options do not fit")
+        self.created.append(Recorder(context, context.options.fails))
+        return self.created[-1]
+
+
+class Services:
+    node, origin = "n1", "0123"
+
+    def __init__(self) -> None:
+        self.clock, self.random = Clock(), Random(1)
+        self.cluster: IStreamTransport = Recorder(None)
+        self.link_interest = self
+        self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
+        self.received: list[FlowBatch] = []
+
+    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
+        self.installed[destination, id] = interest
+        return True
+
+    def remove(self, destination: LinkKey, id: str) -> None:
+        self.installed.pop((destination, id), None)
+
+    def receive(self, batch: FlowBatch) -> None:
+        self.received.append(batch)
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
+        everywhere = frozenset(destination for destination, _ in self.installed)
+        return [everywhere | {"another node"} for _ in batch.events]
+
+    def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
+        raise ConfigurationError(f"{listen} can not be opened")
+
+    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
+        return parse_query(text, namespaces)
+
+
+EVENT = CarriedEvent((1, 7), b"record", b"<event/>", 0)
+BATCH = FlowBatch("0123/asdi.>", "alps.n1", (1, 6), (1, 7), [EVENT])
+EVERYTHING = parse_query("true()")
+
+
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Plugin]:
+    found = {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
+    monkeypatch.setattr(module, "find_plugins_of", lambda stack: (found[stack.use], None))
+    return found
+
+
+def make(
+    services: Services, radar: str = "", stacks: Sequence[str] = ("radar", "ferry")
+) -> StreamTransports:
+    patterns = {"radar": "asdi.>", "ferry": "boats.*"}
+    settings = Settings(
+        streams=tuple(
+            StreamSettings(StreamPattern.parse(patterns[name]), stack=name) for name in stacks
+        ),
+        stacks=(StackInstance("radar", options=Options(radar)),),
+    )
+    return StreamTransports(settings, services)
+
+
+def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
+    plugins: dict[str, Plugin],
+) -> None:
+    transports = make(Services())
+    transports.start()
+    transports.publish("asdi.>", BATCH)
+    transports.announce("one", StreamPattern.parse("asdi.zbw"), EVERYTHING)
+    transports.announce("all", StreamPattern.parse(">"), EVERYTHING)
+    transports.withdraw("one")
+    transports.withdraw("never announced")
+    (mspaces,), (radar,), (ferry,) = (plugin.created for plugin in plugins.values())
+    assert radar.calls == [
+        ("start",),
+        ("publish", "0123/asdi.>"),
+        ("announce", "1", "asdi.zbw", "true()"),
+        ("announce", "2", ">", "true()"),
+        ("withdraw", "1"),
+    ]
+    assert ferry.calls == [("start",), ("announce", "2", ">", "true()"), ("withdraw", "1")]
+    assert ("publish", BATCH.flow) not in mspaces.calls
+
+
+@pytest.mark.parametrize("method", ["create", "start", "announce", "withdraw", "publish"])
+def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
+    method: str, plugins: dict[str, Plugin]
+) -> None:
+    services = Services()
+    transports = make(services, radar=method)
+    transports.start()
+    transports.announce("key", StreamPattern.parse(">"), EVERYTHING)
+    transports.publish("asdi.>", BATCH)
+    transports.publish("boats.*", BATCH)
+    transports.withdraw("key")
+    transports.publish("asdi.>", BATCH)
+    states = {each["name"]: each["error"] for each in transports.snapshot()}
+    assert states["radar"].startswith("RuntimeError: ")
+    assert (states["mspaces"], states["ferry"]) == ("", "")
+    (ferry,) = plugins["ferry"].created
+    assert ("publish", BATCH.flow) in ferry.calls
+    for radar in plugins["radar"].created:
+        assert radar.calls[-2:] == [*radar.calls[-2:-1], ("stop",)]
+        assert radar.calls[-2][0] == method
+
+
+def test_options_that_do_not_fit_stop_the_node(plugins: dict[str, Plugin]) -> None:
+    with pytest.raises(ConfigurationError, match="stacks.radar: its options do not fit"):
+        make(Services(), radar="options")
+
+
+def test_a_transport_matches_events_for_its_own_links_only(plugins: dict[str, Plugin]) -> None:
+    services = Services()
+    transports = make(services)
+    radar, ferry = plugins["radar"].created[0].context, plugins["ferry"].created[0].context
+    assert radar is not None and ferry is not None
+    wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "//flight", {})
+    radar.set_link_interest(("10.0.0.7", 9001), "0", wanted)
+    ferry.set_link_interest("harbour", "0", wanted)
+    assert radar.match(BATCH) == [frozenset({("10.0.0.7", 9001)})]
+    radar.set_link_interest(("10.0.0.7", 9001), "0", None)
+    assert (radar.match(BATCH), ferry.match(BATCH)) == ([frozenset()], [frozenset({"harbour"})])
+    with pytest.raises(BadQuery):
+        ferry.set_link_interest("harbour", "1", CarriedInterest(wanted.pattern, "//[", {}))
+    ferry.receive(BATCH)
+    assert services.received == [BATCH]
+    received = {each["name"]: each["received"] for each in transports.snapshot()}
+    assert received == {"mspaces": 0, "radar": 0, "ferry": 1}
+
+
+def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    make(services)
+    radar = plugins["radar"].created[0].context
+    assert radar is not None
+    wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "true()", {})
+    for number in range(MOST_QUERIES_PER_LINK):
+        radar.set_link_interest("east", str(number), wanted)
+    radar.set_link_interest("east", "0", wanted)
+    with pytest.raises(Overloaded, match="behind the link east"):
+        radar.set_link_interest("east", "one more", wanted)
+    radar.set_link_interest("west", "0", wanted)
+    radar.fail(RuntimeError("no more"))
+    assert services.installed == {}
