@@ -62,8 +62,10 @@ class RemoteInterest:
     def queries(self) -> Iterator[tuple[str, Query]]:
         """Yield each query with the address of its destination."""
         for (destination, _), number in list(self._numbers.items()):
-            is_unit = isinstance(destination, Address) and not destination.node
-            address = unit_text(destination.unit) if is_unit else str(destination)
+            if isinstance(destination, Address) and not destination.node:
+                address = unit_text(destination.unit)
+            else:
+                address = str(destination)
             yield address, self._installed[number].interest.query
 
     def install(self, destination: Destination, id: str, interest: StreamInterest) -> bool:
