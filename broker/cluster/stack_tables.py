@@ -1,0 +1,81 @@
+"""Announcement of each node's stacks in tables, and disagreements between nodes about them.
+
+A node publishes a table `stacks` in the whole network: for each stream pattern with a stack of its
+own the plug-in and its version. Nodes that disagree still get all events: those of a pattern are a
+flow of their own, whose events a node without its transport requests from the origin's log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, TypeAlias
+
+from msgspec import Meta
+
+from broker.cluster.address import NETWORK
+from broker.cluster.map.own_links import Publication
+from broker.cluster.messages import Value
+from broker.cluster.tables.core import Tables
+from broker.errors import ProtocolError
+from broker.wire.codec import Count, Schema
+
+STACKS: Final = "stacks"
+#: Patterns of one author that are compared.
+MAX_PATTERNS: Final = 64
+#: The name of a transport, and its version.
+CarriedBy: TypeAlias = tuple[Annotated[str, Meta(min_length=1, max_length=64)], Count]
+
+_CARRIED_BY: Final = Schema[CarriedBy](CarriedBy, "stack of a node")
+
+
+class StackTables:
+    """`own` names the transport of each own stream pattern that is not carried by the default."""
+
+    def __init__(self, tables: Tables, own: Mapping[str, CarriedBy]) -> None:
+        self._tables = tables
+        self._own = own
+
+    def publication(self) -> Publication | None:
+        """Return this node's table; None if the default transport carries all its streams."""
+        if not self._own:
+            return None
+        return Publication(STACKS, self._tables.address.node, NETWORK, dict(self._own))
+
+    def disagreements(self, members: Iterable[str]) -> list[str]:
+        """Return a sentence for each pattern that another node carries differently.
+
+        `members` are the nodes of the cluster, which may have no table.
+        """
+        others = {key.author: table for key, table in self._tables.items(STACKS)}
+        others |= {name: {} for name in members if name not in others}
+        others.pop(self._tables.address.node, None)
+        return [
+            sentence
+            for name in sorted(others)
+            for sentence in _compare(name, self._own, _read_table(others[name]))
+        ]
+
+
+def _read_table(table: Mapping[str, Value]) -> dict[str, CarriedBy]:
+    found: dict[str, CarriedBy] = {}
+    for pattern in sorted(table)[:MAX_PATTERNS]:
+        try:
+            found[pattern] = _CARRIED_BY.convert(table[pattern])
+        except ProtocolError:
+            continue
+    return found
+
+
+def _compare(
+    node: str, own: Mapping[str, CarriedBy], other: Mapping[str, CarriedBy]
+) -> Iterable[str]:
+    for pattern in sorted({*own, *other}):
+        here, there = own.get(pattern), other.get(pattern)
+        if here != there:
+            yield (
+                f'streams."{pattern}": {node} has the stack {_text(there)}, this node {_text(here)}'
+            )
+
+
+def _text(carried: CarriedBy | None) -> str:
+    return "of the next wider pattern" if carried is None else f"{carried[0]} {carried[1]}"
