@@ -48,6 +48,7 @@ from broker.cluster.traffic.received_range import AppendRange, StoreHistories
 from broker.cluster.types.core import TypeAnnounced
 from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, LogUnavailable
+from broker.event.flow import is_flow, origin_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
@@ -125,6 +126,18 @@ class ClusterDriver:
         known = None if self.traffic is None else self.traffic.receiver.position_of(origin)
         return known or self.local_interest.start_positions.start_of_dead(origin)
 
+    def start_of(self, flow: str, mark: Mark) -> Mark:
+        """Return the start mark of an unknown flow (see `Receiver`).
+
+        A flow of a known origin may have begun later than this node's events of that origin. Then
+        it is read from its first event.
+        """
+        log, origin = self._event_log, origin_of(flow)
+        if flow != origin and origin in log.coverage:
+            begun, since = log.begins_after.get(origin, (0, 0)), log.flows.since(flow)
+            mark = (0, 0) if since == (0, 0) or begun < since else min(mark, begun)
+        return self.local_interest.start_positions.start_of(flow, mark)
+
     def _set_start_positions(self, marks: Mapping[str, Mark]) -> None:
         arrivals = None if self.traffic is None else self.traffic.receiver
         if arrivals is not None:
@@ -161,6 +174,8 @@ class ClusterDriver:
         if state is None or traffic is None:
             return
         match effect:
+            case SendFrame(neighbour, frame) if self._version_of(neighbour) < frame.least_version:
+                traffic.counts.stuck += 1
             case SendFrame(neighbour, frame):
                 self._send_frame(neighbour, frame)
             case SendMessage(neighbour, message) if (
@@ -222,6 +237,7 @@ class ClusterDriver:
             self.on_other_message(message)
 
     def _activate_interest(self, key: Hashable, cuts: Mapping[str, Mark]) -> None:
+        cuts = {origin: cut for origin, cut in cuts.items() if is_flow(origin)}
         if self.traffic is not None and key in self.local_interest:
             self.call(self.traffic.record_cuts, cuts)
             start_marks = dict(cuts or self.traffic.unreached_cuts())

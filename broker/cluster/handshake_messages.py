@@ -20,7 +20,7 @@ from broker.wire.codec import Count, WireErrorFields
 
 MAGIC = "xmlbroker-node"
 #: Commit 55c726e and earlier speak 1 alone.
-PROTOCOL_VERSIONS = (1, 2)
+PROTOCOL_VERSIONS = (1, 2, 3)
 NONCE_BYTES = 16
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")
 MOST_ALTERNATIVES = 32

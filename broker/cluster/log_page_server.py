@@ -54,7 +54,8 @@ class LogPageServer:
         self._destination_of = destination_of
         self._is_cleared = is_cleared
         self._on_page = on_page
-        self._requests: OrderedDict[Address, PageRequest] = OrderedDict()
+        self._requests: OrderedDict[tuple[Address, str], PageRequest] = OrderedDict()
+        """By reader and flow."""
         self._reading = False
         self.reader_has_all: Callable[[Address, BranchLoss], bool] = lambda *_: False
         """True if a reader has all events of a branch that this log has lost in part."""
@@ -63,10 +64,11 @@ class LogPageServer:
         """Events without a route to the reader that is cleared for them."""
 
     def serve_page(self, request: PageRequest) -> None:
-        """Queue a page request; it replaces an earlier one of the same reader."""
-        if request.source not in self._requests and len(self._requests) >= MOST_READERS:
+        """Queue a page request; it replaces an earlier one of the same reader for the flow."""
+        key = (request.source, request.origin)
+        if key not in self._requests and len(self._requests) >= MOST_READERS:
             return
-        self._requests[request.source] = request
+        self._requests[key] = request
         if not self._reading:
             self._reading = True
             Deferred.fromCoroutine(self._read_all()).addErrback(
@@ -84,7 +86,7 @@ class LogPageServer:
             self._reading = False
 
     async def _read_page(self, request: PageRequest) -> None:
-        log = self._event_log
+        log, flow = self._event_log, request.origin
         origin, after = log.origin, request.after
         start = max(after, log.begins_after.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.own_end
@@ -110,10 +112,13 @@ class LogPageServer:
         # Retention may have removed some of them by now.
         since = max(log.begins_after.get(origin, (0, 0)), damaged)
         events = [event for event in events if event.mark > since]
+        upto = log.flows.limit(flow, max(upto, since))
+        events = log.flows.select_flow(events, flow)
+        since = log.flows.limit(flow, since) if since > log.flows.since(flow) else (0, 0)
         unavailable_upto = max(
             [mark for mark in (since, lost) if mark and mark > after], default=None
         )
-        upto = max(upto, since)
+        upto = max(upto, after, unavailable_upto or after)
         if request.is_unfiltered:
             selected = self._select_cleared(events, request.source)
         else:

@@ -14,6 +14,7 @@ from broker.cluster.clone_detection import CloneConfirmation, find_earlier_clone
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtd_exchange import DtdExchange
+from broker.cluster.flow_exchange import FlowExchange, as_frame_event
 from broker.cluster.handshake_core import Accepted
 from broker.cluster.interest_announcer import InterestAnnouncer
 from broker.cluster.link_policy import LinkPolicy
@@ -93,6 +94,7 @@ class Network:
             on_map_changed=self._map_changed,
         )
         self.interest = InterestAnnouncer(driver)
+        self.flows = FlowExchange(driver, event_log, remote_interest)
         self.replicas = driver.replicas = Replicas(
             event_log,
             replicator,
@@ -134,15 +136,20 @@ class Network:
             self.membership.start_joining()
 
     def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        if self.traffic is None or not events:
+        if not events:
+            return
+        if self.event_log.flows.own:
+            self.flows.publish_committed(events, matches, events[-1].mark)
+        if self.traffic is None:
             return
         self.replicas.replicate_committed(events)
         after, self._sent_upto = self._sent_upto, events[-1].mark
         destinations = self.remote_interest.destinations
+        origin = self.event_log.origin
         outgoing = [
-            OutgoingEvent(FrameEvent(each.mark, each.record, each.document), each.level, targets)
+            OutgoingEvent(as_frame_event(each), each.level, targets)
             for each, numbers in zip(events, matches, strict=True)
-            if (targets := destinations(numbers))
+            if each.origin == origin and (targets := destinations(numbers))
         ]
         self.driver.apply_effects(self.traffic.send_own_events(after, self._sent_upto, outgoing))
 
@@ -151,6 +158,7 @@ class Network:
         place."""
         mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
         if self.traffic is not None:
+            self.flows.advance_flows(mark)
             self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
 
     def tick(self) -> None:
@@ -179,7 +187,7 @@ class Network:
         self.leave_cluster(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
         log = self.event_log
-        state = NetworkState(node, lambda: (log.origin, *log.own_end))
+        state = NetworkState(node, self._own_cuts)
         traffic = Traffic(
             state,
             log.origin,
@@ -187,10 +195,12 @@ class Network:
             lambda origin: log.coverage[origin] if origin in log.coverage else None,
             compress=self._compress,
             patience=self._patience,
-            start_of=self.driver.local_interest.start_positions.start_of,
+            start_of=self.driver.start_of,
             group_members=self._group_receivers,
             own_history=lambda: log.current_history,
             histories=KnownHistories(log.histories_of),
+            own_flows={flow: log.flows.intervals_of(flow) for flow in log.flows.own},
+            end_of_flow=log.flows.limit,
         )
         self.driver.start(state, traffic)
         self._sent_upto = log.own_end
@@ -202,6 +212,11 @@ class Network:
         self.driver.call(state.publish_descriptor, node)
         for key, pattern, query in self.driver.local_interest:
             self.driver.call(state.announce_interest, key, pattern, query)
+
+    def _own_cuts(self) -> list[tuple[str, int, int]]:
+        log = self.event_log
+        flows = log.flows.own_marks(log.own_end)
+        return [(log.origin, *log.own_end), *((flow, *mark) for flow, mark in flows.items())]
 
     async def stop(self) -> None:
         """Leave gracefully (Q17): other nodes route around this node and have all its events."""
@@ -318,6 +333,8 @@ class Network:
                 self.driver.call(self.state.receive_message, neighbour.name, message)
 
     def _receive_frame(self, frame: Frame, neighbour: Neighbour) -> None:
+        if frame.intervals:
+            self.event_log.put_flow(frame.origin, tuple(frame.intervals))
         validates = self._link_policy.validate_always or not neighbour.trusted
         if validates and frame.event_count and self._has_transit_ranges(frame):
             self.driver.relay_ingest.validate_frame(frame, self.driver.send_frame)

@@ -35,6 +35,7 @@ from broker.cluster.tables.waves import CutSource
 from broker.cluster.types.announcement import TYPES, UNIT_TYPES
 from broker.cluster.types.core import TypeAnnounced, TypesEffect, TypeTables
 from broker.dtd.reference import DtdReference
+from broker.event.flow import origin_of
 from broker.event.stream import StreamPattern
 from broker.matching.covering.interest_union import MAX_QUERIES
 from broker.matching.query.query import Query
@@ -209,7 +210,7 @@ class NetworkState:
         return near + far
 
     def is_origin_in_cluster(self, origin: str) -> bool:
-        node = self.map.node_of_origin(origin)
+        node = self.map.node_of_origin(origin_of(origin))
         return node is not None and node.node in self.map.reachable()
 
     def has_other_log(self, address: Address, origin: str) -> bool:

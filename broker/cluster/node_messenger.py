@@ -9,6 +9,7 @@ from typing import Any
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.network import Network
 from broker.cluster.traffic.messages import RoutedMessage
+from broker.event.flow import origin_of
 
 
 class NodeMessenger:
@@ -52,7 +53,7 @@ class NodeMessenger:
     def is_cut_off(self) -> bool:
         """True if other nodes exist or existed, and no link is up."""
         log = self._network.event_log
-        if not self._has_seeds and log.coverage.marks.keys() <= {log.origin}:
+        if not self._has_seeds and all(map(log.flows.is_own, log.coverage)):
             return False
         return not any(each.up for each in self._network.neighbours)
 
@@ -105,11 +106,12 @@ class NodeMessenger:
     def list_unreachable_origins(self) -> list[str]:
         """Return logged origins of other nodes without a reachable source."""
         log = self._network.event_log
-        return [each for each in log.coverage if each != log.origin and not self.find_sources(each)]
+        others = [each for each in log.coverage if not log.flows.is_own(each)]
+        return [each for each in others if not self.find_sources(each)]
 
     def node_of_origin(self, origin: str) -> Address | None:
         state = self._network.state
-        return None if state is None else state.map.node_of_origin(origin)
+        return None if state is None else state.map.node_of_origin(origin_of(origin))
 
     def _deliver(self, message: RoutedMessage) -> None:
         listener = self._listeners.get(type(message))

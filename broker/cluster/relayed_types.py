@@ -10,6 +10,7 @@ from broker.cluster.traffic.frame import Frame, FrameEvent
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
+from broker.event.flow import origin_of
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.type_lookups import TypeLookups
 from broker.matching.contract import Accepted, Refused, Verdict
@@ -58,7 +59,9 @@ class RelayedTypes:
                 if isinstance(verdict, Refused)
             )
             types |= {(header.type_name, header.version) for header in headers}
-        if self._announcements.wait_for(frame.origin, frame.origin_node, types, queue.resume):
+        if self._announcements.wait_for(
+            origin_of(frame.origin), frame.origin_node, types, queue.resume
+        ):
             queue.pause()
             return True
         return False

@@ -31,7 +31,7 @@ class RemoteOrigins:
         return {
             origin: mark
             for origin, mark in log.coverage.marks.items()
-            if origin != log.origin and not state.is_origin_in_cluster(origin)
+            if not log.flows.is_own(origin) and not state.is_origin_in_cluster(origin)
         }
 
     def positions_of_new(self, origins: Collection[str]) -> Mapping[str, Mark]:
@@ -78,8 +78,8 @@ class RemoteOrigins:
 
     def is_log_reachable(self, origin: str) -> bool:
         """Return True if the log is here, or at a reachable node of the cluster."""
-        state, own = self._network.state, self._network.event_log.origin
-        return origin == own or (state is not None and state.is_origin_in_cluster(origin))
+        state, flows = self._network.state, self._network.event_log.flows
+        return flows.is_own(origin) or (state is not None and state.is_origin_in_cluster(origin))
 
     def sender_addresses(self, origin: str) -> Sequence[str]:
         """Return the nodes that sent events of an origin since this node's start."""

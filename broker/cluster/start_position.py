@@ -11,6 +11,7 @@ from itertools import islice
 
 import attrs
 
+from broker.event.flow import origin_of
 from broker.event.origin import origin_start_ms
 from broker.event.place import Mark
 
@@ -87,7 +88,7 @@ class StartPositions:
         if resumed is None or resumed.key_count < len(self._resumed_keys):
             # Not all resumed keys name this origin.
             oldest += [each.since for each in islice(self._resumed_keys.values(), 1)]
-        if any(since <= origin_start_ms(origin) + skew for since in oldest):
+        if any(since <= origin_start_ms(origin_of(origin)) + skew for since in oldest):
             return _NOWHERE
         return mark if resumed is None else min(mark, resumed.lowest)
 

@@ -128,7 +128,7 @@ class CatchUp:
             ).addBoth(lambda _: self._retry_feed(feed))
             return False
         if self._is_catching_up(feed):
-            for span in damage.spans:
+            for span in self._spans_of_flows(damage):
                 if feed.skip_marks.get(span.origin, _BEFORE_ALL) < span.upto:
                     feed.outcomes.gone += span.upto[1] - span.after[1]
                     reported = feed.reported_marks.get(span.origin, _BEFORE_ALL)
@@ -136,6 +136,12 @@ class CatchUp:
                     self._writer.send_message(_make_damage_gap(feed.number, span, "damaged"))
             feed.cursor = max(feed.cursor, damage.last + 1)
         return True
+
+    def _spans_of_flows(self, damage: Damage) -> list[Span]:
+        """Own events of all flows share the chunks of the own origin."""
+        own = [span for span in damage.spans if span.origin == self._log.origin]
+        flows = [attrs.evolve(span, origin=flow) for span in own for flow in self._log.flows.own]
+        return [*damage.spans, *flows]
 
     def _retry_feed(self, feed: Feed) -> None:
         feed.is_reading = False

@@ -368,7 +368,7 @@ class SessionDelivery:
             feed.unreported_marks.clear()
         if not feed.is_active:
             # Events of other origins may still be missing.
-            marks = [row for row in marks if row[0] == self._log.origin]
+            marks = [row for row in marks if self._log.flows.is_own(row[0])]
         moved = [row for row in marks if feed.reported_marks.get(row[0], (0, 0)) < row[1]]
         feed.reported_marks.update(moved)
         return tuple((origin, *mark) for origin, mark in moved)

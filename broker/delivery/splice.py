@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 import attrs
 
 from broker.delivery.recovery_contract import MarkRange
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 
 _BEFORE_ALL: Mark = (0, 0)
@@ -41,7 +42,12 @@ def splice_at_cut(
     for origin, mark in position.items():
         if origin not in cut:
             ranges[origin] = (mark, None)
-    if ranges.keys() <= {own} and position.get(own, _BEFORE_ALL) >= since.get(own, _BEFORE_ALL):
+    has_own = all(
+        position.get(origin, _BEFORE_ALL) >= mark
+        for origin, mark in since.items()
+        if origin_of(origin) == own
+    )
+    if has_own and all(origin_of(origin) == own for origin in ranges):
         return Splice({}, dict(position))
     return Splice(ranges, _furthest_marks(position, cut))
 

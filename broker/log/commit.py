@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Publisher
 from broker.log.history import BranchLoss
@@ -67,5 +68,7 @@ class Commit:
     replicas: list[ReplicaBatch] = attrs.field(factory=list)
     histories: dict[str, tuple[NamedHistory, ...]] = attrs.field(factory=dict)
     """The newest histories of other origins."""
+    flows: dict[str, tuple[FlowInterval, ...]] = attrs.field(factory=dict)
+    """Intervals of other origins' flows."""
     losses: list[BranchLoss] = attrs.field(factory=list)
     """Own events of another branch that can not be recovered."""

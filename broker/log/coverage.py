@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from broker.event.flow import is_default_flow
 from broker.event.place import Mark
 
 NO_MARKS: Final[Mapping[str, Mark]] = {}
@@ -38,9 +39,9 @@ class Coverage:
         return dict(self._marks)
 
     def count_places(self, but: str) -> int:
-        """Return the places covered since the start, except those of `but`."""
-        begun = self._start_offsets
-        return sum(mark[1] - begun[o] for o, mark in self._marks.items() if o != but)
+        """Return the places of logs covered since the start, except that of `but`."""
+        begun, marks = self._start_offsets, self._marks.items()
+        return sum(mark[1] - begun[o] for o, mark in marks if o != but and is_default_flow(o))
 
     def advance(self, marks: Mapping[str, Mark], since: Mapping[str, Mark] = NO_MARKS) -> None:
         """Set higher marks; a new origin begins after its mark in `since`."""

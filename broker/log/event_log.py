@@ -17,6 +17,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, Cloned, LogUnavailable
+from broker.event.flow import DEFAULT_ONLY, CarryingPatterns
 from broker.event.place import Mark
 from broker.log.commit import Bounds, ReplicaBatch
 from broker.log.coverage import Coverage
@@ -49,12 +50,14 @@ class EventLog(LogHistory):
         write: Worker,
         read: Worker,
         window: int = 1024,
+        carrying: CarryingPatterns = DEFAULT_ONLY,
         on_rollback: Callable[[int], object] = lambda _: None,
     ) -> None:
         """`wall_clock` gives ms since 1970; `write` and `read` are separate threads.
 
         `on_rollback` gets the next serial after a failed commit has withdrawn serials and places.
         """
+        file.update_flows(carrying)
         super().__init__(file, read, Repairs(file, write, clock))
         self._clock = clock
         self._wall_clock = wall_clock
@@ -73,7 +76,8 @@ class EventLog(LogHistory):
         self.failures = 0
         self.commits = 0
         self._log_startup_repairs()
-        self.coverage = Coverage(file.covered)
+        own = self.flows.own_marks(file.covered.get(file.origin, (0, 0)))
+        self.coverage = Coverage({**file.covered, **own})
         """Durable mark of each origin, its own too, up to which the log is complete."""
         self.deduplication = Deduplication(file.stored_window, window)
         self._on_rollback = on_rollback
@@ -104,6 +108,7 @@ class EventLog(LogHistory):
             marks.update(self._committing.commit.covered)
         marks.update(self._pending.commit.covered)
         marks[self.origin] = self.own_end
+        marks.update(self.flows.own_marks(self.own_end))
         return marks
 
     @property
@@ -150,6 +155,8 @@ class EventLog(LogHistory):
             )
             offset += 1
             serial += 1
+        if self.flows.own:
+            self.flows.label_own(events)
         self._next_serial, self._next_offset = serial, offset
         self._pending.add_events(events, (origin, (epoch, offset - 1)) if events else None, done)
         if self._committing is None:
@@ -263,7 +270,10 @@ class EventLog(LogHistory):
         committed, self._committing = self._committing, None
         assert committed is not None
         self._bounds = bounds
-        self.coverage.advance(committed.commit.covered, committed.commit.begins_after)
+        covered = committed.commit.covered
+        if self.flows.own and self.origin in covered:
+            covered |= self.flows.own_marks(covered[self.origin])
+        self.coverage.advance(covered, committed.commit.begins_after)
         if self._is_failing and committed.commit.events:
             self._is_failing = False
             self.log.info("the event log can be written again")

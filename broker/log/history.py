@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 import lmdb
 
+from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
 from broker.log.checked_table import CheckedTable
 
@@ -36,8 +37,12 @@ _EPOCH = struct.Struct(">I")
 _OFFSET = struct.Struct(">Q")
 _MARK = struct.Struct(">IQ")
 _NAMED = struct.Struct(">IQIQ")
+_INTERVAL = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
+_FLOW_KEY = b"f"
+#: Until of an open interval of a flow.
+_OPEN = (0, 0)
 #: Offsets skipped by a restored log: its previous end is unknown.
 _UNKNOWN_LOSS = 1 << 32
 
@@ -196,6 +201,22 @@ class HistoryTable:
                 [(epoch, id, (at, offset)) for epoch, id, at, offset in _NAMED.iter_unpack(value)]
             )
             for key, value in self._rows(txn, _NAMED_KEY)
+        }
+
+    def put_flow(self, txn: lmdb.Transaction, flow: str, intervals: Iterable[FlowInterval]) -> None:
+        rows = [_INTERVAL.pack(*since, *(until or _OPEN)) for since, until in intervals]
+        self.table.put(txn, _FLOW_KEY + flow.encode(), b"".join(rows))
+
+    def flow_intervals(self, txn: lmdb.Transaction) -> dict[str, tuple[FlowInterval, ...]]:
+        return {
+            key[1:].decode(): tuple(
+                [
+                    ((epoch, offset), None if until == _OPEN else until)
+                    for epoch, offset, *end in _INTERVAL.iter_unpack(value)
+                    for until in [(end[0], end[1])]
+                ]
+            )
+            for key, value in self._rows(txn, _FLOW_KEY)
         }
 
     def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:

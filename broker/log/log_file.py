@@ -19,6 +19,7 @@ from pathlib import Path
 import lmdb
 
 from broker.errors import BrokerError, LogCorrupt, LogUnavailable
+from broker.event.flow import CarryingPatterns, FlowInterval, update_intervals
 from broker.event.origin import new_origin
 from broker.event.place import Mark, NamedHistory, merge_marks
 from broker.log.archive_hold import ArchiveHold
@@ -31,6 +32,7 @@ from broker.log.file_reader import FileReader, publisher_key
 from broker.log.file_size import FileSize
 from broker.log.folder_lock import has_been_used, is_disk_full, lock_folder, mark_used, open_error
 from broker.log.history import HistoryChain, HistoryTable
+from broker.log.known_flows import with_origin
 from broker.log.logged_event import LoggedEvent
 from broker.log.page_check import REPAIR_ADVICE, check_file
 from broker.log.replica_table import ReplicaSpan
@@ -90,6 +92,8 @@ class LogFile(FileReader):
         """The newest own place when the log was opened."""
         self.foreign_histories: Mapping[str, tuple[NamedHistory, ...]] = {}
         """Histories of other origins, as stored when the log was opened."""
+        self.flow_intervals: Mapping[str, tuple[FlowInterval, ...]] = {}
+        """Of the flows of all origins, as stored when the log was opened."""
         self.pending_adoption: tuple[str, Mark] | None = None
         """Previous name of this log, and the own mark after which the clone may lack events."""
         self._lock = lock_folder(folder)
@@ -156,7 +160,18 @@ class LogFile(FileReader):
             tables.origins.set_covered(txn, self.origin, (epoch, offset))
         self.history_chain = histories.read_chain(txn)
         self.foreign_histories = histories.foreign_histories(txn)
+        self.flow_intervals = histories.flow_intervals(txn)
         self._bounds = Bounds(epoch, first, last, self._event_bytes(txn), offset)
+
+    def update_flows(self, carrying: CarryingPatterns) -> None:
+        """Begin the own flows of these patterns with this start, and end those of others."""
+        start = (self._bounds.epoch, self._bounds.offset)
+        changed = update_intervals(self.origin, self.flow_intervals, carrying, start)
+        if changed:
+            with self._writing() as txn:
+                for flow, intervals in changed.items():
+                    self._tables.histories.put_flow(txn, flow, intervals)
+            self.flow_intervals = {**self.flow_intervals, **changed}
 
     def change_history(self, change: Callable[[HistoryTable, lmdb.Transaction], object]) -> None:
         with self._writing() as txn:
@@ -211,20 +226,25 @@ class LogFile(FileReader):
 
     def commit(self, commit: Commit, epoch: int, now_ms: int) -> Bounds:
         """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
+        events: Sequence[LoggedEvent] = commit.events
+        if self.flow_intervals:
+            events = with_origin(events, self.origin)
         with self._writing() as txn:
             tables = self._tables
             if epoch != self._bounds.epoch:
                 tables.meta.put(txn, b"epoch", b"%d" % epoch)
                 # Events with earlier epochs belong to the previous history.
-                own = [each for each in commit.events if each.origin == self.origin]
+                own = [each for each in events if each.origin == self.origin]
                 earlier = [each.offset for each in own if each.epoch < epoch]
                 offset = max([self._bounds.offset, *earlier])
                 tables.histories.add_history(txn, self._bounds.epoch, epoch, offset)
             for origin, named in commit.histories.items():
                 tables.histories.put_foreign(txn, origin, named)
+            for flow, intervals in commit.flows.items():
+                tables.histories.put_flow(txn, flow, intervals)
             for loss in commit.losses:
                 tables.histories.add_loss(txn, loss)
-            for chunk in split_into_chunks(commit.events):
+            for chunk in split_into_chunks(events):
                 key = encode_key(chunk[0].serial)
                 if not txn.put(key, encode_stored_chunk(key, chunk), db=tables.events, append=True):
                     raise LogUnavailable("the event log is damaged: its last key is too high")

@@ -9,6 +9,7 @@ import lmdb
 from twisted.internet.defer import Deferred
 
 from broker.errors import BrokerError, Cloned
+from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
 from broker.log.history import BranchLoss, HistoryTable
 from broker.log.log_reader import LogReader
@@ -71,6 +72,12 @@ class LogHistory(LogReader):
         self._file.foreign_histories = {**self._file.foreign_histories, origin: histories}
         self._pending.commit.histories[origin] = histories
         self._commit_soon()
+
+    def put_flow(self, flow: str, intervals: tuple[FlowInterval, ...]) -> None:
+        """Store the intervals of another origin's flow with the next commit."""
+        if self.flows.put(flow, intervals):
+            self._pending.commit.flows[flow] = intervals
+            self._commit_soon()
 
     def begin_epoch(self, epoch: int) -> None:
         """Continue in a later epoch as soon as it is stored."""

@@ -14,6 +14,7 @@ from broker.log.archive_hold import ArchiveHold
 from broker.log.commit import Bounds
 from broker.log.damage import DamageFound
 from broker.log.history import HistoryChain
+from broker.log.known_flows import KnownFlows
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.log.repair import Repairs
@@ -42,6 +43,7 @@ class LogReader:
         self._read = read
         self.repairs = repairs
         self._bounds = file.bounds
+        self.flows = KnownFlows(file.origin, file.flow_intervals)
 
     @property
     def startup_repairs(self) -> StartupRepairs:
@@ -77,7 +79,11 @@ class LogReader:
 
     @property
     def begins_after(self) -> Mapping[str, Mark]:
-        return self._file.begins_after
+        begins, flows = self._file.begins_after, self.flows
+        if not flows.own or self.origin not in begins:
+            return begins
+        own = flows.own_marks(begins[self.origin]).items()
+        return {**begins, **{flow: mark for flow, mark in own if mark > flows.since(flow)}}
 
     @property
     def history_chain(self) -> HistoryChain:
@@ -86,14 +92,15 @@ class LogReader:
     def read(
         self, start: int, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events within `bounds`."""
+        """Return durable events within `bounds`, under their flows."""
         page = self._read_page(wait, self._file.read, start, max_events, max_bytes)
-        return page.addCallback(self._within_bounds)
+        page.addCallback(self._within_bounds)
+        return page.addCallback(self._with_flows) if self.flows.own else page
 
     def read_origin(
         self, origin: str, after: Mark, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events within `bounds`."""
+        """Return durable events within `bounds`; of the own origin all, under the origin."""
         page = self._read_page(wait, self._file.read_origin, origin, after, max_events, max_bytes)
         return page.addCallback(self._within_bounds)
 
@@ -135,15 +142,21 @@ class LogReader:
         return self._file.replica_spans
 
     def first_after(self, origin: str, mark: Mark) -> int:
-        """Return the first durable serial after `mark`, or the next serial."""
-        return self._file.first_after(origin, mark)
+        """Return the first durable serial after `mark`, or the next serial.
+
+        Events of other own flows may come first.
+        """
+        return self._file.first_after(self.origin if self.flows.is_own(origin) else origin, mark)
 
     def arrival_at(self, serial: int) -> int:
         """Return the time of logging (ms since 1970) at `serial` or next; else 0."""
         return self._file.arrival_at(serial)
 
     def position_before(self, serial: int) -> dict[str, Mark]:
-        return self._file.position_before(serial)
+        found = self._file.position_before(serial)
+        if self.flows.own and self.origin in found:
+            found.update(self.flows.own_marks(found[self.origin]))
+        return found
 
     def durables(self) -> list[tuple[bytes, bytes]]:
         """Return the durable subscriptions as of the opening."""
@@ -180,6 +193,10 @@ class LogReader:
                 if not events:
                     return
                 after = events[-1].mark
+
+    def _with_flows(self, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        self.flows.label_own(events)
+        return events
 
     def _within_bounds(self, events: list[LoggedEvent]) -> list[LoggedEvent]:
         last = self._bounds.last

@@ -44,14 +44,16 @@ class PendingCommit:
     @property
     def is_empty(self) -> bool:
         commit = self.commit
-        state = commit.durables or commit.clients or commit.losses or commit.histories
-        return not (commit.events or state or commit.covered or commit.replicas)
+        state = commit.durables or commit.clients or commit.losses
+        named = commit.histories or commit.flows
+        return not (commit.events or state or named or commit.covered or commit.replicas)
 
     def take_state(self, failed: PendingCommit) -> None:
         """Keep everything but the events of a failed commit."""
         self.commit.durables += failed.commit.durables
         self.commit.clients += failed.commit.clients
         self.commit.histories |= failed.commit.histories
+        self.commit.flows |= failed.commit.flows
         self.state_callbacks += failed.state_callbacks
 
     def add_events(

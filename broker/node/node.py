@@ -26,6 +26,7 @@ from broker.delivery.session_delivery import SessionDelivery
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, QueryTooExpensive
+from broker.event.flow import DEFAULT_ONLY, CarryingPatterns
 from broker.identity import Identity, authenticator_for
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
@@ -76,8 +77,10 @@ class Node:
         dialler: Dialler | None = None,
         random: Random | None = None,
         archive: ArchiveAccess | None = None,
+        carrying: CarryingPatterns = DEFAULT_ONLY,
     ) -> None:
-        """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`.
+        """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`. Streams of `carrying` have
+        another transport than the network of clusters.
 
         A simulation passes a `Clock` as `reactor`, its own threads, time, log file with faults,
         dialler, and random source.
@@ -100,7 +103,7 @@ class Node:
         )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.output = Output()
-        self.event_log = self._open_log(data, archived=archive is not None)
+        self.event_log = self._open_log(data, carrying, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.quarantine = Quarantine(
             data / "quarantine",
@@ -175,7 +178,7 @@ class Node:
 
     # ------------------------------------------------------------------ building
 
-    def _open_log(self, data: Path, *, archived: bool) -> EventLog:
+    def _open_log(self, data: Path, carrying: CarryingPatterns, *, archived: bool) -> EventLog:
         settings = self.settings.log
         hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
         retention = Retention(
@@ -193,6 +196,7 @@ class Node:
             write=self._threads.write,
             read=self._threads.read,
             window=settings.deduplication_window,
+            carrying=carrying,
             on_rollback=self.output.roll_back,
         )
 

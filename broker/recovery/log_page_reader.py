@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import attrs
 
 from broker.delivery.recovery_contract import MarkRange
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.chunk_table import EVENTS
@@ -94,7 +95,7 @@ class LogPageReader:
         return self._log.origin
 
     def has_log_or_replica(self, origin: str) -> bool:
-        return origin == self._log.origin or origin in self._log.replica_spans
+        return self._log.flows.is_own(origin) or origin_of(origin) in self._log.replica_spans
 
     def complete_ranges(self, request: LogPageRequest) -> dict[str, MarkRange]:
         if request.allow_partial:
@@ -111,15 +112,14 @@ class LogPageReader:
             for origin, (after, _) in request.ranges.items()
             if origin not in found
         )
-        own = self._log.origin
-        if own in found:
+        own_ranges: dict[str, MarkRange] = {}
+        for own in [origin for origin in found if self._log.flows.is_own(origin)]:
             after, upto = found.pop(own)
             fork = None if upto is None else self._log.find_fork(upto)
             # Own places on a lost branch are not here.
             if fork is None or after < fork:
-                own_range = {own: (after, upto if fork is None else fork)}
-                return own_range if is_incomplete else {**found, **own_range}
-        return {} if is_incomplete else found
+                own_ranges[own] = (after, upto if fork is None else fork)
+        return own_ranges if is_incomplete else {**found, **own_ranges}
 
     async def has_events(self, origin: str, after: Mark, upto: Mark) -> bool:
         try:
@@ -131,19 +131,21 @@ class LogPageReader:
     def _origins_on_lost_branches(self, ranges: Mapping[str, MarkRange]) -> set[str]:
         """Return other origins with a range that ends on a lost branch."""
         ends = {o: upto for o, (_, upto) in ranges.items() if upto is not None}
-        ends.pop(self._log.origin, None)
+        for own in (self._log.origin, *self._log.flows.own):
+            ends.pop(own, None)
         back = rewind_lost_branches(self._log, ends)
         return {origin for origin, upto in ends.items() if back[origin] != upto}
 
     def _complete_from(self, request: LogPageRequest) -> dict[str, Mark]:
-        complete: dict[str, Mark] = {self._log.origin: _BEFORE_FIRST}
+        flows = self._log.flows
+        complete = dict.fromkeys((self._log.origin, *flows.own), _BEFORE_FIRST)
         durable = self._durables.get(request.client_id, request.name)
         if durable is not None and durable.active_from is not None:
             same = (durable.pattern, durable.query) == (request.pattern.text, request.query.text)
             if same and request.query.namespaces == _used_namespaces(
                 request.query, durable.namespaces
             ):
-                complete = {**durable.active_from.marks, **complete}
+                complete = {**flows.complete_marks(durable.active_from.marks), **complete}
         since = _max_marks(self._log.begins_after, self._marks_after_loss(request, {}))
         return {
             origin: max(
@@ -232,7 +234,9 @@ class LogPageReader:
     def _with_begins(self, request: LogPageRequest, page: Page) -> Page:
         kept = {
             origin: max(span.after, self._damage_end(REPLICA_TABLE, request, origin))
-            for origin, span in self._log.replica_spans.items()
+            for log_origin, span in self._log.replica_spans.items()
+            for origin in self._log.flows.of_origin(log_origin)
+            if self._log.flows.since(origin) < span.after or origin == log_origin
         }
         begins = {
             origin: mark
@@ -290,40 +294,48 @@ class LogPageReader:
     ) -> Page:
         """Read a page of a replica (`acknowledge = "neighbour"`)."""
         for origin, (after, upto) in request.ranges.items():
-            span = self._log.replica_spans.get(origin)
-            if span is None or after < span.after or after >= span.upto:
+            flows, log_origin = self._log.flows, origin_of(origin)
+            span = self._log.replica_spans.get(log_origin)
+            begun = max(after, flows.since(origin))
+            if span is None or begun < span.after or after >= flows.limit(origin, span.upto):
                 continue
             try:
                 events = await self._log.read_replica(
-                    origin, after, READ_EVENTS, PAGE_BYTES, wait=wait
+                    log_origin, begun, READ_EVENTS, PAGE_BYTES, wait=wait
                 )
             except DamageFound as error:
                 if not self._log.repairs.is_given_up(error.damage):
                     raise
                 break
-            events, behind = split_before_missing(after, events, upto)
+            events, behind = split_before_missing(begun, events, upto)
             if upto is not None and self._origins_on_lost_branches({origin: (after, upto)}):
                 # The events behind it are of another branch.
                 events = [event for event in events if event.mark <= upto]
                 if not events:
                     continue
-            requested = [event for event in events if _is_requested(event, request.ranges, request)]
+            of_flow = flows.select_flow(events, origin)
+            for event in of_flow:
+                event.origin = origin
+            requested = [
+                event for event in of_flow if _is_requested(event, request.ranges, request)
+            ]
             matched = await self._select_events(request, reader, requested)
-            span = self._log.replica_spans.get(origin)
-            if span is None or after < span.after:
+            span = self._log.replica_spans.get(log_origin)
+            if span is None or begun < span.after:
                 break
+            end = flows.limit(origin, span.upto)
             cleared = [event for event in matched if event.level <= request.clearance]
             if behind is not None:
                 passed = {origin: events[-1].mark} if events else {}
                 return Page(cleared, passed, 0, begins={origin: behind})
-            reached = events[-1].mark if events else span.upto
+            reached = min(events[-1].mark, end) if events else end
             if upto is not None:
                 reached = min(reached, upto)
             if not request.placeholders:
                 cleared, ends = drop_placeholders(cleared)
                 if ends:
                     return Page(cleared, ends, 0)
-            more = reached < span.upto and (upto is None or reached < upto)
+            more = reached < end and (upto is None or reached < upto)
             return Page(cleared, {origin: reached}, int(more), len(matched) - len(cleared))
         return Page([], {}, 0)
 

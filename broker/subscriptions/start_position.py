@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from broker.errors import BadPosition, BadQuery
+from broker.event.flow import origin_of
 from broker.event.place import Mark, Position
 from broker.log.event_log import EventLog
 from broker.wire.messages import Subscribe
@@ -39,6 +40,7 @@ def find_start(
         return _start_at(log, log.first_at(request.time))
     if position is None:
         return StartPosition(log.newest[1] + 1, cut)
+    position = complete_position(log, position)
     if request.time and request.start == "position":
         # The time still holds for origins without a mark.
         before = log.position_before(log.first_at(request.time))
@@ -47,6 +49,12 @@ def find_start(
     return StartPosition(
         first_serial_after(log, position.marks), position.marks, dict(position.marks)
     )
+
+
+def complete_position(log: EventLog, position: Position) -> Position:
+    """Add the flows that a position does not name, of origins that it names."""
+    marks = log.flows.complete_marks(position.marks)
+    return position if marks is position.marks else Position(marks)
 
 
 def first_serial_after(log: EventLog, marks: Mapping[str, Mark]) -> int:
@@ -67,17 +75,19 @@ def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dic
     """
     known = log.end_position()
     known[log.origin] = own
+    known.update(log.flows.own_marks(own))
     return {o: max(known.get(o, (0, 0)), marks.get(o, (0, 0))) for o in {*known, *marks}}
 
 
 def check_position(log: EventLog, position: Position) -> None:
     """Raise `BadPosition` if the position lies behind this node's last own event."""
-    mark = position.marks.get(log.origin)
-    if mark is not None and mark > log.own_end:
-        raise BadPosition(
-            f"position {mark[0]}:{mark[1]} lies in the future of {log.origin}, "
-            f"whose last place is {log.own_end[0]}:{log.own_end[1]}"
-        )
+    for origin in (log.origin, *log.flows.own):
+        mark = position.marks.get(origin)
+        if mark is not None and mark > log.own_end:
+            raise BadPosition(
+                f"position {mark[0]}:{mark[1]} lies in the future of {origin}, "
+                f"whose last place is {log.own_end[0]}:{log.own_end[1]}"
+            )
 
 
 def rewind_lost_branches(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
@@ -86,12 +96,13 @@ def rewind_lost_branches(log: EventLog, marks: Mapping[str, Mark]) -> Mapping[st
     back = {
         origin: min([mark, *(branch for epoch, _, branch in path if mark[0] < epoch)])
         for origin, mark in marks.items()
-        if (path := log.histories_of(origin))
+        if (path := log.histories_of(origin_of(origin)))
     }
-    own = marks.get(log.origin)
-    fork = None if own is None else log.find_fork(own)
-    if own is not None and fork is not None and own > log.history_chain.newest_of_branch(fork):
-        back[log.origin] = fork
+    for flow in (log.origin, *log.flows.own):
+        own = marks.get(flow)
+        fork = None if own is None else log.find_fork(own)
+        if own is not None and fork is not None and own > log.history_chain.newest_of_branch(fork):
+            back[flow] = fork
     return {**marks, **back}
 
 
@@ -105,7 +116,7 @@ def find_lost_branches(
     found = {}
     for origin in origins:
         after = had.get(origin, (0, 0))
-        path = log.histories_of(origin)
+        path = log.histories_of(origin_of(origin))
         ends = ((max(after, branch), (epoch, 0)) for epoch, _, branch in path)
         if branches := tuple(end for end in ends if end[0] < end[1]):
             found[origin] = branches

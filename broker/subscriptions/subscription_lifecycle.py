@@ -39,6 +39,7 @@ from broker.subscriptions.profile import Profile
 from broker.subscriptions.start_position import (
     StartPosition,
     check_position,
+    complete_position,
     find_active_from,
     find_lost_branches,
     first_serial_after,
@@ -175,7 +176,7 @@ class SubscriptionLifecycle:
         if position is None:
             position = Position(feed.active_from)
         else:
-            self._stored_position = position
+            position = self._stored_position = complete_position(log, position)
         try:
             check_position(log, position)
         except PeerError as error:
@@ -302,7 +303,8 @@ class SubscriptionLifecycle:
         complete: dict[str, Mark] = {}
         if self._stored is not None and self._stored.active_from is not None:
             complete = dict(self._stored.active_from.marks)
-            complete.pop(log.origin, None)
+            for origin in (log.origin, *log.flows.own):
+                complete.pop(origin, None)
         # Origins without events here, for example of this node before it lost its log.
         unknown = [o for o in position if o not in log.coverage]
         dead = [o for o in unknown if self._context.recovery.is_archive_only(o)]

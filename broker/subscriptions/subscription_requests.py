@@ -12,7 +12,6 @@ from broker.delivery.output import Output
 from broker.delivery.recovery_contract import RecoveryService
 from broker.errors import (
     BadName,
-    BadPosition,
     BadQuery,
     PeerError,
     TooManySubscriptions,
@@ -167,10 +166,7 @@ class SubscriptionRequests:
         name = profile.durable_names.get(number)
         if name is None:
             return
-        if position.marks.get(self._context.log.origin, (0, 0)) > self._context.log.own_end:
-            raise BadPosition(
-                f"position {position} lies in the future of {self._context.log.origin}"
-            )
+        check_position(self._context.log, position)
         client_id = profile.identity.client_id
         durables = self._context.durables
         durables.acknowledge(client_id, name, position)

@@ -121,7 +121,7 @@ class CoreNode:
         self._found: dict[int, frozenset[Address]] = {}
         log, now = self.log, self.environment.now
         self._sent = log.newest_place
-        self.state = NetworkState(self.descriptor, lambda: (log.origin, *log.newest_place))
+        self.state = NetworkState(self.descriptor, lambda: [(log.origin, *log.newest_place)])
         self.traffic = Traffic(self.state, log.origin, lambda: log.newest_place, log.covered.get)
         self._pending_interests = set(self.interests)
         if self._pending_interests:

@@ -20,6 +20,7 @@ from twisted.internet.task import LoopingCall
 from broker.cluster.membership import Dialler
 from broker.config import Settings
 from broker.errors import LogUnavailable
+from broker.event.flow import DEFAULT_ONLY
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
@@ -65,6 +66,8 @@ class NodeProcess:
         """`settings` name the folder. A log commit or read takes `thread_delay` seconds. `dialler`
         and `archive` make each process's dialler and archive access."""
         self.settings = settings
+        self.carrying = DEFAULT_ONLY
+        """Streams of another transport, from the next start on."""
         self.disk = SimulatedDisk()
         self.clock = KillableClock(time.clock)
         """Of the newest process."""
@@ -105,6 +108,7 @@ class NodeProcess:
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
             archive=None if self._archive is None else self._archive(self),
+            carrying=self.carrying,
         )
         node.start()
         for call, every in (

@@ -20,6 +20,7 @@ from broker.cluster.descriptor import Endpoint
 from broker.cluster.network import Network
 from broker.config import Settings
 from broker.config.network import NetworkSettings
+from broker.event.flow import CarryingPatterns
 from broker.node.node import Node
 from broker.testing.killable import KillableClock, KillableLoop
 from broker.testing.memory_network import MemoryNetwork
@@ -182,6 +183,10 @@ class NetworkWorld(VirtualTime):
         process = self._processes[name]
         network = attrs.evolve(process.settings.network, **network_settings)
         process.settings = attrs.evolve(process.settings, network=network)
+
+    def set_carrying(self, name: str, *patterns: str) -> None:
+        """Give these streams to another transport, from the node's next start on."""
+        self._processes[name].carrying = CarryingPatterns.parse(patterns)
 
     def start(self, name: str) -> Node:
         """Start a node on the folder of its last process."""

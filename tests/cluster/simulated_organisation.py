@@ -162,7 +162,7 @@ class OrganisedNode:
         self.node = self.node._replace(address=address, admitted=admitted)
         self.map = NetworkMap(address)
         self.own = OwnLinks(self.node)
-        self.tables = Tables(address, 1, lambda: (self.node.origin, 0, 0))
+        self.tables = Tables(address, 1, lambda: [(self.node.origin, 0, 0)])
         self.acceptor = Acceptor(self.world.rules, self._context)
         self.meshing = Meshing(64, self.world.rng)
         self.known_peers = KnownPeers(self.node.name)

@@ -15,7 +15,7 @@ def update(number: int, incarnation: int, *tables: Any) -> Update:
 
 def test_interest_expires_from_the_last_disappearance_of_its_author() -> None:
     node = NodeDescriptor(Address(("a",), "n"), "0" * 16, 1, (1,))
-    state = NetworkState(node, lambda: ("0" * 16, 1, 0))
+    state = NetworkState(node, lambda: [("0" * 16, 1, 0)])
     state.publish_descriptor(node, 0.0)
     far = NodeDescriptor(Address(("b",), "far"), "1" * 16, 1, (1,))
     state.link_up(far, "tcp", 1, 2, 0.0)

@@ -73,7 +73,7 @@ def test_a_unit_without_known_interest_is_no_destination() -> None:
 
 def test_a_node_leads_after_a_delay() -> None:
     node = NodeDescriptor(Address(A, "n"), "0" * 16, 1, (1,))
-    state = NetworkState(node, lambda: ("0" * 16, 1, 0))
+    state = NetworkState(node, lambda: [("0" * 16, 1, 0)])
     state.publish_descriptor(node, 100.0)
     assert state.map.is_leader()
     assert not list(state.tables.items("summary"))
@@ -84,7 +84,7 @@ def test_a_node_leads_after_a_delay() -> None:
 
 def end(name: str) -> tuple[NetworkState, NodeDescriptor]:
     node = NodeDescriptor(Address(A, name), name[0] * 16, 1, (1,))
-    state = NetworkState(node, lambda: (node.origin, 1, 0))
+    state = NetworkState(node, lambda: [(node.origin, 1, 0)])
     state.publish_descriptor(node, 0.0)
     return state, node
 

@@ -18,6 +18,7 @@ from broker.event.place import Mark
 from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
 from broker.log.history import HistoryChain
+from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.wire.codec import Message
 from broker.wire.event_batch import decode_delivery
@@ -56,6 +57,7 @@ class FakeLog:
     origin = "n"
     unlogged_places = 0
     history_chain = HistoryChain()
+    flows = KnownFlows("n", {})
 
     def __init__(self, *events: LoggedEvent) -> None:
         self.events = list(events)

@@ -18,6 +18,7 @@ from broker.event.stream import StreamPattern
 from broker.ingest.late_validation import LateValidator
 from broker.log.coverage import Coverage
 from broker.log.history import BranchLoss, HistoryChain
+from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import ReplicaSpan
 from broker.matching.contract import NO_VARIANTS, Variants
@@ -54,6 +55,7 @@ class Log:
     page: int = 0
     """Events in one read."""
     origin: str = "own"
+    flows: KnownFlows = attrs.field(factory=lambda: KnownFlows("own", {}))
     begins_after: dict[str, Mark] = attrs.field(factory=dict)
     coverage: Coverage = attrs.field(factory=lambda: Coverage({"own": (1, 6)}))
     bounds: Bounds = attrs.field(factory=Bounds)

@@ -11,6 +11,7 @@ from broker.log.commit import Bounds
 from broker.log.coverage import Coverage
 from broker.log.event_log import EventLog
 from broker.log.history import BranchLoss, History, HistoryChain
+from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent
 from broker.subscriptions.start_position import (
     find_lost_branches,
@@ -53,6 +54,7 @@ class Log:
         ]
     )
     origin: str = "own"
+    flows: KnownFlows = attrs.field(factory=lambda: KnownFlows("own", {}))
     own_end: Mark = (3, 8)
     newest: Mark = (3, 12)
     bounds: Bounds = attrs.field(factory=lambda: Bounds(3, 1, 12, 0))

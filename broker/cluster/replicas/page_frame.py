@@ -18,7 +18,10 @@ from broker.log.logged_event import LoggedEvent
 
 
 def make_page_frame(
-    origin: str, origin_node: Address, ranges: list[Range], events: Sequence[LoggedEvent]
+    origin: str,
+    origin_node: Address,
+    ranges: list[Range],
+    events: Sequence[LoggedEvent | FrameEvent],
 ) -> Frame:
     """Return a frame with `events` for the first range, in place of the origin node."""
     carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]

@@ -17,9 +17,11 @@ from broker.cluster.replicas.store import ReplicaStore
 from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
 from broker.cluster.traffic.messages import LogLost, PageRequest, ReplicaAck, RoutedMessage
 from broker.errors import ProtocolError
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.damage import Damage, DamageFound
 from broker.log.event_log import EventLog
+from broker.log.known_flows import with_origin
 from broker.log.logged_event import LoggedEvent
 
 PAGE_EVENTS = 512
@@ -89,6 +91,8 @@ class Replicas:
             self.replicator.receive_ack(message.source.node, message.upto)
 
     def replicate_committed(self, events: list[LoggedEvent]) -> None:
+        if self._log.flows.own:
+            events = list(with_origin(events, self._log.origin))
         self.replicator.replicate_committed(events)
 
     def announce_replicas(
@@ -100,22 +104,26 @@ class Replicas:
         targets = list(destinations)
         if own is None or not targets:
             return
-        for origin in self.unreachable_origins(is_reachable):
+        for flow, upto in self._flow_ends(self.unreachable_origins(is_reachable)):
+            yield make_page_frame(flow, own, [Range(each, upto, upto) for each in targets], [])
+
+    def _flow_ends(self, origins: Iterable[str]) -> Iterator[tuple[str, Mark]]:
+        """Yield the flows of these origins' replicas, with their ends."""
+        flows = self._log.flows
+        for origin in origins:
             upto = self._log.replica_spans[origin].upto
-            yield make_page_frame(origin, own, [Range(each, upto, upto) for each in targets], [])
+            for flow in flows.of_origin(origin):
+                if flows.since(flow) < upto:
+                    yield flow, flows.limit(flow, upto)
 
     def read_for_this_node(
         self, is_reachable: Callable[[str], bool], needed_after: Callable[[str], Mark | None]
     ) -> None:
         own = self._own_address()
-        for origin in self.unreachable_origins(is_reachable):
-            after = needed_after(origin)
-            if (
-                own is not None
-                and after is not None
-                and after < self._log.replica_spans[origin].upto
-            ):
-                self.send_page(PageRequest(own, own, MAX_HOPS, origin, after, is_unfiltered=True))
+        for flow, upto in self._flow_ends(self.unreachable_origins(is_reachable)):
+            after = needed_after(flow)
+            if own is not None and after is not None and after < upto:
+                self.send_page(PageRequest(own, own, MAX_HOPS, flow, after, is_unfiltered=True))
 
     def unreachable_origins(self, is_reachable: Callable[[str], bool]) -> list[str]:
         own, addresses = self._own_address(), self.store.origin_nodes
@@ -130,54 +138,60 @@ class Replicas:
         return found
 
     def has_replica_for(self, request: PageRequest) -> bool:
-        return request.origin in self._log.replica_spans
+        return origin_of(request.origin) in self._log.replica_spans
 
     def send_page(self, request: PageRequest) -> None:
         """Send a page of a replica. Events before it are lost if the origin's disk is."""
-        span = self._log.replica_spans[request.origin]
-        if request.after < span.after:
-            self._report_lost(request, span.after)
+        flow, flows = request.origin, self._log.flows
+        span = self._log.replica_spans[origin_of(flow)]
+        upto = flows.limit(flow, span.upto)
+        if request.after < span.after and flows.since(flow) < span.after:
+            self._report_lost(request, flows.limit(flow, span.after))
             return
-        if self._is_reading or request.after >= span.upto:
+        if self._is_reading or request.after >= upto:
             return
         self._is_reading = True
-        Deferred.fromCoroutine(self._read_page(request, span.upto)).addErrback(
+        Deferred.fromCoroutine(self._read_page(request, upto)).addErrback(
             lambda failure: self.log.failure("reading a replica failed", failure)
         )
 
     def _report_lost(self, request: PageRequest, upto: Mark) -> None:
-        origin_node, own = self.store.origin_nodes.get(request.origin), self._own_address()
-        replaced = request.origin in self.store.replaced_origins or (
-            origin_node is not None and self._has_other_log(origin_node, request.origin)
+        origin = origin_of(request.origin)
+        origin_node, own = self.store.origin_nodes.get(origin), self._own_address()
+        replaced = origin in self.store.replaced_origins or (
+            origin_node is not None and self._has_other_log(origin_node, origin)
         )
         if own is not None and replaced:
             self._send_message(LogLost(request.source, own, MAX_HOPS, request.origin, upto))
 
     async def _read_page(self, request: PageRequest, upto: Mark) -> None:
+        flows, origin = self._log.flows, origin_of(request.origin)
         try:
             events = await self._log.read_replica(
-                request.origin, request.after, PAGE_EVENTS, PAGE_BYTES, wait=False
+                origin, request.after, PAGE_EVENTS, PAGE_BYTES, wait=False
             )
         except DamageFound as found:
             self._report_damage(request, found.damage)
             return
         finally:
             self._is_reading = False
-        own, span = self._own_address(), self._log.replica_spans.get(request.origin)
-        if own is None or span is None or request.after < span.after:
+        own, span = self._own_address(), self._log.replica_spans.get(origin)
+        start = max(request.after, flows.since(request.origin))
+        if own is None or span is None or start < span.after:
             # Retention may have removed some events: the reader repeats its request.
             return
         is_full = len(events) >= PAGE_EVENTS or sum([each.size for each in events]) >= PAGE_BYTES
         # An origin's places are consecutive: an earlier end is the start of damage.
         is_full = is_full or bool(events and events[-1].offset < upto[1])
-        end = events[-1].mark if is_full else upto
+        end = min(events[-1].mark, upto) if is_full else upto
+        events = flows.select_flow(events, request.origin)
         page = Range(request.source, request.after, end, has_more=end < upto, is_unfiltered=True)
         self._send_frame(make_page_frame(request.origin, own, [page], events))
 
     def _report_damage(self, request: PageRequest, damage: Damage) -> None:
         """Report events as lost if their repair was given up; else the reader repeats its
         request."""
-        own, span = self._own_address(), self._log.replica_spans.get(request.origin)
+        own, span = self._own_address(), self._log.replica_spans.get(origin_of(request.origin))
         if own is None or span is None or not self._log.repairs.is_given_up(damage):
             return
         upto = damage.upto

@@ -26,8 +26,8 @@ _MAX_WAVES = 4096
 _MAX_KNOWN = 32
 
 WaveKey = tuple[GroupKey, int, int]
-CutSource = Callable[[], tuple[str, int, int]]
-"""Returns the newest place."""
+CutSource = Callable[[], Iterable[tuple[str, int, int]]]
+"""Returns the newest place of each own flow."""
 
 
 @attrs.define(eq=False)
@@ -168,8 +168,8 @@ class Waves:
 
     def _add_own_cut(self, wave: Wave) -> None:
         wave.is_installed = True
-        origin, epoch, offset = self._cut()
-        _raise_cut(wave.cuts, origin, (epoch, offset))
+        for origin, epoch, offset in self._cut():
+            _raise_cut(wave.cuts, origin, (epoch, offset))
 
     def _probes(self, wave: Wave) -> Iterator[Send]:
         (author, scope), incarnation, number = wave.key

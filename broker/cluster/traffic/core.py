@@ -29,10 +29,12 @@ from broker.cluster.traffic.frame_merge import merge_frames
 from broker.cluster.traffic.ingress import Ingress
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.messages import LogLost, PageRequest, RoutedMessage
+from broker.cluster.traffic.own_senders import OwnSenders
 from broker.cluster.traffic.page_readers import PageReaders
 from broker.cluster.traffic.received_range import ReceivedRange, ReceiverEffect, RequestPage
 from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
+from broker.event.flow import NO_FLOWS, FlowInterval, is_default_flow, origin_of
 from broker.event.place import Mark, NamedHistory
 
 #: Seconds without a frame of an unknown origin: its disk may return, or a replica be announced.
@@ -53,17 +55,21 @@ class Traffic:
         group_members: Callable[[int], Collection[str]] = lambda _: (),
         own_history: Callable[[], NamedHistory | None] = lambda: None,
         histories: KnownHistories | None = None,
+        own_flows: Mapping[str, Sequence[FlowInterval]] = NO_FLOWS,
+        end_of_flow: Callable[[str, Mark], Mark] = lambda _, mark: mark,
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `group_members`
-        returns the neighbours that multicast reaches with events of a rank. The others are those
-        of `Receiver`."""
+        returns the neighbours that multicast reaches with events of a rank. `own_flows` and
+        `end_of_flow` are those of `OwnSenders`, the others those of `Receiver`."""
         self._state = state
         self._own = state.address
-        self._newest_own_mark = newest_own_mark
         self._compress = compress
         self._own_history = own_history
         self._group_members = group_members
-        self._sender = OriginSender(origin, self._own, newest_own_mark())
+        self._own_origin = origin
+        self.senders = OwnSenders(
+            *(origin, self._own, newest_own_mark, self._is_cleared), own_flows, end_of_flow
+        )
         self._ingress = Ingress(state.destinations_inside)
         self._readers = PageReaders()
         self._started_at: float | None = None
@@ -77,12 +83,13 @@ class Traffic:
     def denied(self) -> int:
         """Events without a cleared route to an interested destination."""
         entering = sum(each.denied for each in self._ingress)
-        return self._sender.denied + entering + self.counts.denied
+        own = sum(each.denied for each in self.senders)
+        return own + entering + self.counts.denied
 
     def snapshot(self) -> TrafficSnapshot:
         entering = [len(each.destinations) for each in self._ingress]
         return TrafficSnapshot(
-            destinations=len(self._sender.destinations) + sum(entering),
+            destinations=sum(len(each.destinations) for each in self.senders) + sum(entering),
             unit_entries=len(self._ingress),
             readers=len(self._readers),
             incomplete_origins=self.receiver.incomplete_origins,
@@ -94,16 +101,20 @@ class Traffic:
         upto: Mark,
         events: Sequence[OutgoingEvent],
     ) -> list[TrafficEffect]:
-        """Send own durable events, all of (after, upto]."""
-        frame = self._sender.event_frame(after, upto, events, self._is_cleared)
+        """Send own durable events of the default flow, all of (after, upto]."""
+        frame = self.senders.default.event_frame(after, upto, events, self._is_cleared)
         return [] if frame is None else self._send_frame(frame)
+
+    def receive_range(self, received: ReceivedRange, now: float) -> list[TrafficEffect]:
+        """Take a range for this node, from this transport or another one."""
+        if origin_of(received.frame.origin) == self._own_origin:
+            return []
+        return self._as_traffic_effects(self.receiver.receive_range(received, now))
 
     def send_progress(self, now: float) -> list[TrafficEffect]:
         """Send positions to idle destinations. Call once a second."""
-        effects: list[TrafficEffect] = []
-        own = self._sender.progress_frame()
-        if own is not None:
-            effects += self._send_frame(own)
+        frames = self.senders.progress_frames()
+        effects = [effect for frame in frames for effect in self._send_frame(frame)]
         for each in self._ingress:
             frame = each.progress_frame()
             if frame is not None:
@@ -116,9 +127,7 @@ class Traffic:
         if self._started_at is None:
             self._started_at = now
         restarted = self._restarted_members()
-        self._sender.set_destinations(
-            self._state.destinations(), self._newest_own_mark(), restarted
-        )
+        self.senders.set_destinations(self._state.destinations(), restarted)
         self._ingress.update_destinations(restarted)
         self.receiver.request_now(now)
 
@@ -132,13 +141,12 @@ class Traffic:
             # Interest that became active together has equal cuts.
             return []
         self._newest_cuts = dict(cuts)
-        own = self._sender.origin
         for origin, cut in cuts.items():
             self._cuts[origin] = max(cut, self._cuts.get(origin, cut))
         return [
             CoverOrigin(origin, cut)
             for origin, cut in cuts.items()
-            if origin != own and self.receiver.start_origin(origin, cut)
+            if origin_of(origin) != self._own_origin and self.receiver.start_origin(origin, cut)
         ]
 
     def unreached_cuts(self) -> dict[str, Mark]:
@@ -159,7 +167,7 @@ class Traffic:
 
     def restart_destination(self, destination: Address) -> None:
         """Restart a destination after its first interest arrived."""
-        self._sender.restart_destination(destination, self._newest_own_mark())
+        self.senders.restart_destination(destination)
 
     def receive_frame(self, frame: Frame, now: float) -> list[TrafficEffect]:
         return self._forward(frame, self._ingress.is_holding(frame.origin), now)
@@ -167,13 +175,12 @@ class Traffic:
     def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
         division = self._route(frame)
         effects: list[TrafficEffect] = []
-        for index in division.local if frame.origin != self._sender.origin else ():
-            received = ReceivedRange(frame.ranges[index], frame, index)
-            effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
+        for index in division.local:
+            effects += self.receive_range(ReceivedRange(frame.ranges[index], frame, index), now)
         onward: Mapping[str, Frame] = {}
         if division.by_hop:
             self.counts.transit += 1
-            onward = frames_by_hop(frame, division.by_hop, self._group_members(frame.highest_rank))
+            onward = frames_by_hop(frame, division.by_hop, self._group_of(frame))
         for index in division.entering:
             received = ReceivedRange(frame.ranges[index], frame, index)
             self._ingress.sender_for(received)
@@ -194,9 +201,8 @@ class Traffic:
         """Take this node's range from a multicast frame, which is not forwarded."""
         effects: list[TrafficEffect] = []
         for index, span in enumerate(frame.ranges):
-            if span.destination == self._own and frame.origin != self._sender.origin:
-                received = ReceivedRange(span, frame, index)
-                effects += self._as_traffic_effects(self.receiver.receive_range(received, now))
+            if span.destination == self._own:
+                effects += self.receive_range(ReceivedRange(span, frame, index), now)
         return effects
 
     def send_into_unit(
@@ -230,7 +236,7 @@ class Traffic:
         if message.target != self._own:
             return self._send_message(message)
         if isinstance(message, PageRequest):
-            if message.origin != self._sender.origin:
+            if message.origin not in self.senders:
                 return self._answer_unknown_origin(message, now)
             return self._accept_request(message, now)
         if isinstance(message, LogLost):
@@ -241,21 +247,22 @@ class Traffic:
         self, resume: PageRequest, page: Range, frame_events: Sequence[FrameEvent], now: float
     ) -> list[TrafficEffect]:
         """Send a page that was read: all matching events of its range."""
-        reader = self._readers.get(resume.source)
+        key, sender = (resume.source, resume.origin), self.senders[resume.origin]
+        reader = self._readers.get(key)
         destination = self._state.destination_of(resume.source)
-        if reader is None or destination not in self._sender.destinations:
+        if reader is None or destination not in sender.destinations:
             return []
-        if self._readers.is_repeating(resume.source):
+        if self._readers.is_repeating(key):
             frame_events = self._on_common_route(frame_events, resume.source)
         if page.upto < reader.sent_upto:
             page = page._replace(has_more=True)
-        elif page.upto >= self._sender.sent_upto:
-            self._sender.finish_reading(resume.source)
+        elif page.upto >= sender.sent_upto:
+            sender.finish_reading(resume.source)
         else:
-            page = page._replace(has_more=self._sender.is_reading(resume.source))
+            page = page._replace(has_more=sender.is_reading(resume.source))
         levels = [each.level for each in frame_events]
         runs = [(len(frame_events), (0,))] if frame_events else []
-        return self._send_frame(self._sender.make_frame([page], frame_events, levels, runs))
+        return self._send_frame(sender.make_frame([page], frame_events, levels, runs))
 
     def _answer_unknown_origin(self, resume: PageRequest, now: float) -> list[TrafficEffect]:
         """Report that this node does not have the origin: it lost its disk, or a replica."""
@@ -264,7 +271,8 @@ class Traffic:
             self._started_at or now,
             self.receiver.last_received_at(resume.origin) or now - LOST_REPORT_DELAY,
         )
-        if now - last_received < LOST_REPORT_DELAY or self._state.map.node_of_origin(resume.origin):
+        node = self._state.map.node_of_origin(origin_of(resume.origin))
+        if now - last_received < LOST_REPORT_DELAY or node:
             return []
         return self._send_message(LogLost(resume.source, self._own, MAX_HOPS, resume.origin, None))
 
@@ -298,12 +306,13 @@ class Traffic:
         return passing
 
     def _accept_request(self, message: PageRequest, now: float) -> list[TrafficEffect]:
-        source, upto = message.source, self._sender.sent_upto
-        is_known = self._state.destination_of(source) in self._sender.destinations
-        if not is_known or not self._readers.add_request(source, message.after, upto, now):
+        source, sender = message.source, self.senders[message.origin]
+        key, upto = (source, message.origin), sender.sent_upto
+        is_known = self._state.destination_of(source) in sender.destinations
+        if not is_known or not self._readers.add_request(key, message.after, upto, now):
             self.counts.unknown += 1
             return []
-        self._sender.start_reading(source, message.after)
+        sender.start_reading(source, message.after)
         self.counts.served += 1
         return [ReadPage(message)]
 
@@ -315,8 +324,8 @@ class Traffic:
         return min((time for time in times if time is not None), default=None)
 
     def handle_timeout(self, now: float) -> list[TrafficEffect]:
-        for address in self._readers.remove_expired(now):
-            self._sender.finish_reading(address)
+        for address, flow in self._readers.remove_expired(now):
+            self.senders[flow].finish_reading(address)
         effects: list[TrafficEffect] = []
         for origin, node in self.receiver.expired_requests(now):
             effects += self._skip_lost(origin, None, node, now)
@@ -348,9 +357,7 @@ class Traffic:
     def _send_frame(self, frame: Frame) -> list[TrafficEffect]:
         self.counts.begun += 1
         frame.history = self._own_history()
-        onward = frames_by_hop(
-            frame, self._route(frame).by_hop, self._group_members(frame.highest_rank)
-        )
+        onward = frames_by_hop(frame, self._route(frame).by_hop, self._group_of(frame))
         if self._compress:
             # Equal bodies are compressed once.
             bodies: dict[int, Frame] = {}
@@ -358,6 +365,10 @@ class Traffic:
                 compressed = bodies.setdefault(id(part.body), part.compressed())
                 onward[hop] = attrs.evolve(part, encoding=compressed.encoding, body=compressed.body)
         return [SendFrame(hop, part) for hop, part in onward.items()]
+
+    def _group_of(self, frame: Frame) -> Collection[str]:
+        # Some members of the group may not know flows.
+        return self._group_members(frame.highest_rank) if is_default_flow(frame.origin) else ()
 
     def _as_traffic_effects(self, effects: Sequence[ReceiverEffect]) -> list[TrafficEffect]:
         translated: list[TrafficEffect] = []

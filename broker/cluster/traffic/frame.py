@@ -19,18 +19,20 @@ import zstandard
 from msgspec import Meta
 
 from broker.cluster.address import Address, UnitPath
-from broker.errors import ProtocolError
+from broker.errors import BadName, ProtocolError
+from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
 KIND = 0x60
 MAX_EVENTS = 65_536
 MAX_DESTINATIONS = 4_096
-MAX_ORIGIN_BYTES = 64
 #: A longer route is a loop.
 MAX_HOPS = 128
 #: Decompressed.
 MAX_BODY_BYTES = 64 << 20
+#: Links of a lower version get no frames of other flows than the default ones.
+FLOW_VERSION = 3
 PLAIN, ZSTD = 0, 1
 #: Compression would save less than one packet.
 MIN_COMPRESSED_BYTES = 512
@@ -74,6 +76,7 @@ class FrameEvent(NamedTuple):
 @attrs.define(eq=False)
 class Frame:
     origin: str
+    """The key of a flow."""
     origin_node: Address
     """In its absence, a node with a replica."""
     level_runs: Sequence[LevelRun]
@@ -88,6 +91,13 @@ class Frame:
     records: bytes
     body: bytes
     history: NamedHistory | None = None
+    intervals: Sequence[FlowInterval] = ()
+    """Of another flow than the default one, from its origin node."""
+
+    @property
+    def least_version(self) -> int:
+        """Links of a lower version do not carry the frame."""
+        return 1 if is_default_flow(self.origin) else FLOW_VERSION
 
     @property
     def event_count(self) -> int:
@@ -222,9 +232,11 @@ class Frame:
     def uncompressed(self) -> Frame:
         return attrs.evolve(self, encoding=PLAIN, body=self._plain_body())
 
-    def encode(self, version: int = 2) -> bytes:
+    def encode(self, version: int = FLOW_VERSION) -> bytes:
         """`version` is that of the link's node protocol."""
-        history_fields = (self.history,) if self.history is not None and version >= 2 else ()
+        last_fields: tuple[object, ...] = ()
+        if self.history is not None and version >= 2:
+            last_fields = (self.history, self.intervals) if self.intervals else (self.history,)
         header = pack(
             (
                 self.origin,
@@ -237,7 +249,7 @@ class Frame:
                 self.encoding,
                 self.record_lengths,
                 self.document_lengths,
-                *history_fields,
+                *last_fields,
             )
         )
         head = _HEAD.pack(KIND, len(header), len(self.records))
@@ -288,6 +300,10 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     document_lengths: _Lengths
     history: WireHistory = None  # type: ignore[assignment]
     """Since version 2. It may be absent, but not None."""
+    intervals: Annotated[
+        tuple[tuple[WireMark, WireMark | None], ...], Meta(max_length=MAX_INTERVALS)
+    ] = ()
+    """Since version 3. Only with a history."""
 
 
 _HEADER: Final = Schema[_Header](_Header, "header")
@@ -307,7 +323,7 @@ def decode_frame(data: bytes) -> Frame:
         frame = Frame(**msgspec.structs.asdict(header), records=records, body=body)
         frame.ranges = [_read_range(each) for each in header.ranges]
         return frame
-    except (ValueError, struct.error) as error:
+    except (ValueError, struct.error, BadName) as error:
         raise ProtocolError(f"malformed frame: {error}") from None
 
 
@@ -327,8 +343,8 @@ def encode_level_runs(levels: Iterable[int]) -> list[LevelRun]:
 
 
 def _check_header(header: _Header, records_length: int, body_length: int) -> None:
-    if len(header.origin.encode()) > MAX_ORIGIN_BYTES or "\0" in header.origin:
-        raise ValueError("invalid origin")
+    check_flow(header.origin)
+    _check_intervals(header)
     counts = {len(header.record_lengths), len(header.document_lengths)}
     counts.add(sum([count for _, _, count in header.mark_runs]))
     counts.add(sum([count for count, _ in header.recipient_runs]))
@@ -346,6 +362,17 @@ def _check_header(header: _Header, records_length: int, body_length: int) -> Non
         raise ValueError("places exceed those of a log")
     if any(one[1] >= other[0] for one, other in itertools.pairwise(ends)):
         raise ValueError("places do not ascend")
+
+
+def _check_intervals(header: _Header) -> None:
+    if header.intervals and is_default_flow(header.origin):
+        raise ValueError("intervals of a default flow")
+    ends = [end for interval in header.intervals for end in interval]
+    if None in ends[:-1]:
+        raise ValueError("an open interval is not the last one")
+    marks = [end for end in ends if end is not None]
+    if marks != sorted(marks):
+        raise ValueError("intervals of a flow do not ascend")
 
 
 def _read_range(fields: _WireRange) -> Range:

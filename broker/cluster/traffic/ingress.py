@@ -55,6 +55,7 @@ class Ingress:
                 self._entries.popitem(last=False)
         entry.sender.record_origin_node(frame.origin_node)
         entry.sender.history = frame.history
+        entry.sender.intervals = frame.intervals or entry.sender.intervals
         entry.upto = max(entry.upto, span.upto)
         self._entries[frame.origin, unit] = entry
         return entry.sender

@@ -1,13 +1,17 @@
-"""Nodes that read pages of the own log, and their repeated requests."""
+"""Nodes that read pages of flows of the own log, and their repeated requests."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TypeAlias
 
 import attrs
 
 from broker.cluster.address import Address
 from broker.event.place import Mark
+
+#: A node, and the flow that it reads.
+ReaderKey: TypeAlias = tuple[Address, str]
 
 #: Seconds without a request.
 READER_TIMEOUT = 10.0
@@ -26,35 +30,35 @@ class PageReader:
 
 class PageReaders:
     def __init__(self) -> None:
-        self._readers: dict[Address, PageReader] = {}
-        self._repeated: OrderedDict[Address, tuple[Mark, int]] = OrderedDict()
+        self._readers: dict[ReaderKey, PageReader] = {}
+        self._repeated: OrderedDict[ReaderKey, tuple[Mark, int]] = OrderedDict()
         """Start of the last request, and its repeats."""
 
     def __len__(self) -> int:
         return len(self._readers)
 
-    def get(self, address: Address) -> PageReader | None:
-        return self._readers.get(address)
+    def get(self, key: ReaderKey) -> PageReader | None:
+        return self._readers.get(key)
 
-    def add_request(self, address: Address, after: Mark, upto: Mark, now: float) -> bool:
+    def add_request(self, key: ReaderKey, after: Mark, upto: Mark, now: float) -> bool:
         """Return False over the limit."""
-        if address not in self._readers and len(self._readers) >= MAX_READERS:
+        if key not in self._readers and len(self._readers) >= MAX_READERS:
             return False
-        before, times = self._repeated.pop(address, (after, 0))
-        self._repeated[address] = (after, times + 1 if before == after else 0)
+        before, times = self._repeated.pop(key, (after, 0))
+        self._repeated[key] = (after, times + 1 if before == after else 0)
         if len(self._repeated) > MAX_READERS:
             self._repeated.popitem(last=False)
-        self._readers[address] = PageReader(now + READER_TIMEOUT, upto)
+        self._readers[key] = PageReader(now + READER_TIMEOUT, upto)
         return True
 
-    def is_repeating(self, address: Address) -> bool:
-        return self._repeated.get(address, ((0, 0), 0))[1] > MAX_REPEATS
+    def is_repeating(self, key: ReaderKey) -> bool:
+        return self._repeated.get(key, ((0, 0), 0))[1] > MAX_REPEATS
 
     def next_timeout(self) -> float | None:
         return min((each.expires_at for each in self._readers.values()), default=None)
 
-    def remove_expired(self, now: float) -> list[Address]:
-        expired = [address for address, reader in self._readers.items() if reader.expires_at <= now]
-        for address in expired:
-            del self._readers[address]
+    def remove_expired(self, now: float) -> list[ReaderKey]:
+        expired = [key for key, reader in self._readers.items() if reader.expires_at <= now]
+        for key in expired:
+            del self._readers[key]
         return expired

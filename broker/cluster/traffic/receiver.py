@@ -1,4 +1,6 @@
-"""The node's position in each origin, and its missing ranges (DCP D30, D42-D45; N1).
+"""The node's position in each flow, and its missing ranges (DCP D30, D42-D45; N1).
+
+Here an origin stands for one of its flows (`broker.event.flow`).
 
 A range that starts after the position reveals a missing range. It is held for `REORDER_SECONDS`,
 since frames on different routes overtake each other. Then the node requests a page from the origin
@@ -27,11 +29,15 @@ from broker.cluster.traffic.received_range import (
     RequestPage,
     StoreHistories,
 )
+from broker.event.flow import is_default_flow, origin_of
 from broker.event.place import Mark
 from broker.transport.backoff import Backoff
 
 #: Seconds that a range waits for earlier ones.
 REORDER_SECONDS = 0.1
+#: The same where another transport carries the flow, and this one announces its end: that transport
+#: may be slower than one frame. Five times covers its usual delay and one repetition.
+FLOW_GRACE_SECONDS = 5 * REORDER_SECONDS
 #: First and longest pause between requests.
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
@@ -123,7 +129,7 @@ class Receiver:
         self._is_paused = False
         effects: list[ReceiverEffect] = []
         for origin, missing in list(self._missing.items()):
-            missing.request_at, missing.since = now + REORDER_SECONDS, now
+            missing.request_at, missing.since = now + _reorder_seconds(origin), now
             effects += self._release(origin, now)
         return effects
 
@@ -147,23 +153,24 @@ class Receiver:
 
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         origin, history = received.frame.origin, received.frame.history
+        log = origin_of(origin)
         if self._is_over_limit(origin):
             self.counts.dropped += 1
             return []
         if self._is_contradicting(received):
             # Another process assigned this node's places: the origin node must learn that.
             return self._hold(received, now, is_counted=not self._is_paused)
-        if history is None or not self._histories.record_history(origin, history):
+        if history is None or not self._histories.record_history(log, history):
             return self._accept_range(received, now)
         return [
-            StoreHistories(origin, self._histories.histories_of(origin)),
+            StoreHistories(log, self._histories.histories_of(log)),
             *self._accept_range(received, now),
         ]
 
     def _is_contradicting(self, received: ReceivedRange) -> bool:
         frame = received.frame
         return self._histories.contradicts(
-            frame.origin, frame.history, self.position_of(frame.origin)
+            origin_of(frame.origin), frame.history, self.position_of(frame.origin)
         )
 
     def _accept_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
@@ -269,7 +276,7 @@ class Receiver:
         ]
         self.counts.given_up += len(found)
         for origin, _ in found:
-            self._histories.forget_origin(origin)
+            self._histories.forget_origin(origin_of(origin))
         return found
 
     def next_timeout(self) -> float | None:
@@ -293,7 +300,8 @@ class Receiver:
         if now - self._history_sent_at.get(origin, float("-inf")) < MAX_RETRY_SECONDS / 6:
             return []
         self._history_sent_at[origin] = now
-        return [RequestPage(node, origin, cursor, path=self._histories.path_to(origin, cursor))]
+        path = self._histories.path_to(origin_of(origin), cursor)
+        return [RequestPage(node, origin, cursor, path=path)]
 
     def _is_over_limit(self, origin: str) -> bool:
         return (
@@ -328,7 +336,7 @@ class Receiver:
                 return []
             self.counts.holes += is_counted
             missing = self._missing[origin] = _MissingRange(
-                received.frame.origin_node, now + REORDER_SECONDS, now, was_silent
+                received.frame.origin_node, now + _reorder_seconds(origin), now, was_silent
             )
         missing.target = received.frame.origin_node
         missing.is_unfiltered |= was_silent
@@ -365,7 +373,8 @@ class Receiver:
                 missing.since = now
                 missing.requests.clear()
                 missing.backoff.report_progress()
-                missing.request_at = now + (RETRY_SECONDS if has_more else REORDER_SECONDS)
+                wait = RETRY_SECONDS if has_more else _reorder_seconds(origin)
+                missing.request_at = now + wait
         else:
             del self._missing[origin]
         return effects
@@ -377,6 +386,9 @@ class Receiver:
         node = min(nodes, key=lambda each: missing.requests[each])
         missing.requests[node] += 1
         after = self.position_of(origin) or (0, 0)
-        return RequestPage(
-            node, origin, after, missing.is_unfiltered, self._histories.path_to(origin, after)
-        )
+        path = self._histories.path_to(origin_of(origin), after)
+        return RequestPage(node, origin, after, missing.is_unfiltered, path)
+
+
+def _reorder_seconds(flow: str) -> float:
+    return REORDER_SECONDS if is_default_flow(flow) else FLOW_GRACE_SECONDS

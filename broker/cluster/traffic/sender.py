@@ -1,7 +1,7 @@
-"""Sending side: the events of one origin, and the position of each destination.
+"""Sending side: the events of one flow, and the position of each destination.
 
-A node has one sender for its own origin, and one for each origin and unit that enters here. A
-sender that has lost its state starts anew, and destinations request missing events.
+A node has one sender for each own flow, and one for each flow of another origin and unit that it
+enters here. A sender that has lost its state starts anew, and destinations request missing events.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from broker.cluster.traffic.frame import (
     encode_level_runs,
     encode_mark_runs,
 )
+from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
 
 IsCleared: TypeAlias = Callable[[Address, int], bool]
@@ -69,6 +70,7 @@ class OriginSender:
         self._calls = stagger % PROGRESS_REPEATS[-1]
         self._progress_upto = upto
         self.history: NamedHistory | None = None
+        self.intervals: Sequence[FlowInterval] = ()
         self.denied = 0
         """Events without a cleared route to an interested destination."""
 
@@ -241,6 +243,7 @@ class OriginSender:
             records=b"".join([each.record for each in frame_events]),
             body=b"".join([each.document for each in frame_events]),
             history=self.history,
+            intervals=self.intervals,
         )
 
     def _new_destination(self, newest: Mark) -> _Destination:

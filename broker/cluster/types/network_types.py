@@ -14,6 +14,7 @@ from broker.cluster.types.origin_texts import OriginTexts
 from broker.dtd.cache import DtdCache
 from broker.dtd.interfaces import IDtd
 from broker.dtd.reference import DtdReference
+from broker.event.flow import origin_of
 from broker.matching.contract import NO_VARIANTS, Variants
 from broker.transport.clock import IClock
 
@@ -86,6 +87,7 @@ class NetworkTypes:
 
         `origin_node` serves the origin now; by default the last one counts.
         """
+        origin = origin_of(origin)
         if origin == self._origin:
             return NO_VARIANTS
         if origin_node is None:

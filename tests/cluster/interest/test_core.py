@@ -21,7 +21,7 @@ ALL = StreamPattern.parse(">")
 
 
 def made(unit: UnitPath = ()) -> InterestExchange:
-    return InterestExchange(Tables(Address(unit, "me"), 1, lambda: ("me", 1, 7)))
+    return InterestExchange(Tables(Address(unit, "me"), 1, lambda: [("me", 1, 7)]))
 
 
 def settle(profiles: InterestExchange) -> list[InterestEffect]:

@@ -28,7 +28,7 @@ class FloodedNode:
         self.network = network
         self.map = NetworkMap(descriptor.address)
         self.own = OwnLinks(descriptor)
-        self.tables = Tables(descriptor.address, 1, lambda: (descriptor.origin, 0, 0))
+        self.tables = Tables(descriptor.address, 1, lambda: [(descriptor.origin, 0, 0)])
 
     def publish(self, publications: Iterable[Publication]) -> None:
         for each in publications:

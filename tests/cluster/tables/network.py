@@ -33,8 +33,8 @@ class Node:
         """Log offset at which an entry's present value was installed."""
         self.tables = Tables(address, incarnation, self.cut, network.times, network.limits)
 
-    def cut(self) -> tuple[str, int, int]:
-        return (self.address.node, self.incarnation, self.offset)
+    def cut(self) -> list[tuple[str, int, int]]:
+        return [(self.address.node, self.incarnation, self.offset)]
 
     def apply(self, effects: Iterable[TablesEffect]) -> None:
         for effect in effects:

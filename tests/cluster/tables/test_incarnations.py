@@ -34,11 +34,11 @@ def test_a_false_incarnation_does_not_exclude_the_author() -> None:
 
 
 def test_two_nodes_of_one_name_do_not_flood_the_network() -> None:
-    b = Tables(Address(("b",), "b"), 1, lambda: ("ob", 1, 1))
+    b = Tables(Address(("b",), "b"), 1, lambda: [("ob", 1, 1)])
     # Both are named x; b has a link to each.
     both = {
-        "link-1": Tables(Address(("one",), "x"), 1, lambda: ("o1", 1, 1)),
-        "link-2": Tables(Address(("two",), "x"), 2, lambda: ("o2", 1, 1)),
+        "link-1": Tables(Address(("one",), "x"), 1, lambda: [("o1", 1, 1)]),
+        "link-2": Tables(Address(("two",), "x"), 2, lambda: [("o2", 1, 1)]),
     }
     queue: deque[tuple[str, str, Message]] = deque()
 

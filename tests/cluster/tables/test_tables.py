@@ -27,7 +27,7 @@ LIMITS = TableLimits(tables=2, entries=3, bytes=1000, groups=3)
 
 
 def made(name: str = "me", limits: TableLimits = TableLimits()) -> Tables:  # noqa: B008
-    return Tables(Address(C1, name), 1, lambda: (name, 1, 7), TableTimes(), limits)
+    return Tables(Address(C1, name), 1, lambda: [(name, 1, 7)], TableTimes(), limits)
 
 
 def with_peer(limits: TableLimits = TableLimits()) -> Tables:  # noqa: B008

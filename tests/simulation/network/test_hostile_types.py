@@ -68,7 +68,7 @@ def test_invalid_entries_are_counted(table: dict[str, Any]) -> None:
 
 
 def test_announcements_for_other_nodes_are_ignored() -> None:
-    tables = Tables(OWN, 1, lambda: ("origin", 1, 1))
+    tables = Tables(OWN, 1, lambda: [("origin", 1, 1)])
     types = TypeTables(tables)
     for kind, subject, scope in (
         (TYPES, "victim", ("one",)),
@@ -157,7 +157,7 @@ def test_announcement_of_the_origin_overrides_those_of_others() -> None:
         types._tables.get = lambda key: changes if key == changed else {}  # type: ignore[method-assign]
         types.apply_change(TableChanged(changed, ("one",), entries), 0.0)
 
-    types = TypeTables(Tables(OWN, 1, lambda: ("origin", 1, 1)))
+    types = TypeTables(Tables(OWN, 1, lambda: [("origin", 1, 1)]))
     address_of_a, other = Address(("one",), "a"), "cd" * 32
     # The liar claims the log of a, as its own and as one that it knows.
     announce(types, "bad", {"": "log of a", "t 1.0": HASH, f"u 1.0 {HASH}": ("log of a",)})

@@ -126,7 +126,7 @@ def test_stream_times_are_requested_only_during_a_merge(
 
 def test_relay_of_the_previous_version_costs_only_the_wait(feeds: TwoFeeds) -> None:
     neighbour = feeds.world.network_of("c").neighbours.get("b")
-    assert neighbour is not None and neighbour.version == 2
+    assert neighbour is not None and neighbour.version == 3
     neighbour.version = 1
     feeds.start()
     assert WAIT <= feeds.track() < WAIT + 1.0

@@ -1,0 +1,72 @@
+"""Senders of a node's own flows: the default one, and those that other transports carry.
+
+This transport announces the ends of the others to their destinations, which request events that do
+not arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.sender import IsCleared, OriginSender, OutgoingEvent
+from broker.event.flow import FlowInterval, is_default_flow
+from broker.event.place import Mark
+
+
+class OwnSenders:
+    def __init__(
+        self,
+        origin: str,
+        node: Address,
+        newest_mark: Callable[[], Mark],
+        is_cleared: IsCleared,
+        flows: Mapping[str, Sequence[FlowInterval]],
+        end_of_flow: Callable[[str, Mark], Mark],
+    ) -> None:
+        """`newest_mark` returns the newest own place. `flows` are carried by other transports.
+        `end_of_flow` returns the end of one at a mark of the log."""
+        self._newest_mark = newest_mark
+        self._is_cleared = is_cleared
+        self._end_of_flow = end_of_flow
+        self.default = OriginSender(origin, node, newest_mark())
+        self._senders = {origin: self.default}
+        for flow, intervals in flows.items():
+            self._senders[flow] = OriginSender(flow, node, self._newest_of(flow))
+            self._senders[flow].intervals = intervals
+
+    def __contains__(self, flow: str) -> bool:
+        return flow in self._senders
+
+    def __getitem__(self, flow: str) -> OriginSender:
+        return self._senders[flow]
+
+    def __iter__(self) -> Iterator[OriginSender]:
+        return iter(self._senders.values())
+
+    def set_destinations(
+        self, destinations: Iterable[Address], restarted: Collection[Address]
+    ) -> None:
+        for flow, sender in self._senders.items():
+            sender.set_destinations(destinations, self._newest_of(flow), restarted)
+
+    def restart_destination(self, destination: Address) -> None:
+        for flow, sender in self._senders.items():
+            sender.restart_destination(destination, self._newest_of(flow))
+
+    def record_flow_events(self, flow: str, upto: Mark, events: Sequence[OutgoingEvent]) -> None:
+        """Record all events of a flow behind the last ones and up to a mark of the log, which its
+        transport sends."""
+        sender, end = self._senders[flow], self._end_of_flow(flow, upto)
+        if sender.sent_upto < end:
+            sender.event_frame(sender.sent_upto, end, events, self._is_cleared)
+
+    def progress_frames(self) -> list[Frame]:
+        """Call once a second."""
+        frames = [sender.progress_frame() for sender in self._senders.values()]
+        return [frame for frame in frames if frame is not None]
+
+    def _newest_of(self, flow: str) -> Mark:
+        newest = self._newest_mark()
+        return newest if is_default_flow(flow) else self._end_of_flow(flow, newest)

@@ -1,0 +1,303 @@
+"""Flows of one origin that different transports carry (`broker.event.flow`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import pytest
+
+from broker.client.received import ALL
+from broker.cluster.traffic.frame import FrameEvent
+from broker.event.place import Mark
+from broker.log.logged_event import LoggedEvent
+from broker.testing.simulated_network import NetworkWorld
+from tests.seeds import seeds
+from tests.simulation.network.simulated_client import (
+    Publisher,
+    Reader,
+    name_of,
+    read,
+    read_logs,
+)
+
+SEEDS = seeds(2, 6)
+FAST, SLOW = "other", "asdi.zny.tz"
+PATTERN = "asdi.>"
+
+
+@attrs.define
+class OtherTransport:
+    """Carries the flows of all nodes, late, and not at all where `loses` returns True."""
+
+    world: NetworkWorld
+    delay: float = 2.0
+    loses: Callable[[int], bool] = lambda _: False
+    ranges: int = 0
+
+    def attach(self, name: str) -> None:
+        network = self.world.network_of(name)
+
+        def publish(flow: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
+            self.ranges += 1
+            if self.loses(self.ranges):
+                return
+            assert network.state is not None
+            frames = [FrameEvent(e.mark, e.record, e.document, e.level) for e in events]
+            address = network.state.address
+            for other in self.world.running:
+                if other != name:
+                    self.world.clock.callLater(
+                        self.delay, self._deliver, other, (flow, after, upto, frames, address)
+                    )
+
+        network.flows.publish_flow = publish
+
+    def _deliver(self, name: str, received: tuple[object, ...]) -> None:
+        if name in self.world.running:
+            self.world.network_of(name).flows.receive_range(
+                *received,  # type: ignore[arg-type]
+                is_unfiltered=True,
+            )
+
+
+def add_node(world: NetworkWorld, name: str, *patterns: str, **join: Sequence[str]) -> None:
+    world.add(name, "one", start=False, **join)  # type: ignore[arg-type]
+    world.set_carrying(name, *patterns)
+    world.start(name)
+
+
+def add_nodes(world: NetworkWorld, transport: OtherTransport, *names: str) -> None:
+    for index, name in enumerate(names):
+        add_node(world, name, PATTERN, join=names[:index])
+        transport.attach(name)
+    world.run(4.0)
+
+
+def restart(world: NetworkWorld, transport: OtherTransport, name: str, *patterns: str) -> None:
+    world.kill(name)
+    world.set_carrying(name, *patterns)
+    world.start(name)
+    transport.attach(name)
+
+
+def publish_both(world: NetworkWorld, publisher: Publisher, count: int = 10) -> None:
+    for _ in range(count):
+        publisher.publish(FAST)
+        publisher.publish(SLOW)
+        world.run(0.1)
+
+
+def settle(
+    world: NetworkWorld, publisher: Publisher, *readers: Reader, seconds: float = 15.0
+) -> None:
+    """Check that each event came once, and in the publisher's order within each flow."""
+    world.run_until(lambda: not publisher.client.unacknowledged)
+    read(world, *readers, seconds=seconds)
+    logs = read_logs(world)
+    for reader in readers:
+        assert reader.error is None
+        found = [name_of(event) for event in reader.events]
+        assert len(found) == len(set(found)), f"twice (seed {world.seed})"
+        missing = reader.expected(logs).keys() - set(found)
+        assert not missing, f"{sorted(missing)} are missing (seed {world.seed})"
+        assert reader.gaps == []
+        newest: dict[str, int] = {}
+        for event in reader.events:
+            number = event.header.event_id.sequence_number
+            assert newest.get(event.place.origin, 0) < number
+            newest[event.place.origin] = number
+
+
+def flows_of(world: NetworkWorld, name: str) -> tuple[str, str]:
+    origin = world[name].event_log.origin
+    return origin, f"{origin}/{PATTERN}"
+
+
+def processed(reader: Reader) -> dict[str, Mark]:
+    assert reader.subscription is not None
+    return dict(reader.subscription.position.marks)
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_slow_flow_neither_delays_nor_loses_events(seed: int, delay: float) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, delay)
+        add_nodes(world, transport, "a", "b")
+        reader = Reader(world, world.client("reader", "b"))
+        own = Reader(world, world.client("own", "a"))
+        world.run_until(lambda: reader.is_flowing and own.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        settle(world, publisher, reader, own)
+        assert {event.place.origin for event in reader.events} == {*flows_of(world, "a")}
+        end = world["a"].event_log.own_end
+        for each in (reader, own):
+            assert [processed(each).get(flow) for flow in flows_of(world, "a")] == [end, end]
+        counts = world.network_of("b").traffic
+        assert counts is not None and (delay or not counts.receiver.counts.asked)
+
+
+@pytest.mark.parametrize("lost", ["all", "last", "some"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_events_that_the_other_transport_loses_come_in_pages(seed: int, lost: str) -> None:
+    losses: dict[str, Callable[[int], bool]] = {
+        "all": lambda _: True,
+        "last": lambda number: number > 5,
+        "some": lambda number: number % 3 == 0,
+    }
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.05, losses[lost])
+        add_nodes(world, transport, "a", "b")
+        reader = Reader(world, world.client("reader", "b"))
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        settle(world, publisher, reader)
+        assert processed(reader)[flows_of(world, "a")[1]] == world["a"].event_log.own_end
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_durable_subscription_roams_with_a_mark_for_each_flow(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 30.0, lambda number: number % 2 == 0)
+        add_nodes(world, transport, "a", "b", "c")
+        reader = Reader(world, world.client("reader", "b"), durable="d")
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        world.run_until(lambda: not publisher.client.unacknowledged)
+        read(world, reader, seconds=0.3)
+        world.cut("a", "b", refuse=True)
+        world.cut("b", "c", refuse=True)
+        publish_both(world, publisher)
+        read(world, reader, seconds=0.3)
+        world.kill_client(reader.client)
+        world.heal("b", "c")
+        world.run(1.0)
+        publish_both(world, publisher)
+        second = Reader(
+            world, world.client("reader", "c", incarnation=2), durable="d", start=reader._start
+        )
+        second.starts_after = reader.starts_after
+        world.run_until(lambda: second.is_flowing)
+        publish_both(world, publisher)
+        read(world, second, seconds=40.0)
+        events = {name_of(event) for event in [*reader.events, *second.events]}
+        missing = reader.expected(read_logs(world)).keys() - events
+        assert not missing, f"{sorted(missing)} are missing (seed {seed})"
+        assert second.gaps == []
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_restarted_node_continues_each_flow_at_its_mark(seed: int, node: str) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 1.5, lambda number: number % 4 == 0)
+        add_nodes(world, transport, "a", "b")
+        reader = Reader(world, world.client("reader", "b"), durable="d")
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        restart(world, transport, node, PATTERN)
+        publish_both(world, publisher)
+        settle(world, publisher, reader, seconds=30.0)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+@pytest.mark.parametrize("change", ["added", "removed"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_stream_changes_its_stack_at_a_restart(seed: int, change: str, is_away: bool) -> None:
+    """The subscriber is behind then; its node may be down too."""
+    before, after = ((), (PATTERN,)) if change == "added" else ((PATTERN,), ())
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 2.0, lambda number: number % 3 == 0)
+        add_node(world, "a", *before)
+        transport.attach("a")
+        add_node(world, "b", *before, join=["a"])
+        transport.attach("b")
+        world.run(4.0)
+        reader = Reader(world, world.client("reader", "b"), durable="d")
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        if is_away:
+            world.kill("b")
+            publish_both(world, publisher)
+        restart(world, transport, "a", *after)
+        publish_both(world, publisher)
+        if is_away:
+            world.set_carrying("b", *after)
+            world.start("b")
+            transport.attach("b")
+        else:
+            restart(world, transport, "b", *after)
+        publish_both(world, publisher)
+        settle(world, publisher, reader, seconds=40.0)
+        log = world["a"].event_log
+        (interval,) = log.flows.intervals_of(flows_of(world, "a")[1])
+        assert (interval[1] is None) is (change == "added")
+        assert world["b"].event_log.flows.intervals_of(flows_of(world, "a")[1]) == (interval,)
+
+
+@pytest.mark.parametrize("change", ["added", "removed"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_absent_client_of_the_origin_node_misses_nothing(seed: int, change: str) -> None:
+    before, after = ((), (PATTERN,)) if change == "added" else ((PATTERN,), ())
+    with NetworkWorld(seed) as world:
+        add_node(world, "a", *before)
+        reader = Reader(world, world.client("reader", "a"), durable="d")
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        read(world, reader, seconds=1.0)
+        world.kill_client(reader.client)
+        publish_both(world, publisher)
+        restart(world, OtherTransport(world), "a", *after)
+        publish_both(world, publisher)
+        second = Reader(world, world.client("reader", "a", incarnation=2), durable="d")
+        world.run_until(lambda: second.is_flowing)
+        second.starts_after = reader.starts_after
+        publish_both(world, publisher)
+        read(world, second, seconds=10.0)
+        got = [name_of(event) for event in [*reader.events, *second.events]]
+        assert len(set(got)) == 80
+        assert len(second.events) <= 61 and second.gaps == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_without_the_pattern_gets_all_events(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.05)
+        add_node(world, "a", PATTERN)
+        add_node(world, "b", join=["a"])
+        world.run(4.0)
+        reader = Reader(world, world.client("reader", "b"), start=ALL)
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        settle(world, publisher, reader)
+        assert not transport.ranges
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_node_of_an_earlier_version_gets_the_default_flow(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NetworkWorld(seed) as world:
+        add_node(world, "a", PATTERN)
+        with monkeypatch.context() as patch:
+            patch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", (1, 2))
+            add_node(world, "b", join=["a"])
+        add_node(world, "c", join=["a", "b"])
+        world.run(4.0)
+        old = Reader(world, world.client("old", "b"))
+        new = Reader(world, world.client("new", "c"))
+        world.run_until(lambda: old.is_flowing and new.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        settle(world, publisher, new)
+        read(world, old, seconds=1.0)
+        assert [event.header.stream for event in old.events] == [FAST] * 10
+        assert world.are_linked("a", "b")
