@@ -44,11 +44,11 @@ from broker.cluster.traffic.messages import (
     ReplicaAck,
     RoutedMessage,
 )
-from broker.cluster.traffic.received_range import AppendRange, StoreHistories
+from broker.cluster.traffic.received_range import AppendRange, ReceivedRange, StoreHistories
 from broker.cluster.types.core import TypeAnnounced
 from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, LogUnavailable
-from broker.event.flow import is_flow, origin_of
+from broker.event.flow import is_default_flow, is_flow, origin_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
@@ -97,6 +97,9 @@ class ClusterDriver:
 
         self.on_clone: Callable[[Cloned], object] = lambda _: None
         """Called when a later process runs on a copy of this node's log."""
+
+        self.on_flow_recovered: Callable[[ReceivedRange], object] = lambda _: None
+        """Called before events of another transport's flow that came from a log are logged."""
 
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
         """Returns whether a page request is answered later, by `serve_page`."""
@@ -275,6 +278,8 @@ class ClusterDriver:
                 return
             self.call(traffic.confirm_durable, origin)
 
+        if not received.is_carried and not is_default_flow(origin) and received.frame.event_count:
+            self.on_flow_recovered(received)
         self.relay_ingest.log_range(received, effect.cursor, settled)
 
     def _match_entering(self, effect: EnterUnit) -> None:

@@ -23,9 +23,12 @@ from broker.event.flow import check_flow, is_default_flow
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
+from broker.streams.instance import LinkKey
 
-#: Gets all events of a flow in (after, upto], in order.
-PublishFlow: TypeAlias = Callable[[str, Mark, Mark, Sequence[LoggedEvent]], object]
+#: Gets all events of a flow in (after, upto], in order, and the links that want each.
+PublishFlow: TypeAlias = Callable[
+    [str, Mark, Mark, Sequence[LoggedEvent], Sequence[frozenset[LinkKey]]], object
+]
 
 
 class FlowExchange:
@@ -50,7 +53,8 @@ class FlowExchange:
         self.advance_flows(upto, by_flow)
         for flow, found in by_flow.items():
             after, self._published_upto[flow] = self._published_upto[flow], upto
-            self.publish_flow(flow, after, upto, [event for event, _ in found])
+            links = [self._remote_interest.links(numbers) for _, numbers in found]
+            self.publish_flow(flow, after, upto, [event for event, _ in found], links)
 
     def advance_flows(
         self,
@@ -92,7 +96,8 @@ class FlowExchange:
         if traffic is None or state is None:
             return
         span = Range(state.address, after, upto, is_unfiltered=is_unfiltered)
-        received = ReceivedRange(span, make_page_frame(flow, origin_node, [span], events), 0)
+        frame = make_page_frame(flow, origin_node, [span], events)
+        received = ReceivedRange(span, frame, 0, is_carried=True)
         self._driver.call(traffic.receive_range, received)
 
 

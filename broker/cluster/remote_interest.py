@@ -145,6 +145,18 @@ class RemoteInterest:
         """Return the links of other transports with interest behind them in an event."""
         return (self._targets.get(matches) or self._find_targets(matches))[1]
 
+    def links_for(self, stream: str) -> frozenset[LinkKey]:
+        """Return the links of other transports with interest in events of a stream.
+
+        Without a name: in any stream.
+        """
+        return frozenset(
+            installed.destination
+            for installed in self._present()
+            if isinstance(installed.destination, LinkKey)
+            and (not stream or installed.interest.pattern.matches(stream))
+        )
+
     def has_local_match(self, matches: tuple[int, ...]) -> bool:
         """Also for an absent client."""
         return any(number not in self._installed for number in matches)
@@ -173,11 +185,16 @@ class RemoteInterest:
         """Without a name, in any stream."""
         return frozenset(
             installed.destination
-            for number, installed in self._installed.items()
+            for installed in self._present()
             if isinstance(installed.destination, Address)
-            and self._numbers.get((installed.destination, installed.id)) == number
             and (not stream or installed.interest.pattern.matches(stream))
         )
+
+    def _present(self) -> Iterator[_Installed]:
+        """Yield the interest that is not removed."""
+        for number, installed in self._installed.items():
+            if self._numbers.get((installed.destination, installed.id)) == number:
+                yield installed
 
     def _find_targets(self, matches: tuple[int, ...]) -> _Targets:
         if len(self._targets) >= _MOST_CACHED:

@@ -19,6 +19,7 @@ from broker.config.setting import derived_setting, required_setting, setting
 from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.config.stored_secret import StoredSecret
 from broker.event.envelope import SecurityLevel
+from broker.event.flow import precedence
 from broker.event.stream import StreamPattern
 from broker.streams.contract import Guarantee
 from broker.transport.faults.configuration import DIRECTIONS, KINDS
@@ -364,10 +365,13 @@ class Settings:
 
     def stream_settings(self, name: str) -> StreamSettings:
         """Return the settings of a stream: those of the longest matching pattern, else defaults."""
-        for settings in self.streams:
-            if settings.pattern.matches(name):
-                return settings
-        return StreamSettings(StreamPattern.parse(name))
+        matching = [each for each in self.streams if each.pattern.matches(name)]
+        default = StreamSettings(StreamPattern.parse(name))
+        return max(matching, key=lambda each: precedence(each.pattern), default=default)
+
+    def stream_stack(self, pattern: StreamPattern) -> str:
+        """Return the stack of a pattern that `streams` has."""
+        return next(each.stack for each in self.streams if each.pattern == pattern)
 
     def stack(self, name: str) -> StackInstance:
         """Return the instance with a name that `check_stacks` knows."""

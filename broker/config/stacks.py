@@ -9,6 +9,7 @@ import attrs
 from broker.config import value_kind
 from broker.config.setting import derived_setting, setting
 from broker.errors import StackError
+from broker.event.envelope import SecurityLevel
 from broker.streams.contract import ITransportPlugin
 from broker.transport.stacks import IProtocolStack, find_plugin
 
@@ -37,6 +38,11 @@ class StackInstance:
         "",
         "Another stack of this node that carries the same streams to its nodes; this one then "
         "carries them from there.",
+    )
+    clearance: SecurityLevel = setting(
+        value_kind.CLEARANCE,
+        SecurityLevel.MED,
+        "Highest security level of events on its own links; others come over those of [network].",
     )
     options: object = None
     """Options of the transport, an instance of the plug-in's class; None for the defaults."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,7 +27,6 @@ from broker.delivery.session_delivery import SessionDelivery
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable, QueryTooExpensive
-from broker.event.flow import DEFAULT_ONLY, CarryingPatterns
 from broker.identity import Identity, authenticator_for
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT
 from broker.ingest.input import Input
@@ -39,6 +39,7 @@ from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.node.answers import build_answers, build_explanation_answers
 from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
+from broker.node.stream_services import StreamServices
 from broker.node.threads import Threads
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_dtd_source import ArchiveDtdSource
@@ -47,7 +48,10 @@ from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
-from broker.subscriptions.interest import StandaloneInterest
+from broker.streams.interest import CarriedInterests
+from broker.streams.links import OpenDatagrams, open_links, open_udp
+from broker.streams.transports import StreamTransports, carrying_patterns
+from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.subscriptions.type_change_notices import TypeChangeNotices
 from broker.transport.clock import wall_clock_ms
@@ -77,13 +81,13 @@ class Node:
         dialler: Dialler | None = None,
         random: Random | None = None,
         archive: ArchiveAccess | None = None,
-        carrying: CarryingPatterns = DEFAULT_ONLY,
+        open_datagrams: OpenDatagrams = open_udp,
     ) -> None:
-        """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`. Streams of `carrying` have
-        another transport than the network of clusters.
+        """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`, and `ConfigurationError` for
+        options of a stack that do not fit.
 
         A simulation passes a `Clock` as `reactor`, its own threads, time, log file with faults,
-        dialler, and random source.
+        dialler, datagrams, and random source.
         """
         random = random or Random()
         self.settings = settings
@@ -103,7 +107,7 @@ class Node:
         )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.output = Output()
-        self.event_log = self._open_log(data, carrying, archived=archive is not None)
+        self.event_log = self._open_log(data, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.quarantine = Quarantine(
             data / "quarantine",
@@ -116,6 +120,7 @@ class Node:
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.network = self._make_network(dialler, random)
+        self.transports = self._make_transports(open_datagrams, random)
         accept = settings.types.undescribed == "accept"
         self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)
         self._late_validator = self.types.build_late_validator(self.matcher)
@@ -157,7 +162,7 @@ class Node:
             log=self.event_log,
             output=self.output,
             durables=self.durables,
-            interest=StandaloneInterest() if self.network is None else self.network.interest,
+            interest=self._make_interest(),
             recovery=self.recovery,
             on_resumed=self._check_missed_versions,
             max_subscriptions=settings.limits.max_subscriptions_per_client,
@@ -178,7 +183,7 @@ class Node:
 
     # ------------------------------------------------------------------ building
 
-    def _open_log(self, data: Path, carrying: CarryingPatterns, *, archived: bool) -> EventLog:
+    def _open_log(self, data: Path, *, archived: bool) -> EventLog:
         settings = self.settings.log
         hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
         retention = Retention(
@@ -196,7 +201,7 @@ class Node:
             write=self._threads.write,
             read=self._threads.read,
             window=settings.deduplication_window,
-            carrying=carrying,
+            carrying=carrying_patterns(self.settings),
             on_rollback=self.output.roll_back,
         )
 
@@ -221,6 +226,31 @@ class Node:
             dialler=dialler,
             random=random,
         )
+
+    def _make_transports(
+        self, open_datagrams: OpenDatagrams, random: Random
+    ) -> StreamTransports | None:
+        if self.network is None:
+            return None
+        services = StreamServices(
+            node=self.settings.node.name,
+            network=self.network,
+            matcher=self.matcher,
+            parse_query=self._parse_query,
+            clock=self._reactor,
+            random=random,
+            open_links=partial(open_links, self._reactor, open_datagrams),
+        )
+        transports = StreamTransports(self.settings, services)
+        services.connect(transports)
+        return transports
+
+    def _make_interest(self) -> Interest:
+        if self.network is None or self.transports is None:
+            return StandaloneInterest()
+        if not carrying_patterns(self.settings):
+            return self.network.interest
+        return CarriedInterests(self.network.interest, self.transports)
 
     def _make_acceptor(self) -> SessionAcceptor:
         limits = self.settings.limits
@@ -297,8 +327,8 @@ class Node:
         self._threads.start()
         self.types.start(self.event_log)
         self.subscription_requests.announce_stored()
-        if self.network is not None:
-            self.network.start()
+        if self.transports is not None:
+            self.transports.start()
 
     def abandon(self) -> None:
         """Close the log unchanged, if `start` was not called."""
@@ -340,8 +370,8 @@ class Node:
             self.output.send_progress()
             # Clients end first, while events are still forwarded.
             self.acceptor.close()
-            if self.network is not None:
-                await self.network.stop()
+            if self.transports is not None:
+                await self.transports.stop()
             await self.event_log.close()
         finally:
             self._threads.stop()

@@ -125,7 +125,7 @@ class ITransportContext(Interface):
 
     def match(batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         """Return for each event the links behind which it is wanted; an event that can not be
-        matched here is wanted behind all."""
+        matched here is wanted behind all with interest in its stream."""
 
     def fail(error: Exception) -> None:
         """Stop this instance: its streams stop with the reason, others continue."""
@@ -151,7 +151,13 @@ class IStreamTransport(Interface):
         """Withdraw announced interest."""
 
     def publish(batch: FlowBatch) -> None:
-        """Carry own events, which are committed."""
+        """Carry own events, which are committed and below the clearance of the instance."""
+
+    def recovered(batch: FlowBatch) -> None:
+        """Handle received events that came from the log of their origin, or from a replica.
+
+        It is called before they are logged here. They may be older than events carried before.
+        """
 
     def snapshot() -> Mapping[str, object]:
         """Return its state for `status`: plain values by name, and a table `peers`."""

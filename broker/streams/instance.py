@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+import attrs
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -70,8 +71,8 @@ class NodeServices(Protocol):
     def receive(self, batch: FlowBatch) -> None:
         """Validate, log and deliver a received batch."""
 
-    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
-        """Return the destinations of each event."""
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
+        """Return the links that want each event."""
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links over the link stack of an instance. Raises `ConfigurationError`."""
@@ -113,6 +114,8 @@ class TransportInstance:
         self._services = services
         self._queries: dict[Hashable, set[str]] = {}
         """Ids of interest by link."""
+        self._matched: tuple[FlowBatch, Sequence[frozenset[Hashable]]] | None = None
+        """Own events that are being published, which were matched before."""
         self._transport: IStreamTransport | None = None
         try:
             self._transport = plugin.create(self)
@@ -141,9 +144,39 @@ class TransportInstance:
     def withdraw(self, key: str) -> None:
         self._call("withdraw", key)
 
-    def publish(self, batch: FlowBatch) -> None:
-        self.published += len(batch.events)
-        self._call("publish", batch)
+    def publish(self, batch: FlowBatch, links: Sequence[frozenset[LinkKey]]) -> None:
+        """Carry own events, each with the links that want it."""
+        for part, own_links in self._cleared_parts(batch, links):
+            self.published += len(part.events)
+            self._matched = part, own_links
+            self._call("publish", part)
+        self._matched = None
+
+    def recovered(self, batch: FlowBatch) -> None:
+        self._call("recovered", batch)
+
+    def _cleared_parts(
+        self, batch: FlowBatch, links: Sequence[frozenset[LinkKey]]
+    ) -> Iterator[tuple[FlowBatch, list[frozenset[Hashable]]]]:
+        """Yield ranges without the places of events above the clearance.
+
+        Receivers miss these places, and request them over links that may have the clearance.
+        """
+        own_links = [self._own_links(each) for each in links]
+        highest, start, after = self._stack.clearance.rank, 0, batch.after
+        for index, event in enumerate(batch.events):
+            if event.level > highest:
+                before = (event.mark[0], event.mark[1] - 1)
+                if after < before:
+                    events = batch.events[start:index]
+                    part = attrs.evolve(batch, after=after, upto=before, events=events)
+                    yield part, own_links[start:index]
+                start, after = index + 1, event.mark
+        if after < batch.upto:
+            yield attrs.evolve(batch, after=after, events=batch.events[start:]), own_links[start:]
+
+    def _own_links(self, destinations: Iterable[LinkKey]) -> frozenset[Hashable]:
+        return frozenset(each.link for each in destinations if each.instance == self.instance)
 
     def snapshot(self) -> dict[str, Any]:
         own: Mapping[str, object] = self._call("snapshot") or {}
@@ -199,14 +232,9 @@ class TransportInstance:
         known.add(key)
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
-        return [
-            frozenset(
-                each.link
-                for each in destinations
-                if isinstance(each, LinkKey) and each.instance == self.instance
-            )
-            for destinations in self._services.match(batch)
-        ]
+        if self._matched is not None and self._matched[0] is batch:
+            return self._matched[1]
+        return [self._own_links(each) for each in self._services.match(batch)]
 
     def fail(self, error: Exception) -> None:
         self.log.failure(

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, find_plugins_of
+from broker.event.flow import CarryingPatterns, pattern_of
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.contract import CarriedInterest, FlowBatch
-from broker.streams.instance import NodeServices, TransportInstance
+from broker.streams.instance import LinkKey, NodeServices, TransportInstance
 
 EVERYTHING = StreamPattern.parse(">")
 
 
-def carrying_patterns(settings: Settings) -> Mapping[StreamPattern, str]:
-    """Return the patterns of streams with a stack of their own, and its name."""
-    return {
-        stream.pattern: stream.stack for stream in settings.streams if stream.stack != DEFAULT_STACK
-    }
+def carrying_patterns(settings: Settings) -> CarryingPatterns:
+    """Return the patterns of streams with another stack than the default one."""
+    return CarryingPatterns.parse(
+        stream.pattern.text for stream in settings.streams if stream.stack != DEFAULT_STACK
+    )
 
 
 class StreamTransports:
@@ -29,7 +30,10 @@ class StreamTransports:
 
     def __init__(self, settings: Settings, services: NodeServices) -> None:
         """Raises `ConfigurationError` for options that do not fit together."""
-        carried = carrying_patterns(settings)
+        carried = {
+            pattern: settings.stream_stack(pattern)
+            for pattern in carrying_patterns(settings).patterns
+        }
         self._by_pattern: dict[str, TransportInstance] = {}
         self._instances: dict[str, TransportInstance] = {}
         for name in dict.fromkeys((DEFAULT_STACK, *carried.values())):
@@ -52,10 +56,20 @@ class StreamTransports:
     def stop(self) -> Deferred[None]:
         return gatherResults([instance.stop() for instance in self]).addCallback(lambda _: None)
 
-    def publish(self, pattern: str, batch: FlowBatch) -> None:
-        """Carry committed own events of one carrying pattern; "" is the default transport's."""
-        instance = self._by_pattern.get(pattern, self._instances[DEFAULT_STACK])
-        instance.publish(batch)
+    def publish(self, batch: FlowBatch, links: Sequence[frozenset[LinkKey]]) -> None:
+        """Carry committed own events of one flow, each with the links that want it.
+
+        A flow whose pattern is no longer configured is closed, and only read from the log.
+        """
+        instance = self._by_pattern.get(pattern_of(batch.flow))
+        if instance is not None:
+            instance.publish(batch, links)
+
+    def recovered(self, batch: FlowBatch) -> None:
+        """Pass on events that came from the log of their origin."""
+        instance = self._by_pattern.get(pattern_of(batch.flow))
+        if instance is not None:
+            instance.recovered(batch)
 
     def announce(self, key: Hashable, pattern: StreamPattern, query: Query) -> None:
         """Announce interest under a key, or replace that of the key."""

@@ -17,7 +17,7 @@ class OneNode(Tables):
     """Tables of a node in which those of other nodes are set directly."""
 
     def __init__(self, others: Mapping[str, Mapping[str, Value]]) -> None:
-        super().__init__(Address(("alps",), "a"), 1, lambda: ("origin", 1, 1))
+        super().__init__(Address(("alps",), "a"), 1, lambda: [("origin", 1, 1)])
         self._others = others
 
     def items(self, kind: str):  # type: ignore[no-untyped-def]

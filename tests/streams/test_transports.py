@@ -47,6 +47,8 @@ class Recorder:
     def __init__(self, context: ITransportContext | None, fails: str = "") -> None:
         self.context = context
         self.calls: list[tuple[Any, ...]] = []
+        self.batches: list[FlowBatch] = []
+        self.links: list[list[frozenset[Hashable]]] = []
         self.fails = fails
 
     def _record(self, *call: Any) -> None:
@@ -68,7 +70,13 @@ class Recorder:
         self._record("withdraw", key)
 
     def publish(self, batch: FlowBatch) -> None:
+        self.batches.append(batch)
+        if self.context is not None:
+            self.links.append(list(self.context.match(batch)))
         self._record("publish", batch.flow)
+
+    def recovered(self, batch: FlowBatch) -> None:
+        self._record("recovered", batch.flow)
 
     def snapshot(self) -> Mapping[str, object]:
         self._record("snapshot")
@@ -106,6 +114,7 @@ class Services:
         self.link_interest = self
         self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
         self.received: list[FlowBatch] = []
+        self.matched = 0
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest
@@ -117,9 +126,9 @@ class Services:
     def receive(self, batch: FlowBatch) -> None:
         self.received.append(batch)
 
-    def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
-        everywhere = frozenset(destination for destination, _ in self.installed)
-        return [everywhere | {"another node"} for _ in batch.events]
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
+        self.matched += 1
+        return [frozenset(destination for destination, _ in self.installed)] * len(batch.events)
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         raise ConfigurationError(f"{listen} can not be opened")
@@ -130,6 +139,8 @@ class Services:
 
 EVENT = CarriedEvent((1, 7), b"record", b"<event/>", 0)
 BATCH = FlowBatch("0123/asdi.>", "alps.n1", (1, 6), (1, 7), [EVENT])
+BOATS = attrs.evolve(BATCH, flow="0123/boats.*")
+NO_LINKS: list[frozenset[LinkKey]] = [frozenset()]
 EVERYTHING = parse_query("true()")
 
 
@@ -158,7 +169,8 @@ def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
 ) -> None:
     transports = make(Services())
     transports.start()
-    transports.publish("asdi.>", BATCH)
+    transports.publish(BATCH, NO_LINKS)
+    transports.recovered(BATCH)
     transports.announce("one", StreamPattern.parse("asdi.zbw"), EVERYTHING)
     transports.announce("all", StreamPattern.parse(">"), EVERYTHING)
     transports.withdraw("one")
@@ -167,6 +179,7 @@ def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
     assert radar.calls == [
         ("start",),
         ("publish", "0123/asdi.>"),
+        ("recovered", "0123/asdi.>"),
         ("announce", "1", "asdi.zbw", "true()"),
         ("announce", "2", ">", "true()"),
         ("withdraw", "1"),
@@ -183,15 +196,15 @@ def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
     transports = make(services, radar=method)
     transports.start()
     transports.announce("key", StreamPattern.parse(">"), EVERYTHING)
-    transports.publish("asdi.>", BATCH)
-    transports.publish("boats.*", BATCH)
+    transports.publish(BATCH, NO_LINKS)
+    transports.publish(BOATS, NO_LINKS)
     transports.withdraw("key")
-    transports.publish("asdi.>", BATCH)
+    transports.publish(BATCH, NO_LINKS)
     states = {each["name"]: each["error"] for each in transports.snapshot()}
     assert states["radar"].startswith("RuntimeError: ")
     assert (states["mspaces"], states["ferry"]) == ("", "")
     (ferry,) = plugins["ferry"].created
-    assert ("publish", BATCH.flow) in ferry.calls
+    assert ("publish", BOATS.flow) in ferry.calls
     for radar in plugins["radar"].created:
         assert radar.calls[-2:] == [*radar.calls[-2:-1], ("stop",)]
         assert radar.calls[-2][0] == method
@@ -219,6 +232,24 @@ def test_a_transport_matches_events_for_its_own_links_only(plugins: dict[str, Pl
     assert services.received == [BATCH]
     received = {each["name"]: each["received"] for each in transports.snapshot()}
     assert received == {"mspaces": 0, "radar": 0, "ferry": 1}
+
+
+def test_own_events_are_not_matched_again_and_those_above_the_clearance_are_left_missing(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    transports = make(services)
+    high, later = EVENT._replace(mark=(1, 9), level=2), EVENT._replace(mark=(1, 12))
+    batch = attrs.evolve(BATCH, upto=(1, 12), events=[EVENT, high, later])
+    east = frozenset({LinkKey("radar", "east"), LinkKey("ferry", "harbour")})
+    transports.publish(batch, [east, east, frozenset()])
+    (radar,) = plugins["radar"].created
+    assert [(each.after, each.upto, each.events) for each in radar.batches] == [
+        ((1, 6), (1, 8), [EVENT]),
+        ((1, 9), (1, 12), [later]),
+    ]
+    assert radar.links == [[frozenset({"east"})], [frozenset()]]
+    assert services.matched == 0
 
 
 def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(

@@ -16,6 +16,8 @@ class ReceivedRange:
     index: int
     is_lost: bool = False
     """No node has the unavailable events."""
+    is_carried: bool = False
+    """Another transport than that of the network of clusters brought it."""
 
 
 @attrs.frozen

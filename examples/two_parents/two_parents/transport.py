@@ -104,6 +104,9 @@ class TwoParents:
     def publish(self, batch: FlowBatch) -> None:
         self._pass_on(batch, None)
 
+    def recovered(self, batch: FlowBatch) -> None:
+        """The children request missing events as this node does."""
+
     def snapshot(self) -> Mapping[str, object]:
         return {
             "parents": list(self._options.parents),

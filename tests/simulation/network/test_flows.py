@@ -38,7 +38,9 @@ class OtherTransport:
     def attach(self, name: str) -> None:
         network = self.world.network_of(name)
 
-        def publish(flow: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]) -> None:
+        def publish(
+            flow: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent], links: object
+        ) -> None:
             self.ranges += 1
             if self.loses(self.ranges):
                 return

@@ -1,0 +1,146 @@
+"""Services of a node for its stream transports (`broker.streams.instance.NodeServices`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from broker.cluster.address import Address
+from broker.cluster.network import Network
+from broker.cluster.relayed_entry import claimed_header
+from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.config.stacks import StackInstance
+from broker.errors import BadName, ProtocolError
+from broker.event.place import Mark
+from broker.log.logged_event import LoggedEvent
+from broker.matching.contract import Accepted, IMatcher
+from broker.matching.query.query import Query
+from broker.streams.contract import (
+    CarriedEvent,
+    CarriedInterest,
+    FlowBatch,
+    ILinkReceiver,
+    ILinks,
+    IStreamTransport,
+)
+from broker.streams.instance import LinkKey
+from broker.streams.transports import StreamTransports
+from broker.transport.clock import IClock
+
+
+class StreamServices:
+    """Implements `broker.streams.instance.NodeServices`."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        network: Network,
+        matcher: IMatcher,
+        parse_query: Callable[[str, Mapping[str, str]], Query],
+        clock: IClock,
+        random: Random,
+        open_links: Callable[[StackInstance, str, ILinkReceiver], ILinks],
+    ) -> None:
+        self.node = node
+        self.origin = network.event_log.origin
+        self.clock, self.random = clock, random
+        self.cluster: IStreamTransport = ClusterTransport(network)
+        self.link_interest: RemoteInterest = network.remote_interest
+        self.open_links = open_links
+        self.parse_query = parse_query
+        self.rejected = 0
+        """Received batches with an invalid flow or range."""
+        self._network = network
+        self._matcher = matcher
+
+    def connect(self, transports: StreamTransports) -> None:
+        """Let the network publish and recover flows through the transports."""
+
+        def publish(
+            flow: str,
+            after: Mark,
+            upto: Mark,
+            events: Sequence[LoggedEvent],
+            links: Sequence[frozenset[LinkKey]],
+        ) -> None:
+            state = self._network.state
+            if state is not None:
+                carried = [CarriedEvent(e.mark, e.record, e.document, e.level) for e in events]
+                address = str(state.address)
+                transports.publish(FlowBatch(flow, address, after, upto, carried), links)
+
+        def recovered(received: ReceivedRange) -> None:
+            frame, span = received.frame, received.range
+            events = [
+                CarriedEvent(*each)
+                for each in frame.events_at(frame.event_indices_for(received.index))
+            ]
+            batch = FlowBatch(frame.origin, str(frame.origin_node), span.after, span.upto, events)
+            transports.recovered(batch)
+
+        self._network.flows.publish_flow = publish
+        self._network.driver.on_flow_recovered = recovered
+
+    def receive(self, batch: FlowBatch) -> None:
+        """Validate, log and deliver a batch, as far as subscriptions of this node want it."""
+        try:
+            self._network.flows.receive_range(
+                *(batch.flow, batch.after, batch.upto, batch.events),
+                Address.parse(batch.origin_node),
+                is_unfiltered=True,
+            )
+        except (BadName, ProtocolError) as error:
+            self.rejected += 1
+            self.log.warn("a received batch of {flow} is rejected: {e}", flow=batch.flow, e=error)
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
+        interest = self.link_interest
+        verdicts = self._matcher.match([each.document for each in batch.events])
+        return [
+            interest.links(verdict.subscriptions)
+            if isinstance(verdict, Accepted)
+            else interest.links_for(claimed_header(event).stream)
+            for event, verdict in zip(batch.events, verdicts, strict=True)
+        ]
+
+
+@implementer(IStreamTransport)
+class ClusterTransport:
+    """The network of clusters as a transport.
+
+    It carries the default flow. Its interest is announced first, and it starts with the node.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    def start(self) -> None:
+        self._network.start()
+
+    def stop(self) -> Deferred[None]:
+        return Deferred.fromCoroutine(self._network.stop())
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        """Do nothing: `Network.interest` announces all interest."""
+
+    def withdraw(self, key: str) -> None:
+        """Do nothing, as for `announce`."""
+
+    def publish(self, batch: FlowBatch) -> None:
+        """Do nothing: `Network.send_committed` sends the default flow in frames."""
+
+    def recovered(self, batch: FlowBatch) -> None:
+        """Do nothing: the default flow is recovered by the network itself."""
+
+    def snapshot(self) -> Mapping[str, object]:
+        state = self._network.state
+        return {"peers": [] if state is None else sorted(state.map.members())}
+

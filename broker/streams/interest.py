@@ -1,0 +1,46 @@
+"""Interest of a node's subscriptions, announced to the network of clusters and to transports."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.matching.query.query import Query
+from broker.streams.transports import StreamTransports
+from broker.subscriptions.interest import Interest, OnActive
+
+
+class CarriedInterests:
+    """Implements `broker.subscriptions.interest.Interest`.
+
+    The network of clusters decides when interest is active: it serves the pages of all flows.
+    """
+
+    def __init__(self, network: Interest, transports: StreamTransports) -> None:
+        self._network = network
+        self._transports = transports
+
+    def is_announced(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
+        return self._network.is_announced(key, pattern, query)
+
+    def announce(
+        self,
+        key: Hashable,
+        pattern: StreamPattern,
+        query: Query,
+        on_active: OnActive,
+        position: Mapping[str, Mark] | None = None,
+    ) -> None:
+        self._transports.announce(key, pattern, query)
+        self._network.announce(key, pattern, query, on_active, position)
+
+    def mark_absent(self, key: Hashable) -> None:
+        self._network.mark_absent(key)
+
+    def withdraw(self, key: Hashable) -> None:
+        self._transports.withdraw(key)
+        self._network.withdraw(key)
+
+    def set_resume_position(self, key: Hashable, position: Mapping[str, Mark]) -> None:
+        self._network.set_resume_position(key, position)
