@@ -25,6 +25,8 @@ class StackSettings:
     #: u64, not 0; differs after each start of the end.
     incarnation: int
     transport: Transport = Transport.TCP
+    #: Seconds in which a broken connection may come back before the peer is disconnected.
+    suspect: float = 0.0
     options: Mapping[str, object] = attrs.field(factory=dict)
 
 
@@ -43,4 +45,7 @@ class IProtocolStack(IPlugin):
 
     def layers(settings: StackSettings) -> Sequence[ILayer]:
         """Return the layers above the socket channel, bottom up, for settings that `check`
-        accepts."""
+        accepts.
+
+        Called for the link to each peer. The layers above the links are made once.
+        """
