@@ -155,8 +155,9 @@ class Neighbours:
         stack = self._make_stack(name, neighbour.transport, incarnation)
         try:
             link = self._driver.join(name, stack)
-        except Closed as error:
-            channel.abort(error)
+        except (Closed, ValueError) as error:
+            # The stack has failed, or a link to that node is just being closed.
+            channel.abort(Closed(f"no link is made: {error}"))
             return False
         self._neighbours[name] = neighbour
         neighbour.set_channel(channel)
@@ -259,7 +260,8 @@ class Neighbours:
         neighbour = self._neighbours.get(name)
         if neighbour is None:
             if view.state is not LinkState.CONNECTED and name in self._closing:
-                self._clock.callLater(0, self._finish_closing, name)
+                self._driver.remove(name, Closed("the link is over"))
+                self._closing.pop(name).callback(None)
             return
         if view.state is LinkState.CONNECTED:
             if neighbour.up and not view.resumed:
@@ -280,12 +282,6 @@ class Neighbours:
         if link is None or not link.is_attached:
             # Otherwise a new connection has replaced one that never became a link.
             self._remove_link(neighbour, error)
-
-    def _finish_closing(self, name: str) -> None:
-        closed = self._closing.pop(name, None)
-        if closed is not None:
-            self._driver.remove(name, Closed("the link is over"))
-            closed.callback(None)
 
     def writable_changed(self, peer: Peer, writable: bool) -> None:
         """Dropped messages are requested again, and no sender waits."""

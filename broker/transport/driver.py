@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from broker.errors import BrokerError, Closed, Overloaded
+from broker.errors import BrokerError, Closed, Overloaded, StackError
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.effect_queue import CoreOwner, EffectQueue
@@ -31,7 +31,13 @@ from broker.transport.layer import ILayer, Property
 from broker.transport.link import Link
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
-from broker.transport.stack import Stack, check_layers, create_link_cores, create_upper_cores
+from broker.transport.stack import (
+    Stack,
+    check_layers,
+    create_link_cores,
+    create_upper_cores,
+    upper_names,
+)
 from broker.transport.stack_receiver import IStackReceiver, log_failure
 from broker.transport.view import LinkState, View
 
@@ -72,13 +78,16 @@ class StackDriver:
     def join(self, peer: Peer, stack: Stack | None = None) -> Link:
         """Add a peer. The layers of its link are those of `stack`, or else of this driver.
 
-        Raises ValueError if the peer has joined, `Closed` if the stack has failed.
+        Raises ValueError if the peer has joined, `Closed` if the stack has failed, `StackError` if
+        `stack` has other layers above the links.
         """
         if self.failure is not None:
             raise self._unusable()
         if peer in self.links:
             raise ValueError(f"{peer!r} has joined before")
         layers = self._layers if stack is None else stack.layers
+        if upper_names(layers) != upper_names(self._layers):
+            raise StackError(f"the stack for {peer!r} has other layers above the links")
         # A layer with back-pressure bounds the bytes in flight itself.
         bounds_itself = any(Property.BACKPRESSURE in layer.provides for layer in layers)
         cores = create_link_cores(layers)

@@ -48,6 +48,11 @@ def create_upper_cores(layers: Sequence[ILayer]) -> tuple[ILayerCore, ...]:
     return tuple(cast(ILayerCore, layer.create_core()) for layer in layers if not is_of_link(layer))
 
 
+def upper_names(layers: Sequence[ILayer]) -> list[str]:
+    """Return the names of the layers above the links."""
+    return [layer.name for layer in layers if not is_of_link(layer)]
+
+
 def _error_text(below: Sequence[ILayer], layer: ILayer, missing_property: Property) -> str:
     required = f"layer {layer.name!r} requires {missing_property.value}"
     for lower in reversed(below):
