@@ -45,9 +45,9 @@ class RawSession:
         self._received = received
         self._writable = writable
         face = AsyncioLoop(loop)
-        self._driver = StackDriver(
+        self._link = StackDriver(
             session_layers(settings.incarnation, settings.window_bytes), face.clock, self
-        )
+        ).join("node")
         self._connection = make_connection_machine(
             Connection(
                 loop=face,
@@ -62,10 +62,10 @@ class RawSession:
 
     @property
     def can_send(self) -> bool:
-        return self._driver.is_writable
+        return self._link.is_writable
 
     def send(self, data: bytes) -> None:
-        self._driver.send([data])
+        self._link.send([data])
 
     def send_message(self, message: Message) -> None:
         self.send(messages.encode(message))
@@ -73,27 +73,27 @@ class RawSession:
     def close(self) -> None:
         self.lost.cancel()
         self.send_message(Goodbye())
-        self._driver.close()
+        self._link.close()
         self._connection.stop()
 
     # ------------------------------------------------------------------ from the stack
 
-    def messages_received(self, batch: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, batch: Sequence[bytes]) -> None:
         for data in batch:
             try:
                 self._received(data)
             except (BenchmarkFailed, BrokerError) as error:
                 self._set_lost(error)
                 return
-        self._driver.consumed(len(batch))
+        self._link.consumed(len(batch))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         if view.state is LinkState.CONNECTED and not self.connected.done():
             self.connected.set_result(None)
         elif view.state is LinkState.DISCONNECTED:
             self._fail(view.error)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         if writable:
             self._writable()
 
@@ -113,7 +113,7 @@ class RawSession:
 
     def _attach(self, channel: ISocketChannel, welcome: Welcome) -> None:
         channel.max_frame = welcome.max_frame_bytes
-        self._driver.attach(channel)
+        self._link.attach(channel)
 
     def _fail(self, error: BrokerError | None) -> None:
         self._set_lost(BenchmarkFailed(f"the session was lost: {error or 'it was closed'}"))

@@ -30,6 +30,7 @@ from broker.client.waiters import Waiters
 from broker.errors import BrokerError, Closed
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.message import Peer
 from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
 from broker.transport.view import LinkState, View
 from broker.wire.messages import Welcome
@@ -50,11 +51,11 @@ class ClientDriver:
             if settings.positions is None
             else PositionWriter(settings.positions, loop.run_in_thread)
         )
-        self._driver = StackDriver(
+        self._link = StackDriver(
             session_layers(settings.incarnation, settings.window_bytes, settings.outbox_bytes),
             loop.clock,
             self,
-        )
+        ).join("node")
         self._backoff = settings.make_backoff()
         self._resumed = False
         self._connection = make_connection_machine(
@@ -104,7 +105,7 @@ class ClientDriver:
 
     # ------------------------------------------------------------------ from the stack
 
-    def messages_received(self, batch: Sequence[bytes]) -> None:
+    def messages_received(self, peer: Peer, batch: Sequence[bytes]) -> None:
         now = self._loop.clock.seconds()
         for index, data in enumerate(batch):
             try:
@@ -112,9 +113,9 @@ class ClientDriver:
             except BrokerError as error:
                 # Only a new session, from the subscriptions' positions, repairs this.
                 self.last_error = error
-                self._driver.consumed(len(batch) - index)
+                self._link.consumed(len(batch) - index)
                 self._apply_effects(self._core.positions.end_session())
-                self._driver.close()
+                self._link.close()
                 return
             self._apply_effects(effects)
         if self._resumed:
@@ -123,7 +124,7 @@ class ClientDriver:
         if self._core.outbox.has_unsent:
             self._flush_soon()
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: Peer, view: View) -> None:
         if view.state is LinkState.CONNECTED:
             self.last_error = None
             self._backoff.report_up(self._loop.clock.seconds())
@@ -141,12 +142,12 @@ class ClientDriver:
             self._core.session_down()
             if self._closed is not None and self._core.positions.is_finished:
                 self._connection.stop()
-            elif self._driver.failure is not None:
-                self._connection.rejected(self._driver.failure)
+            elif self._link.failure is not None:
+                self._connection.rejected(self._link.failure)
             else:
                 self._connection.lost(view.error or self.last_error)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: Peer, writable: bool) -> None:
         if writable:
             self._flush()
 
@@ -156,7 +157,7 @@ class ClientDriver:
         self.welcome = welcome
         # A node's message may exceed the limit for ours.
         channel.max_frame = max(welcome.max_frame_bytes, DEFAULT_MAX_FRAME)
-        self._driver.attach(channel)
+        self._link.attach(channel)
 
     def _flush_soon(self) -> None:
         if not self._flush_scheduled:
@@ -166,7 +167,7 @@ class ClientDriver:
 
     def _flush(self) -> None:
         self._flush_scheduled = False
-        while not self._is_stopped and self._driver.is_writable:
+        while not self._is_stopped and self._link.is_writable:
             effects = self._core.flush()
             if not effects:
                 break
@@ -176,7 +177,7 @@ class ClientDriver:
         for effect in effects:
             match effect:
                 case Send(data):
-                    self._driver.send([data])
+                    self._link.send([data])
                 case PublicationSettled(promise, result):
                     if isinstance(result, BrokerError):
                         promise.fail(result)
@@ -191,7 +192,7 @@ class ClientDriver:
                 case RequestAnswered(request, content, error):
                     self._waiters.settle_answer(request, content, error)
                 case MessagesConsumed(count):
-                    self._driver.consumed(count)
+                    self._link.consumed(count)
                 case SavePositions(durables):
                     if self._position_writer is not None:
                         self._position_writer.write_soon(durables)
@@ -210,7 +211,7 @@ class ClientDriver:
         self.last_error = error
         if isinstance(error, FATAL):
             self._connection.rejected(error)
-        self._driver.abort(error)
+        self._link.abort(error)
 
     def _connection_down(self, error: BrokerError | None) -> None:
         self.last_error = error or self.last_error
@@ -222,9 +223,9 @@ class ClientDriver:
         self._end_connection()
 
     def _end_connection(self) -> None:
-        if self._driver.is_attached:
+        if self._link.is_attached:
             # It ends within a limited time, when the last bytes have left.
-            self._driver.close()
+            self._link.close()
         else:
             self._connection.stop()
 

@@ -1,12 +1,12 @@
-"""Links of a node: one protocol stack per neighbour, kept through reconnections (RCM R29; T12,
-T13).
+"""Links of a node: a protocol stack with a link per neighbour, kept through reconnections (RCM
+R29; T12, T13).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import attrs
 from twisted.internet.defer import Deferred, gatherResults
@@ -18,8 +18,8 @@ from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.arq.counters import ArqCounters
 from broker.transport.clock import IClock
-from broker.transport.driver import IStackReceiver, StackDriver
-from broker.transport.multicast import IMulticastReceiver, MulticastChannel, Outcome
+from broker.transport.driver import IStackReceiver, Link, StackDriver
+from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.stack import Stack
@@ -86,11 +86,12 @@ class Neighbour:
         self._channel = channel
 
 
-@implementer(IMulticastReceiver)
+@implementer(IStackReceiver)
 class Neighbours:
-    """Links of a node: one stack per neighbour, kept through reconnections (RCM R29; T12, T13).
+    """Links of a node: one per neighbour, kept through reconnections (RCM R29; T12, T13).
 
-    A broken connection has `suspect` seconds to come back before its link is down.
+    A broken connection has some seconds to come back before its link is down: `suspect` of the
+    stack's settings.
     """
 
     log = Logger()
@@ -100,20 +101,21 @@ class Neighbours:
         own: str,
         clock: IClock,
         listener: LinkListener,
+        stack: Stack,
         make_stack: Callable[[str, str, int], Stack],
         *,
         max_frame: int,
-        suspect: float,
     ) -> None:
-        """`make_stack` returns the stack for a peer, a transport and an incarnation."""
+        """`make_stack` returns `stack` with the layers of the link to a peer, for a transport and
+        an incarnation."""
         self._own = own
         self._clock = clock
         self._listener = listener
         self._make_stack = make_stack
         self._max_frame = max_frame
-        self._channel = MulticastChannel(clock, self, suspect)
+        self._driver = StackDriver(stack.layers, clock, self, stack.bottom)
+        self._closing: dict[str, Deferred[None]] = {}
         self._neighbours: dict[str, Neighbour] = {}
-        self._drivers: dict[str, StackDriver] = {}
         self.broken_links: dict[str, int] = {}
         """By error code."""
 
@@ -134,8 +136,8 @@ class Neighbours:
             channel.abort(Closed("a later process of that node has a link"))
             return False
         if known is not None and known.is_same_process(neighbour.node):
-            driver = self._drivers[name]
-            if driver.is_attached and known.initiated != neighbour.initiated:
+            link = self._driver.links[name]
+            if link.is_attached and known.initiated != neighbour.initiated:
                 if not keeps_connection(self._own, name, neighbour.initiated):
                     # The other end must read its acceptance to decide alike.
                     channel.close()
@@ -143,17 +145,23 @@ class Neighbours:
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
             known.reconnections += 1
             known.set_channel(channel)
-            self._attach_channel(driver, channel)
+            self._attach_channel(link, channel)
             return True
         if known is not None:
             self._remove_link(
                 known, Closed("replaced by a later process of that node, or by its new address")
             )
-        driver = self._make_driver(name, neighbour.transport)
-        self._neighbours[name], self._drivers[name] = neighbour, driver
-        self._channel.join(name, driver)
+        incarnation = int.from_bytes(os.urandom(7), "big") + 1
+        stack = self._make_stack(name, neighbour.transport, incarnation)
+        try:
+            link = self._driver.join(name, stack)
+        except (Closed, ValueError) as error:
+            # The stack has failed, or a link to that node is just being closed.
+            channel.abort(Closed(f"no link is made: {error}"))
+            return False
+        self._neighbours[name] = neighbour
         neighbour.set_channel(channel)
-        self._attach_channel(driver, channel)
+        self._attach_channel(link, channel)
         return True
 
     def close_link(self, name: str, error: BrokerError) -> None:
@@ -167,25 +175,18 @@ class Neighbours:
 
     def flush_all(self) -> Deferred[None]:
         """Close all links. Fires when all data has left or is lost."""
-        flushed = []
         for name in list(self._neighbours):
             del self._neighbours[name]
-            driver = self._drivers.pop(name)
-            self._channel.leave(name)
-            closing = driver.receiver = _Closing()
-            if driver.is_attached:
-                flushed.append(closing.closed)
-                driver.close()
-        return gatherResults(flushed).addCallback(lambda _: None)
+            if self._driver.links[name].is_attached:
+                self._closing[name] = Deferred()
+                self._driver.close(name)
+            else:
+                self._driver.remove(name, Closed("the link is over"))
+        return gatherResults(self._closing.values()).addCallback(lambda _: None)
 
-    def _make_driver(self, name: str, transport: str) -> StackDriver:
-        incarnation = int.from_bytes(os.urandom(7), "big") + 1
-        stack = self._make_stack(name, transport, incarnation)
-        return StackDriver(stack.layers, self._clock, bottom=stack.bottom)
-
-    def _attach_channel(self, driver: StackDriver, channel: ISocketChannel) -> None:
+    def _attach_channel(self, link: Link, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame
-        driver.attach(channel)
+        link.attach(channel)
         channel.resume()
 
     def _remove_link(self, neighbour: Neighbour, error: BrokerError | None) -> None:
@@ -193,9 +194,7 @@ class Neighbours:
         if self._neighbours.get(name) is not neighbour:
             return
         del self._neighbours[name]
-        driver = self._drivers.pop(name)
-        self._channel.leave(name)
-        driver.abort(error or Closed("the link is over"))
+        self._driver.remove(name, error or Closed("the link is over"))
         if neighbour.up:
             neighbour.up = False
             self._listener.link_down(neighbour, error)
@@ -204,37 +203,47 @@ class Neighbours:
 
     def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
         """Send a message that full links drop. Return True if all have taken it."""
-        all_sent = True
-        for name, outcome in self._channel.send(message, names).items():
-            all_sent &= outcome is Outcome.SENT
+        outcomes = self._send(message, names)
+        for name, outcome in outcomes.items():
             neighbour = self._neighbours.get(name)
-            if neighbour is None:
-                continue
-            if outcome is Outcome.SENT:
-                neighbour.sent += 1
-                neighbour.sent_bytes += len(message)
-            elif outcome is Outcome.FULL:
+            if neighbour is not None and outcome is Outcome.FULL:
                 neighbour.full += 1
-        return all_sent
+        return all(outcome is Outcome.SENT for outcome in outcomes.values())
 
     def send_reliable(self, message: bytes, name: str) -> None:
         """Send a message that must not be lost: a full link is ended."""
         neighbour = self._neighbours.get(name)
         if neighbour is None or not neighbour.up:
             return
-        try:
-            self._drivers[name].send([message])
-        except (Overloaded, Closed) as error:
+        outcome = self._send(message, (name,), is_urgent=True)[name]
+        if outcome is not Outcome.SENT:
+            error = (
+                Overloaded(f"the link has no room for a message of {len(message)} bytes")
+                if outcome is Outcome.FULL
+                else Closed("the link takes no messages")
+            )
             self._clock.callLater(0, self._remove_link, neighbour, error)
-            return
-        neighbour.sent += 1
-        neighbour.sent_bytes += len(message)
+
+    def _send(
+        self, payload: bytes, names: Iterable[str], *, is_urgent: bool = False
+    ) -> dict[str, Outcome]:
+        message = Message(payload, destinations=tuple(names), is_urgent=is_urgent)
+        self._driver.send([message])
+        outcomes = cast(dict[str, Outcome], message.outcomes)
+        for name, outcome in outcomes.items():
+            neighbour = self._neighbours.get(name)
+            if neighbour is not None and outcome is Outcome.SENT:
+                neighbour.sent += 1
+                neighbour.sent_bytes += len(payload)
+        return outcomes
 
     def return_credit(self, name: str, count: int) -> None:
-        self._channel.consumed(name, count)
+        self._driver.consumed(name, count)
 
-    def messages_received(self, peer: str, messages: Sequence[bytes]) -> None:
-        neighbour = self._neighbours[peer]
+    def messages_received(self, peer: Peer, messages: Sequence[bytes]) -> None:
+        neighbour = self._neighbours.get(cast(str, peer))
+        if neighbour is None:
+            return
         neighbour.received += len(messages)
         neighbour.received_bytes += sum(map(len, messages))
         try:
@@ -244,10 +253,16 @@ class Neighbours:
             self.log.warn("the link to {name} is ended: {error}", name=peer, error=error)
             self._clock.callLater(0, self._remove_link, neighbour, error)
             return
-        self.return_credit(peer, len(messages))
+        self.return_credit(neighbour.name, len(messages))
 
-    def view_changed(self, peer: str, view: View) -> None:
-        neighbour = self._neighbours[peer]
+    def view_changed(self, peer: Peer, view: View) -> None:
+        name = cast(str, peer)
+        neighbour = self._neighbours.get(name)
+        if neighbour is None:
+            if view.state is not LinkState.CONNECTED and name in self._closing:
+                self._driver.remove(name, Closed("the link is over"))
+                self._closing.pop(name).callback(None)
+            return
         if view.state is LinkState.CONNECTED:
             if neighbour.up and not view.resumed:
                 # The peer has lost its state: the link starts again over this connection.
@@ -263,26 +278,10 @@ class Neighbours:
             self._clock.callLater(0, self._connection_gone, neighbour, view.error)
 
     def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
-        driver = self._drivers.get(neighbour.name)
-        if driver is None or not driver.is_attached:
+        link = self._driver.links.get(neighbour.name)
+        if link is None or not link.is_attached:
             # Otherwise a new connection has replaced one that never became a link.
             self._remove_link(neighbour, error)
 
-    def writable_changed(self, peer: str, writable: bool) -> None:
+    def writable_changed(self, peer: Peer, writable: bool) -> None:
         """Dropped messages are requested again, and no sender waits."""
-
-
-@implementer(IStackReceiver)
-class _Closing:
-    def __init__(self) -> None:
-        self.closed: Deferred[None] = Deferred()
-
-    def messages_received(self, messages: Sequence[bytes]) -> None:
-        """Ignored."""
-
-    def view_changed(self, view: View) -> None:
-        if view.state is LinkState.DISCONNECTED and not self.closed.called:
-            self.closed.callback(None)
-
-    def writable_changed(self, writable: bool) -> None:
-        """Ignored."""

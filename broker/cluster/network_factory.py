@@ -43,6 +43,7 @@ from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.transport.faults import create_layers, describe_faults
+from broker.transport.layer import ILayer
 from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import StackSettings, Transport, build_stack
@@ -157,9 +158,9 @@ def build_network(
             settings.node.name,
             reactor,
             network,
+            _build_stack(settings),
             _stack_factory(settings, reactor.seconds()),
             max_frame=_max_frame(settings),
-            suspect=network_settings.suspect,
         ),
         ClusterGroup(
             network.receive_group_frame,
@@ -215,23 +216,33 @@ def _max_frame(settings: Settings) -> int:
     return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
 
 
-def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
+def _build_stack(
+    settings: Settings,
+    transport: str = Transport.TCP.value,
+    incarnation: int = 1,
+    faults: Sequence[ILayer] = (),
+) -> Stack:
     instance = settings.stack(DEFAULT_STACK)
     plugin = find_plugins_of(instance)[1]
     assert plugin is not None
+    stack_settings = StackSettings(
+        incarnation=incarnation,
+        transport=Transport(transport),
+        suspect=settings.network.suspect,
+        options=instance.link_options,
+    )
+    return build_stack(plugin, stack_settings, TCP_PROPERTIES, faults)
+
+
+def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
     if settings.faults:
         _log.warn("{text}", text=describe_faults(settings.faults))
     made: Counter[str] = Counter()
 
     def make(name: str, transport: str, incarnation: int) -> Stack:
-        stack_settings = StackSettings(
-            incarnation=incarnation,
-            transport=Transport(transport),
-            options=instance.link_options,
-        )
         faults = create_layers(settings.faults, name, start, made[name])
         if faults:
             made[name] += 1
-        return build_stack(plugin, stack_settings, TCP_PROPERTIES, faults)
+        return _build_stack(settings, transport, incarnation, faults)
 
     return make

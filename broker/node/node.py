@@ -265,7 +265,9 @@ class Node:
         def make_session(identity: Identity, incarnation: int, token: bytes) -> Session:
             own = int.from_bytes(os.urandom(7), "big") + 1
             driver = StackDriver(session_layers(own, limits.window_bytes), self._reactor)
-            session = Session(identity, incarnation, token, driver, services, self._make_delivery)
+            link = driver.join(identity.client_id)
+            session = Session(identity, incarnation, token, link, services, self._make_delivery)
+            driver.receiver = session
             self.output.add_session(session.delivery)
             return session
 

@@ -194,7 +194,7 @@ class SessionAcceptor:
             ]
         )
         channel.max_frame = self.limits.max_frame_bytes
-        session.driver.attach(channel)
+        session.link.attach(channel)
         channel.resume()
 
     def supersede_client(self, client_id: str, incarnation: int, token: bytes) -> None:

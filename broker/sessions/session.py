@@ -23,7 +23,8 @@ from broker.subscriptions.profile import Profile
 from broker.subscriptions.subscription_context import SubscriptionCallbacks
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.transport.clock import IClock
-from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.driver import IStackReceiver, Link
+from broker.transport.message import Peer
 from broker.transport.view import LinkState, View
 from broker.wire import messages
 from broker.wire.codec import Message
@@ -64,7 +65,10 @@ class SessionServices:
 
 @implementer(IStackReceiver)
 class Session:
-    """A session over any number of connections, until its lease expires or either side ends it."""
+    """A session over any number of connections, until its lease expires or either side ends it.
+
+    It is the receiver of the stack of its link.
+    """
 
     log = Logger()
 
@@ -73,14 +77,14 @@ class Session:
         identity: Identity,
         incarnation: int,
         token: bytes,
-        driver: StackDriver,
+        link: Link,
         services: SessionServices,
         make_delivery: Callable[[Session], SessionDelivery],
     ) -> None:
         self.identity = identity
         self.incarnation = incarnation
         self.token = token
-        self.driver = driver
+        self.link = link
         self.version = 1
         """Of the current or last connection."""
         self.peer = ""
@@ -104,16 +108,13 @@ class Session:
         self._publisher = Publisher(
             self._slices.run_later, identity, incarnation, self._send_publish_answer
         )
-        driver.receiver = self
 
     # ------------------------------------------------------------------ written by the delivery
 
     @property
     def writable(self) -> bool:
         """True if the session takes another delivery, which may exceed the limit."""
-        return (
-            not self.has_ended and self.driver.is_writable and self._delivered_bytes < self._credit
-        )
+        return not self.has_ended and self.link.is_writable and self._delivered_bytes < self._credit
 
     def send_message(self, message: Message) -> None:
         self._send(messages.encode(message, self.version))
@@ -130,7 +131,7 @@ class Session:
         if self.has_ended:
             return
         try:
-            self.driver.send([data], consumed)
+            self.link.send([data], consumed)
         except Overloaded as error:
             # Deliveries stop at `writable`, so unread answers have grown.
             self.end(error)
@@ -139,7 +140,7 @@ class Session:
 
     # ------------------------------------------------------------------ from the stack
 
-    def messages_received(self, batch: Sequence[bytes]) -> None:
+    def messages_received(self, peer: Peer, batch: Sequence[bytes]) -> None:
         """Process messages in order, in as many slices as it takes."""
         self._received += batch
         self._slices.run()
@@ -157,7 +158,7 @@ class Session:
             elif received and not is_batch:
                 self._handle_message(messages.decode(received.popleft()))
                 if not self.has_ended:
-                    self.driver.consumed(1)
+                    self.link.consumed(1)
         except ProtocolError as error:
             self.end(error)
         return bool(received) or publisher.is_ready
@@ -184,7 +185,7 @@ class Session:
         )
         self.end(ProtocolError("the node could not process a message"))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: Peer, view: View) -> None:
         self.state = view.state
         self.connection_error = view.error
         if isinstance(view.error, PeerError):
@@ -194,7 +195,7 @@ class Session:
                 peer=self.peer,
                 error=view.error,
             )
-        if self.driver.failure is not None:
+        if self.link.failure is not None:
             self.end(None)
             return
         if view.state is LinkState.CONNECTED:
@@ -206,7 +207,7 @@ class Session:
             self.delivery.send_waiting()
         self.on_connection_changed(self)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: Peer, writable: bool) -> None:
         if writable and not self.has_ended:
             self.delivery.send_waiting()
 
@@ -328,13 +329,13 @@ class Session:
                 error=error,
             )
             try:
-                self.driver.send([messages.encode(Refuse(error.to_wire()))])
+                self.link.send([messages.encode(Refuse(error.to_wire()))])
             except (Overloaded, Closed):
                 self.log.debug("the reason could not be sent")
         self._store_last_positions()
         self.has_ended = True
         self._received.clear()
-        self.driver.close()
+        self.link.close()
         self._services.input.discard_waiting(self._publisher)
         self._services.subscriptions.end_session(self._profile)
         self._services.on_ended(self)

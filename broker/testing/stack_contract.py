@@ -21,7 +21,8 @@ from broker.config.setting import settings_of
 from broker.errors import BrokerError, Overloaded
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.driver import StackDriver
-from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.layer import ILayer, ILayerCore, ILinkCore, ILinkLayer, Property
+from broker.transport.message import Peer
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
 from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
@@ -43,22 +44,22 @@ class StackEnd:
     """End with a user that records messages and optionally consumes them."""
 
     def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
-        self.driver = driver
+        self.driver = driver.join("peer")
         self.errors = errors
         self.consumes = True
         self.messages: list[bytes] = []
         self.views: list[View] = []
         driver.receiver = self
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: Peer, messages: Sequence[bytes]) -> None:
         self.messages += messages
         if self.consumes:
             self.driver.consumed(len(messages))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: Peer, view: View) -> None:
         self.views.append(view)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: Peer, writable: bool) -> None:
         """Tests read the driver's state."""
 
 
@@ -106,7 +107,8 @@ class StackContract(_Base):
         settings = StackSettings(incarnation=1, options=self.options)
         for layer in self.stack.layers(settings):
             self.assertTrue(verifyObject(ILayer, layer))
-            self.assertTrue(verifyObject(ILayerCore, layer.create_core()))
+            core = ILinkCore if ILinkLayer.providedBy(layer) else ILayerCore
+            self.assertTrue(verifyObject(core, layer.create_core()))
 
     def test_each_option_is_a_setting_whose_default_is_allowed(self) -> None:
         settings = settings_of(self.stack.options)

@@ -1,43 +1,54 @@
-"""The driver of one stack: it carries effects between the layers and owns the stack's timer.
+"""The driver of one stack, for any number of peers: it carries effects between the layers.
 
 One run passes an input to a core, and applies the returned effects first in, first out, until none
-is left. Only `send` and `consumed` call a core during a run: the top core, which is never active
-then. All other calls wait as inputs. So no core is re-entered, and no effect of one connection
-reaches the next.
+is left. What goes down is carried out at once, as is the news for layers above the links that a
+peer is full. So a message has its outcomes when `send` returns, and no message overtakes another.
+Only `send` and `consumed` call a core during a run: the top core, which is never active then. All
+other calls wait as inputs. So no core is re-entered, and no effect of one connection reaches the
+next.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from broker.errors import BrokerError, Closed, StackError
-from broker.transport.channel_binding import ChannelBinding
+from broker.errors import BrokerError, Closed, Overloaded, StackError
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
+from broker.transport.effect_queue import CoreOwner, EffectQueue
 from broker.transport.effects import (
     Consumed,
     DeliverUp,
     Effect,
     Failed,
+    Outcomes,
     SendDown,
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.layer import ILayer, Property
+from broker.transport.link import Link
+from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
-from broker.transport.stack import check_layers
+from broker.transport.stack import (
+    Stack,
+    check_layers,
+    create_link_cores,
+    create_upper_cores,
+    upper_names,
+)
 from broker.transport.stack_receiver import IStackReceiver, log_failure
 from broker.transport.view import LinkState, View
 
-__all__ = ["IClock", "IStackReceiver", "StackDriver"]
+__all__ = ["IClock", "IStackReceiver", "Link", "StackDriver"]
 
 
 class StackDriver:
-    """One stack in use: at most one socket channel below, one receiver above.
+    """One stack in use: a link to each peer that has joined below, one receiver above.
 
-    `layers` are bottom up. Raises `StackError` if they do not fit on `bottom`. The stack outlives
-    its connections. Set `receiver` before the first channel.
+    `layers` are bottom up. Raises `StackError` if they do not fit on `bottom`. Set `receiver`
+    before the first channel. The owner bounds the number of peers.
     """
 
     def __init__(
@@ -50,265 +61,192 @@ class StackDriver:
     ) -> None:
         self.provides = check_layers(layers, bottom)
         self.receiver = receiver
-        #: After a bug the stack is not usable.
+        #: After a bug in a layer above the links the stack is not usable.
         self.failure: BrokerError | None = None
-        #: Packets without an open channel.
-        self.dropped = 0
+        self.links: dict[Peer, Link] = {}
+        #: Of the layers above the links, bottom up.
+        self.cores = create_upper_cores(layers)
         self._clock = clock
         self._on_error = on_error
-        #: Bottom up.
-        self.cores: tuple[ILayerCore, ...] = tuple(layer.create_core() for layer in layers)
-        self.is_writable = True
-        self._reported_writable = True
-        # A layer with back-pressure bounds the bytes in flight itself.
-        self._uses_socket_pressure = not any(
-            Property.BACKPRESSURE in layer.provides for layer in layers
-        )
-        self._inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
+        self._layers = layers
         self._top = len(self.cores) - 1
-        self._effects: deque[tuple[int, list[Effect]]] = deque()
-        self._is_running = False
-        self._binding: ChannelBinding | None = None
-        # Indices of layers that are not writable; -1 is the socket.
-        self._blocked_heights: set[int] = set()
-        self._timer = DeadlineTimer(clock, lambda: self._enqueue(self._handle_timeouts))
+        self._queue = EffectQueue()
+        self.timer = DeadlineTimer(clock, partial(self._queue.enqueue, self._handle_timeouts))
 
-    @property
-    def is_attached(self) -> bool:
-        return self._binding is not None and not self._binding.is_closing
+    # ----------------------------------------------------------------- for the user
 
-    def attach(self, channel: ISocketChannel) -> None:
-        """Use `channel` from now on, and abort the present one.
+    def join(self, peer: Peer, stack: Stack | None = None) -> Link:
+        """Add a peer. The layers of its link are those of `stack`, or else of this driver.
 
-        Raises `Closed` if the stack has failed, `StackError` if it has no receiver.
+        Raises ValueError if the peer has joined, `Closed` if the stack has failed, `StackError` if
+        `stack` has other layers above the links.
         """
         if self.failure is not None:
             raise self._unusable()
-        if self.receiver is None:
-            raise StackError("a stack needs a receiver before it gets a channel")
-        binding = ChannelBinding(
-            channel,
-            self._enqueue,
-            self._packets_received,
-            self._channel_lost,
-            self._socket_writable_changed,
-        )
-        self._inputs.append((self._bind_channel, (binding,)))
-        # Inputs of the channel follow `_bind_channel` in the queue.
-        channel.receiver = binding
-        self._run()
+        if peer in self.links:
+            raise ValueError(f"{peer!r} has joined before")
+        layers = self._layers if stack is None else stack.layers
+        if upper_names(layers) != upper_names(self._layers):
+            raise StackError(f"the stack for {peer!r} has other layers above the links")
+        # A layer with back-pressure bounds the bytes in flight itself.
+        bounds_itself = any(Property.BACKPRESSURE in layer.provides for layer in layers)
+        cores = create_link_cores(layers)
+        link = Link(peer, cores, self._clock, self._queue, self, not bounds_itself)
+        self.links[peer] = link
+        return link
 
-    def send(self, messages: Sequence[bytes], consumed: int = 0) -> None:
-        """Put messages into the stack, and return the credit of `consumed` messages.
+    def attach(self, peer: Peer, channel: ISocketChannel) -> None:
+        """Use `channel` for a peer, as `Link.attach`. Raises KeyError if it has not joined."""
+        self.links[peer].attach(channel)
 
-        Raises `Overloaded` if the top layer has no room: then no message is accepted and none
-        counts as consumed. Raises `Closed` if the stack has failed.
+    def close(self, peer: Peer) -> None:
+        """Raises KeyError if the peer has not joined."""
+        self.links[peer].close()
+
+    def abort(self, peer: Peer, error: BrokerError) -> None:
+        """Raises KeyError if the peer has not joined."""
+        self.links[peer].abort(error)
+
+    def remove(self, peer: Peer, error: BrokerError) -> None:
+        """Abort the peer's channel, and report nothing more about it. All layers drop its state.
+
+        Raises KeyError if it has not joined.
         """
-        if self.failure is not None:
-            raise self._unusable()
-        if not messages:
+        self.links.pop(peer).end(error)
+        for height, core in enumerate(self.cores):
+            self._queue.perform(self._call_core, height, core.peer_removed, peer)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages to their destinations: each message then has its `outcomes`."""
+        if self.cores and self.failure is None:
+            self._queue.perform(self._submit, self._top, messages)
+            return
+        # All links have failed with the stack.
+        for message in messages:
+            for peer in message.destinations:
+                self._queue.perform(self._send_to_link, peer, [message])
+
+    def consumed(self, peer: Peer, count: int) -> None:
+        """Return credit of a peer; without effect if it has not joined."""
+        link = self.links.get(peer)
+        if link is None or not count:
             return
         if self.cores:
-            now = self._clock.seconds()
-            effects = self.cores[-1].submit(messages, now)
-            # A wrong count raises, and the messages are in the stack.
-            self._effects.append((self._top, effects))
-            if consumed:
-                effects += self.cores[-1].consumed(consumed, now)
-            for effect in effects:
-                if isinstance(effect, WritableChanged) and not effect.writable:
-                    # A caller that sends in a loop must see the change at once.
-                    self.is_writable = False
+            self._queue.perform(self._call_core, self._top, self.cores[-1].consumed, peer, count)
         else:
-            self._effects.append((self._top, [SendDown(messages)]))
-        if not self._is_running:
-            self._run()
+            link.consumed(count)
 
-    def consumed(self, count: int) -> None:
-        """Raises ValueError for more messages than were delivered, if a layer counts them."""
-        if self.cores and count:
-            effects = self.cores[-1].consumed(count, self._clock.seconds())
-            self._effects.append((self._top, effects))
-            if not self._is_running:
-                self._run()
+    # ----------------------------------------------------------------- for the links
 
-    def close(self) -> None:
-        """Let the present channel send its bytes. Layers keep their buffers.
+    def send_to_one(self, messages: Sequence[bytes], peer: Peer) -> None:
+        outgoing = [Message(payload, destinations=(peer,)) for payload in messages]
+        self.send(outgoing)
+        outcomes = {message.outcomes.get(peer) for message in outgoing}
+        if Outcome.FULL in outcomes:
+            raise Overloaded(f"there is no room for {len(messages)} messages to {peer!r}")
+        if Outcome.ABSENT in outcomes:
+            raise Closed(f"{peer!r} is not connected")
 
-        Nothing more is delivered. After `channel_binding.CLOSE_TIMEOUT` seconds the channel is
-        aborted.
-        """
-        self._enqueue(self._close_channel)
+    def drop_effects(self, link: Link) -> None:
+        def is_obsolete(owner: CoreOwner, effect: Effect) -> bool:
+            return owner is link or (owner is self and effect.peer == link.peer)
 
-    def abort(self, error: BrokerError) -> None:
-        self._enqueue(self._drop_channel, error)
+        self._queue.drop(is_obsolete)
 
-    def fail(self, error: Exception, what: str) -> None:
-        """End the use of this stack; `what` is a clause."""
+    def deliver(self, link: Link, packets: Sequence[bytes]) -> None:
+        if packets:
+            messages = [Message(packet, link.peer) for packet in packets]
+            self._call_core(0, self.cores[0].receive, messages, link.peer)
+
+    def report_view(self, link: Link, view: View) -> None:
+        if self.cores and self.failure is None:
+            self._call_core(0, self.cores[0].view_changed, link.peer, view)
+        elif self.receiver is not None:
+            self._call_receiver(link, self.receiver.view_changed, view)
+
+    def report_writable(self, link: Link) -> None:
+        if self.cores:
+            self._call_core(0, self.cores[0].writable_changed, link.peer, link.is_writable)
+        elif self.receiver is not None:
+            self._call_receiver(link, self.receiver.writable_changed, link.is_writable)
+
+    def report_failure(self, link: Link, error: Exception) -> None:
         self._on_error(error)
+
+    # ----------------------------------------------------------------- above the links
+
+    def apply_effect(self, height: int, effect: Effect) -> None:
+        link = self.links.get(effect.peer)
+        if link is None:
+            return
+        is_top, receiver = height == self._top, self.receiver
+        match effect:
+            case DeliverUp(messages, peer) if not is_top:
+                self._call_core(height + 1, self.cores[height + 1].receive, messages, peer)
+            case DeliverUp(messages) if receiver is not None:
+                payloads = [message.payload for message in messages]
+                self._call_receiver(link, receiver.messages_received, payloads)
+            case ViewChanged(view, peer) if not is_top:
+                self._call_core(height + 1, self.cores[height + 1].view_changed, peer, view)
+            case ViewChanged(view) if receiver is not None:
+                self._call_receiver(link, receiver.view_changed, view)
+            case WritableChanged(writable) if receiver is not None:
+                self._call_receiver(link, receiver.writable_changed, writable)
+            case Consumed(count, peer) if height > 0:
+                self._call_core(height - 1, self.cores[height - 1].consumed, peer, count)
+            case Consumed(count):
+                link.release_credit(count)
+            case Failed(error):
+                link.drop_channel(error)
+
+    def _take_effects(self, height: int, effects: Sequence[Effect]) -> None:
+        """Carry out what goes down, tell upper layers of outcomes, and put the rest into the
+        queue."""
+        self._queue.touched.add(self)
+        upper = self.cores[height + 1] if height < self._top else None
+        for effect in effects:
+            if isinstance(effect, SendDown):
+                if height > 0:
+                    self._submit(height - 1, effect.packets)
+                else:
+                    self._send_to_link(effect.peer, effect.packets)
+            elif isinstance(effect, Outcomes):
+                if upper is not None:
+                    self._call_core(height + 1, upper.outcomes, effect.messages)
+            elif isinstance(effect, WritableChanged) and upper is not None:
+                changed = upper.writable_changed
+                self._call_core(height + 1, changed, effect.peer, effect.writable)
+            else:
+                self._queue.effects.append((self, height, effect))
+
+    def _submit(self, height: int, messages: Sequence[Message]) -> None:
         if self.failure is not None:
             return
-        self.failure = Closed(f"{what}: {error}")
-        self._effects.clear()
-        if self._binding is not None:
-            self._binding.channel.abort(self.failure)
-            self._binding = None
-        if self.receiver is not None:
-            # Not by way of the cores, which may be damaged.
-            self._call_receiver(
-                self.receiver.view_changed, View(LinkState.DISCONNECTED, error=self.failure)
-            )
-        self._run()
+        try:
+            effects = self.cores[height].submit(messages, self._clock.seconds())
+        except Overloaded:
+            for message in messages:
+                message.outcomes.update(dict.fromkeys(message.destinations, Outcome.FULL))
+            effects = [Outcomes(messages)]
+        except Exception as error:
+            self._fail(error, height)
+            return
+        self._take_effects(height, effects)
 
-    def _enqueue(self, function: Callable[..., None], *args: object) -> None:
-        self._inputs.append((function, args))
-        if not self._is_running:
-            self._run()
-
-    def _unusable(self) -> Closed:
-        return Closed(f"the stack is not usable any more: {self.failure}")
-
-    def _bind_channel(self, binding: ChannelBinding) -> None:
-        if self.failure is not None:
-            binding.channel.abort(self.failure)
-        elif self._binding is not None:
-            if self._binding.is_closing:
-                self._report_disconnected(None)  # it may still send its last bytes
-            else:
-                self._drop_channel(Closed("a newer connection took the place of this one"))
-            # These effects belong to the old connection.
-            self._inputs.appendleft((self._bind_channel, (binding,)))
-        else:
-            self._binding = binding
-            self._pass_view_up(View(LinkState.CONNECTED))
-
-    def _packets_received(self, binding: ChannelBinding, packets: Sequence[bytes]) -> None:
-        if self._is_running or self._inputs:
-            self._inputs.append((self._deliver_packets, (binding, packets)))
-        elif binding is self._binding and not binding.is_closing:
-            self._effects.append((-1, [DeliverUp(packets)]))
-            self._run()
-
-    def _deliver_packets(self, binding: ChannelBinding, packets: Sequence[bytes]) -> None:
-        if binding is self._binding and not binding.is_closing:
-            self._effects.append((-1, [DeliverUp(packets)]))
-
-    def _channel_lost(self, binding: ChannelBinding, error: BrokerError | None) -> None:
-        if binding is self._binding:
-            self._report_disconnected(error)
-
-    def _socket_writable_changed(self, binding: ChannelBinding, writable: bool) -> None:
-        if binding is self._binding and self._uses_socket_pressure:
-            self._set_writable(-1, writable)
-
-    def _close_channel(self) -> None:
-        if self._binding is not None and not self._binding.is_closing:
-            self._binding.close(self._clock)
-
-    def _drop_channel(self, error: BrokerError) -> None:
-        if self._binding is not None:
-            self._binding.channel.abort(error)
-            self._report_disconnected(error)
-
-    def _report_disconnected(self, error: BrokerError | None) -> None:
-        self._binding = None
-        self._set_writable(-1, True)
-        self._pass_view_up(View(LinkState.DISCONNECTED, error=error))
+    def _send_to_link(self, peer: Peer | None, messages: Sequence[Message]) -> None:
+        link = self.links.get(peer)
+        for message in messages:
+            message.outcomes[peer] = Outcome.ABSENT if link is None else Outcome.SENT
+        if link is not None:
+            link.submit(messages)
 
     def _handle_timeouts(self) -> None:
+        self._queue.touched.add(self)
         now = self._clock.seconds()
         for height, core in enumerate(self.cores):
             due = core.next_timeout()
             if due is not None and due <= now:
                 self._call_core(height, core.handle_timeout)
-
-    def _run(self) -> None:
-        if self._is_running:
-            return
-        self._is_running = True
-        effects, inputs = self._effects, self._inputs
-        try:
-            while True:
-                if effects:
-                    height, several = effects.popleft()
-                    for effect in several:
-                        if isinstance(effect, DeliverUp):
-                            self._deliver_up(height + 1, effect.messages, effect.peer)
-                        elif isinstance(effect, SendDown):
-                            self._send_down(height, effect.packets)
-                        else:
-                            self._apply_effect(height, effect)
-                        if self.failure is not None:
-                            break
-                elif inputs:
-                    function, args = inputs.popleft()
-                    function(*args)
-                else:
-                    break
-        finally:
-            self._is_running = False
-        deadline = None
-        for core in self.cores if self.failure is None else ():
-            due = core.next_timeout()
-            if due is not None and (deadline is None or due < deadline):
-                deadline = due
-        # An early call costs less than arming the timer with every packet.
-        if deadline is None or self._timer.deadline is None or deadline < self._timer.deadline:
-            self._timer.arm(deadline)
-
-    def _apply_effect(self, height: int, effect: Effect) -> None:
-        match effect:
-            case Consumed(count):
-                if height > 0:
-                    self._call_core(height - 1, self.cores[height - 1].consumed, count)
-            case WritableChanged(writable):
-                self._set_writable(height, writable)
-            case ViewChanged(view):
-                self._pass_view_up(view, height + 1)
-            case Failed(error):
-                self._drop_channel(error)
-
-    def _send_down(self, height: int, packets: Sequence[bytes]) -> None:
-        if height > 0:
-            self._call_core(height - 1, self.cores[height - 1].submit, packets)
-        elif self._binding is not None and not self._binding.is_closing:
-            try:
-                self._binding.channel.send(packets)
-            except Exception as error:
-                self.fail(error, "the socket channel failed")
-        else:
-            self.dropped += len(packets)
-
-    def _deliver_up(self, height: int, messages: Sequence[bytes], peer: object) -> None:
-        if height <= self._top:
-            try:
-                effects = self.cores[height].receive(messages, peer, self._clock.seconds())
-            except Exception as error:
-                self.fail(error, f"layer {height} of the stack failed")
-            else:
-                self._effects.append((height, effects))
-        elif messages and self.receiver is not None:
-            try:
-                self.receiver.messages_received(messages)
-            except Exception as error:
-                self.fail(error, "the receiver of the stack failed")
-
-    def _pass_view_up(self, view: View, height: int = 0) -> None:
-        if height < len(self.cores):
-            self._call_core(height, self.cores[height].view_changed, view)
-        elif self.receiver is not None:
-            self._call_receiver(self.receiver.view_changed, view)
-
-    def _set_writable(self, height: int, writable: bool) -> None:
-        if writable:
-            self._blocked_heights.discard(height)
-        else:
-            self._blocked_heights.add(height)
-        self.is_writable = not self._blocked_heights
-        if self.is_writable is not self._reported_writable:
-            self._reported_writable = self.is_writable
-            if self.receiver is not None:
-                self._call_receiver(self.receiver.writable_changed, self.is_writable)
 
     def _call_core(
         self, height: int, operation: Callable[..., list[Effect]], *args: object
@@ -318,12 +256,26 @@ class StackDriver:
         try:
             effects = operation(*args, self._clock.seconds())
         except Exception as error:
-            self.fail(error, f"layer {height} of the stack failed")
+            self._fail(error, height)
         else:
-            self._effects.append((height, effects))
+            self._take_effects(height, effects)
 
-    def _call_receiver(self, callback: Callable[..., None], argument: object) -> None:
+    def _fail(self, error: Exception, height: int) -> None:
+        """End the use of the stack, for all peers."""
+        self._on_error(error)
+        if self.failure is not None:
+            return
+        self.failure = Closed(f"layer {height} above the links failed: {error}")
+        self._queue.touched.add(self)
+        for link in list(self.links.values()):
+            link.end(self.failure)
+            self.report_view(link, View(LinkState.DISCONNECTED, error=self.failure))
+
+    def _call_receiver(self, link: Link, callback: Callable[..., None], argument: object) -> None:
         try:
-            callback(argument)
+            callback(link.peer, argument)
         except Exception as error:
-            self.fail(error, "the receiver of the stack failed")
+            link.fail(error, "the receiver of the stack failed")
+
+    def _unusable(self) -> Closed:
+        return Closed(f"the stack is not usable any more: {self.failure}")

@@ -1,23 +1,31 @@
-"""Effects: the values that a core's methods return, applied in order by the driver."""
+"""Effects: the values that a core's methods return, applied in order by the driver.
+
+Effects of a core of one link name no peer: the driver stores it. Effects of other cores name it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import attrs
 
 from broker.errors import BrokerError
+from broker.transport.message import Message, Peer
 from broker.transport.view import View
 
-Peer: TypeAlias = Hashable
+#: A packet (bytes) of one link, or a `Message` above the links.
+Unit: TypeAlias = Any
 
 
 @attrs.frozen
 class SendDown:
-    """Give `packets` to the layer below, or to the socket channel, in order."""
+    """Give `packets` to the layer below, or to the socket channel, in order, and at once.
 
-    packets: Sequence[bytes]
+    The lowest layer above the links names the peer: its link gets them.
+    """
+
+    packets: Sequence[Unit]
     peer: Peer | None = None
 
 
@@ -25,7 +33,7 @@ class SendDown:
 class DeliverUp:
     """Give `messages` to the layer above, or to the receiver, in order."""
 
-    messages: Sequence[bytes]
+    messages: Sequence[Unit]
     peer: Peer | None = None
 
 
@@ -37,6 +45,7 @@ class Consumed:
     """
 
     count: int
+    peer: Peer | None = None
 
 
 @attrs.frozen
@@ -44,13 +53,15 @@ class ViewChanged:
     """Report the link's new state to the layer above, or to the receiver."""
 
     view: View
+    peer: Peer | None = None
 
 
 @attrs.frozen
 class WritableChanged:
-    """Ask the user of the stack to stop submitting, or to continue."""
+    """Ask the layers above, and the user, to stop submitting to the peer, or to continue."""
 
     writable: bool
+    peer: Peer | None = None
 
 
 @attrs.frozen
@@ -61,6 +72,17 @@ class Failed:
     """
 
     error: BrokerError
+    peer: Peer | None = None
 
 
-Effect: TypeAlias = SendDown | DeliverUp | Consumed | ViewChanged | WritableChanged | Failed
+@attrs.frozen
+class Outcomes:
+    """Report to the layer above that `outcomes` of its messages are complete."""
+
+    messages: Sequence[Message]
+    peer: Peer | None = None
+
+
+Effect: TypeAlias = (
+    SendDown | DeliverUp | Consumed | ViewChanged | WritableChanged | Failed | Outcomes
+)

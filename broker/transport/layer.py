@@ -11,10 +11,12 @@ from broker.transport.effects import (
     Consumed,
     DeliverUp,
     Effect,
-    Peer,
+    Outcomes,
     SendDown,
     ViewChanged,
+    WritableChanged,
 )
+from broker.transport.message import Message, Peer
 from broker.transport.view import View
 
 
@@ -33,21 +35,29 @@ class Property(enum.Enum):
     RESUMABLE = "resumable"
     #: A slow consumer stops the sender, with bounded memory at both ends.
     BACKPRESSURE = "back-pressure"
+    #: A message may have several destinations, each with an outcome.
+    ONE_TO_MANY = "one-to-many"
+    #: Each destination receives the messages of one sender in the order in which they were sent.
+    SENDER_ORDER = "order for each sender"
+    #: All destinations receive messages in one order, those of different senders too.
+    TOTAL_ORDER = "one order for all"
+    #: All peers see the same views, in the same place among the messages.
+    AGREED_MEMBERSHIP = "agreed membership"
 
 
-class ILayerCore(Interface):
-    """State of one layer in one stack: sans-I/O, and never re-entered.
+class ILinkCore(Interface):
+    """State of one layer on the link to one peer: sans-I/O, and never re-entered.
 
     `now` is monotonic time in seconds. Every method returns effects, which the driver applies in
     order. A fault of the peer is returned as `Failed`, never raised. An exception from a core is a
-    bug in it and ends the use of the whole stack, except `broker.errors.Overloaded` from `submit`.
+    bug in it and ends the use of the link, except `broker.errors.Overloaded` from `submit`.
     """
 
-    def submit(messages: Sequence[bytes], now: float) -> list[Effect]:
-        """Accept messages from above. Raises `Overloaded`, and accepts none, if there is no
+    def submit(packets: Sequence[bytes], now: float) -> list[Effect]:
+        """Accept packets from above. Raises `Overloaded`, and accepts none, if there is no
         room."""
 
-    def receive(packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(packets: Sequence[bytes], now: float) -> list[Effect]:
         """Accept packets from below: all packets of one read of the socket, as one batch.
 
         An empty batch shows that a part of a long packet has arrived: the peer is not silent.
@@ -58,9 +68,9 @@ class ILayerCore(Interface):
         are lost."""
 
     def consumed(count: int, now: float) -> list[Effect]:
-        """Return the credit of `count` delivered messages with which the layer above has finished.
+        """Return the credit of `count` delivered packets with which the layer above has finished.
 
-        Raises ValueError for more messages than were delivered.
+        Raises ValueError for more packets than were delivered.
         """
 
     def handle_timeout(now: float) -> list[Effect]:
@@ -71,8 +81,51 @@ class ILayerCore(Interface):
         be fast."""
 
 
+class ILayerCore(Interface):
+    """State of one layer above the links of a stack: each method names the peer.
+
+    Otherwise as `ILinkCore`. An exception ends the use of the whole stack. A layer's state is
+    bounded by the peers that the owner has admitted: `peer_removed` drops it.
+    """
+
+    def submit(messages: Sequence[Message], now: float) -> list[Effect]:
+        """Accept messages from above, each with its destinations.
+
+        Raises `Overloaded`, and accepts none, if there is no room: then all outcomes are FULL.
+        Otherwise the outcomes are complete after the returned effects. The lowest layer sets them.
+        """
+
+    def receive(messages: Sequence[Message], peer: Peer, now: float) -> list[Effect]:
+        """Accept messages of `peer` from below, as one batch."""
+
+    def outcomes(messages: Sequence[Message], now: float) -> list[Effect]:
+        """Handle the outcomes of messages that this layer sent down. Must not send them again at
+        once."""
+
+    def view_changed(peer: Peer, view: View, now: float) -> list[Effect]:
+        """Handle a new state of `peer`."""
+
+    def writable_changed(peer: Peer, writable: bool, now: float) -> list[Effect]:
+        """Handle that messages for `peer` are FULL below from now on (False), or accepted."""
+
+    def consumed(peer: Peer, count: int, now: float) -> list[Effect]:
+        """Return the credit of `count` delivered messages of `peer`."""
+
+    def peer_removed(peer: Peer, now: float) -> list[Effect]:
+        """Drop the state of a peer that its owner has removed. No view follows."""
+
+    def handle_timeout(now: float) -> list[Effect]:
+        """Do the work due at `now`, as in `ILinkCore`."""
+
+    def next_timeout() -> float | None:
+        """Return the time of the next `handle_timeout`, as in `ILinkCore`."""
+
+
 class ILayer(Interface):
-    """A description of a layer: no state but its settings. One object may serve many stacks."""
+    """A description of a layer: no state but its settings. One object may serve many stacks.
+
+    A layer has one core for all peers of a stack, unless it is an `ILinkLayer`.
+    """
 
     name: str = Attribute("name of the layer in messages and configuration")
     version: int = Attribute("version of its packet formats")
@@ -80,25 +133,64 @@ class ILayer(Interface):
     provides: frozenset[Property] = Attribute("properties that it adds for the layer above")
     breaks: frozenset[Property] = Attribute("properties that it removes for the layer above")
 
-    def create_core() -> ILayerCore:
+    def create_core() -> ILayerCore | ILinkCore:
         """Return a new core, for one stack."""
 
 
-@implementer(ILayerCore)
-class PassThrough:
-    """A core that changes nothing: the base of layers that change one thing."""
+class ILinkLayer(ILayer):
+    """A layer with the state of one link. The driver keeps a core for each peer."""
 
-    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        return [SendDown(messages)]
+    def create_core() -> ILinkCore:
+        """Return a new core, for one peer of one stack."""
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        return [DeliverUp(packets, peer)]
+
+@implementer(ILinkCore)
+class LinkPassThrough:
+    """A core that changes nothing: the base of layers of a link that change one thing."""
+
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        return [SendDown(packets)]
+
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        return [DeliverUp(packets)]
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
         return [Consumed(count)]
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        return []
+
+    def next_timeout(self) -> float | None:
+        return None
+
+
+@implementer(ILayerCore)
+class PassThrough:
+    """A core above the links that changes nothing."""
+
+    def submit(self, messages: Sequence[Message], now: float) -> list[Effect]:
+        return [SendDown(messages)]
+
+    def receive(self, messages: Sequence[Message], peer: Peer, now: float) -> list[Effect]:
+        return [DeliverUp(messages, peer)]
+
+    def outcomes(self, messages: Sequence[Message], now: float) -> list[Effect]:
+        return [Outcomes(messages)]
+
+    def view_changed(self, peer: Peer, view: View, now: float) -> list[Effect]:
+        return [ViewChanged(view, peer)]
+
+    def writable_changed(self, peer: Peer, writable: bool, now: float) -> list[Effect]:
+        return [WritableChanged(writable, peer)]
+
+    def consumed(self, peer: Peer, count: int, now: float) -> list[Effect]:
+        return [Consumed(count, peer)]
+
+    def peer_removed(self, peer: Peer, now: float) -> list[Effect]:
+        return []
 
     def handle_timeout(self, now: float) -> list[Effect]:
         return []

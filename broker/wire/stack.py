@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.transport.layer import ILayer
+from broker.transport.layer import ILinkLayer
 from broker.transport.p2p.layer import P2PLayer
 
 #: Room for a message's header and records.
 ENVELOPE_BYTES = 64 * 1024
 
 
-def session_layers(incarnation: int, window_bytes: int, largest_bytes: int = 0) -> list[ILayer]:
+def session_layers(incarnation: int, window_bytes: int, largest_bytes: int = 0) -> list[ILinkLayer]:
     """Return the layers of a client session: socket (tcp) - p2p (DESIGN 7).
 
     `largest_bytes` is the largest event that this end sends, if it may exceed its window.

@@ -1,4 +1,4 @@
-"""The `mspaces` link stack, one for each neighbour; the multicast layer is above all of them."""
+"""The `mspaces` stack: p2p for each neighbour, and multicast above all of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from broker.transport.layer import ILayer
+from broker.transport.multicast import MulticastLayer
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 from plugins.mspaces.settings import MspacesSettings
@@ -26,10 +27,14 @@ class MspacesStack:
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
-        """Return p2p alone: a socket channel over UDP corrects errors itself, as TCP does."""
+        """Return p2p and multicast: a socket channel over UDP corrects errors itself, as TCP
+        does."""
         options = settings.options or MspacesSettings()
         assert isinstance(options, MspacesSettings)
-        return [P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))]
+        links = P2PLayer(
+            incarnation=settings.incarnation, suspect=settings.suspect, **attrs.asdict(options)
+        )
+        return [links, MulticastLayer()]
 
 
 mspaces = MspacesStack()

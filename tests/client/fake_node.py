@@ -83,17 +83,17 @@ class FakeNode:
         self.sessions += 1
         self.driver = StackDriver(
             session_layers(1000 + self.sessions, WINDOW), self._net.clock, self
-        )
+        ).join("peer")
         self.driver.attach(channel)
 
-    def messages_received(self, batch: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, batch: Sequence[bytes]) -> None:
         self.received += [messages.decode(data) for data in batch]
         self.driver.consumed(len(batch))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.up = view.state is LinkState.CONNECTED
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         pass
 
     @property

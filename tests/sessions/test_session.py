@@ -23,7 +23,7 @@ SUBSCRIBE = SLICE_SECONDS / 10
 DOCUMENT = SLICE_SECONDS / 100
 
 
-class FakeDriver:
+class FakeLink:
     """`from_within` arrives while credit is returned."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class FakeDriver:
         self.consumed_messages += count
         came, self.from_within = self.from_within, []
         if came:
-            self.receiver.messages_received(came)
+            self.receiver.messages_received("node", came)
 
     def close(self) -> None:
         self.closed = True
@@ -101,21 +101,22 @@ class Node:
 class Setting:
     def __init__(self) -> None:
         self.clock = Clock()
-        self.driver, self.node = FakeDriver(), Node(self.clock)
+        self.link, self.node = FakeLink(), Node(self.clock)
         node = cast(Any, self.node)
         services = SessionServices(node, node, {}, lambda session: None, self.clock)
         self.session = Session(
             anonymous_identity("alice"),
             1,
             b"",
-            cast(Any, self.driver),
+            cast(Any, self.link),
             services,
             lambda _: cast(Any, None),
         )
+        self.link.receiver = self.session
 
     def receive(self, *wanted: Message | bytes) -> None:
         self.session.messages_received(
-            [each if isinstance(each, bytes) else messages.encode(each) for each in wanted]
+            "alice", [each if isinstance(each, bytes) else messages.encode(each) for each in wanted]
         )
 
     def next_turn(self) -> None:
@@ -139,7 +140,7 @@ def test_slow_subscriptions_run_in_several_slices_and_in_order() -> None:
     setting = Setting()
     setting.receive(*map(subscribe, range(1, 26)))
     assert setting.node.done == [*range(1, 11)]
-    assert setting.driver.consumed_messages == 10
+    assert setting.link.consumed_messages == 10
     setting.receive(encode_batch(1, [b"a"]), subscribe(26), Unsubscribe(3, False))
     assert setting.node.done == [*range(1, 11)]
     setting.finish()
@@ -148,11 +149,11 @@ def test_slow_subscriptions_run_in_several_slices_and_in_order() -> None:
         [*range(11, 21)],
         [*range(21, 26), [b"a"], 26, -3],
     ]
-    assert [each.number for each in setting.driver.sent if isinstance(each, Ended)] == [
+    assert [each.number for each in setting.link.sent if isinstance(each, Ended)] == [
         *range(1, 27),
         3,
     ]
-    assert setting.driver.consumed_messages == 27
+    assert setting.link.consumed_messages == 27
 
 
 def test_slow_documents_are_ingested_in_several_slices() -> None:
@@ -210,7 +211,7 @@ def test_a_slice_ends_in_time_after_any_number_of_fast_documents(
 
 def test_messages_that_arrive_during_a_slice_wait_behind_the_others() -> None:
     setting = Setting()
-    setting.driver.from_within = [messages.encode(subscribe(3))]
+    setting.link.from_within = [messages.encode(subscribe(3))]
     setting.receive(subscribe(1), subscribe(2))
     assert setting.node.done == [1, 2, 3]
 
@@ -221,8 +222,8 @@ def test_messages_behind_the_end_of_a_session_are_ignored() -> None:
     setting.receive(subscribe(13))
     setting.finish()
     assert setting.node.done == [*range(1, 11), "left"]
-    assert setting.driver.closed
-    assert setting.driver.consumed_messages == 10
+    assert setting.link.closed
+    assert setting.link.consumed_messages == 10
 
 
 def test_a_session_ended_by_the_node_drops_waiting_messages() -> None:
@@ -241,7 +242,7 @@ def test_a_malformed_message_ends_the_session_in_any_slice(bad: bytes) -> None:
         setting.finish()
         assert setting.node.done == [*range(1, before + 1), "left"]
         assert isinstance(setting.session.end_reason, ProtocolError)
-        assert isinstance(setting.driver.sent[-1], Refuse)
+        assert isinstance(setting.link.sent[-1], Refuse)
 
 
 def test_an_internal_error_in_a_later_slice_ends_the_session_and_is_logged() -> None:

@@ -105,7 +105,7 @@ class Setting(InputSetting):
 
     def receive(self, session: Session, *received: bytes) -> None:
         began = self.clock.seconds()
-        session.messages_received(received)
+        session.messages_received("alice", received)
         self.turns.append(self.clock.seconds() - began)
 
     def next_turn(self) -> None:

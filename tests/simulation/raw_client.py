@@ -69,21 +69,23 @@ class RawSession:
         self.received: list[bytes] = []
         self.is_connected = False
         self.channel = stranger.channel
-        self.driver = StackDriver(session_layers(incarnation, 1 << 20), world.clock, self)
+        self.driver = StackDriver(session_layers(incarnation, 1 << 20), world.clock, self).join(
+            "peer"
+        )
         self.driver.attach(stranger.channel)
         assert stranger.channel.receiver is not None
         # The node's stack sends right after its welcome.
         for packet in stranger.packets[1:]:
             stranger.channel.receiver.packets_received([packet])
 
-    def messages_received(self, batch: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, batch: Sequence[bytes]) -> None:
         self.received += batch
         self.driver.consumed(len(batch))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.is_connected = view.state is LinkState.CONNECTED
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         pass
 
     def send(self, *said: Message | bytes) -> None:

@@ -182,7 +182,7 @@ def test_broken_framing_ends_the_session() -> None:
         mallory = world.client("mallory")
         world.wait(mallory.when_connected())
         states = record_states(mallory)
-        mallory._driver.send([encode_batch(1, [b"<a/>"])[:-1]])
+        mallory._link.send([encode_batch(1, [b"<a/>"])[:-1]])
         world.run(1.0)
         assert states[:1] == [False]
 

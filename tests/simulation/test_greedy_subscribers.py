@@ -13,6 +13,7 @@ from broker.client.subscription import Subscription
 from broker.config import Settings
 from broker.errors import TooManySubscriptions
 from broker.testing.simulation import World
+from broker.transport.message import Peer
 from broker.transport.p2p.wire import MESSAGE_COST
 from tests.simulation.simulated_client import Publisher, Reader, read_log
 
@@ -44,10 +45,10 @@ class ReadSizes:
         self.total = 0
         inner = session.messages_received
 
-        def counted(batch: Sequence[bytes]) -> None:
+        def counted(peer: Peer, batch: Sequence[bytes]) -> None:
             self.sizes.append(len(batch))
             self.total += len(batch)
-            inner(batch)
+            inner(peer, batch)
 
         session.messages_received = counted  # type: ignore[method-assign]
 

@@ -30,7 +30,7 @@ from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, FrameTooLarge, ProtocolError
 from broker.testing.socket_contract import RecordingReceiver, SocketChannelContract
-from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.driver import IStackReceiver, Link, StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.asyncio_tcp import AsyncioClock, AsyncioSocketChannel
@@ -233,7 +233,7 @@ class Echo:
     """Messages are collected, and sent back if `echoes`."""
 
     def __init__(self, changed: Callable[[], None], echoes: bool) -> None:
-        self.driver: StackDriver | None = None
+        self.driver: Link | None = None
         self.changed = changed
         self.echoes = echoes
         self.messages: list[bytes] = []
@@ -242,7 +242,7 @@ class Echo:
     def is_disconnected(self) -> bool:
         return self.views[-1].state is LinkState.DISCONNECTED
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         assert self.driver is not None
         self.messages += messages
         if self.echoes:
@@ -250,18 +250,18 @@ class Echo:
         self.driver.consumed(len(messages))
         self.changed()
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.views.append(view)
         self.changed()
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         self.changed()
 
 
 class StackOverTcpTests(WaitingTestCase):
     def new_end(self, incarnation: int, echoes: bool) -> Echo:
         end = Echo(self.changed, echoes)
-        end.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, end)
+        end.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, end).join("peer")
         return end
 
     async def test_echo_survives_broken_connections(self) -> None:
@@ -300,8 +300,8 @@ class AsyncioStackTests(IsolatedAsyncioTestCase):
         ends = [Echo(event.set, False), Echo(event.set, True)]
         for incarnation, end in enumerate(ends, 1):
             layer = P2PLayer(incarnation=incarnation, ack_delay=0.001)
-            end.driver = StackDriver([layer], AsyncioClock(loop), end)
-        client, server = (cast(StackDriver, end.driver) for end in ends)
+            end.driver = StackDriver([layer], AsyncioClock(loop), end).join("peer")
+        client, server = (cast(Link, end.driver) for end in ends)
         listening = await loop.create_server(
             lambda: AsyncioSocketChannel(server.attach), "127.0.0.1", 0
         )

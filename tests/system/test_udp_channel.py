@@ -88,18 +88,18 @@ class CollectingUser:
         self.changed = changed
         self.messages: list[bytes] = []
         self.view: View | None = None
-        self.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, self)
+        self.driver = StackDriver([P2PLayer(incarnation=incarnation)], reactor, self).join("peer")
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         self.messages += messages
         self.driver.consumed(len(messages))
         self.changed()
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.view = view
         self.changed()
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         self.changed()
 
     def is_disconnected(self) -> bool:

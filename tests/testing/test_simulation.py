@@ -79,7 +79,7 @@ def test_a_killed_client_does_nothing_more() -> None:
         world.kill_client(client)
         world.run(1.0)
         (session,) = world.node.acceptor.sessions
-        assert not session.driver.is_attached
+        assert not session.link.is_attached
         world.run(100.0)
         assert not list(world.node.acceptor.sessions)
         assert world.pending_timers() == []

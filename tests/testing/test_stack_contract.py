@@ -13,8 +13,8 @@ from zope.interface import implementer
 from broker.config import value_kind
 from broker.config.setting import setting
 from broker.testing.stack_contract import StackContract
-from broker.transport.effects import DeliverUp, Effect, Peer
-from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.effects import DeliverUp, Effect
+from broker.transport.layer import ILayer, ILinkLayer, LinkPassThrough, Property
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, find_stack
 
@@ -23,12 +23,12 @@ class TestMspaces(StackContract, unittest.TestCase):
     stack = find_stack("mspaces")
 
 
-class Careless(PassThrough):
+class Careless(LinkPassThrough):
     """Loses every seventh message, and treats input as a number without a check."""
 
     count = 0
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         kept = []
         for packet in packets:
             self.count += 1
@@ -36,10 +36,10 @@ class Careless(PassThrough):
                 raise ValueError(packet[:20])
             if self.count % 7:
                 kept.append(packet)
-        return [DeliverUp(kept, peer)] if kept else []
+        return [DeliverUp(kept)] if kept else []
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen
 class CarelessLayer:
     name: ClassVar[str] = "careless"

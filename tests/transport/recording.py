@@ -14,11 +14,10 @@ from broker.transport.effects import (
     Consumed,
     DeliverUp,
     Effect,
-    Peer,
     SendDown,
     ViewChanged,
 )
-from broker.transport.layer import ILayer, ILayerCore, PassThrough, Property
+from broker.transport.layer import ILinkCore, ILinkLayer, LinkPassThrough, Property
 from broker.transport.socket import ISocketChannel, ISocketReceiver
 from broker.transport.view import View
 
@@ -68,21 +67,21 @@ class RecordingReceiver:
         self.log: Log = []
         self.reaction: Callable[[], None] = lambda: None
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         self.log.append(("messages", list(messages)))
         self.reaction()
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.log.append(("view", view.state, type(view.error)))
         self.reaction()
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         self.log.append(("writable", writable))
         self.reaction()
 
 
-@implementer(ILayerCore)
-class RecordingCore(PassThrough):
+@implementer(ILinkCore)
+class RecordingCore(LinkPassThrough):
     """A core that adds its mark to each message, and detects re-entry."""
 
     def __init__(self, mark: bytes) -> None:
@@ -104,7 +103,7 @@ class RecordingCore(PassThrough):
         extra = self._enter("submit")
         return [SendDown([self.mark + message for message in messages]), *extra]
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         extra = self._enter("receive")
         return [DeliverUp([packet + self.mark for packet in packets]), *extra]
 
@@ -124,7 +123,7 @@ class RecordingCore(PassThrough):
         return self.deadline
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen
 class RecordingLayer:
     core: RecordingCore

@@ -13,7 +13,6 @@ from broker.transport.effects import (
     DeliverUp,
     Effect,
     Failed,
-    Peer,
     SendDown,
     ViewChanged,
     WritableChanged,
@@ -37,12 +36,13 @@ class DriverTests(SynchronousTestCase):
         self.receiver = RecordingReceiver()
         self.channel = RecordingChannel()
         self.unexpected: list[Exception] = []
-        self.driver = StackDriver(
+        self.stack = StackDriver(
             [RecordingLayer(self.low), RecordingLayer(self.high)],
             self.clock,
             self.receiver,
             on_error=self.unexpected.append,
         )
+        self.driver = self.stack.join("peer")
 
     def attach(self) -> None:
         self.driver.attach(self.channel)
@@ -68,7 +68,7 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual((self.channel.log, self.high.log), ([], []))
 
     def test_a_stack_without_layers_is_the_channel_itself(self) -> None:
-        driver = StackDriver([], self.clock, self.receiver)
+        driver = StackDriver([], self.clock, self.receiver).join("peer")
         driver.attach(self.channel)
         driver.send([b"a"])
         driver.consumed(1)
@@ -203,7 +203,7 @@ class DriverTests(SynchronousTestCase):
         self.assertEqual(self.low.log, ["connected", "disconnected"])
 
     def test_a_stack_without_a_receiver_gets_no_channel(self) -> None:
-        self.driver.receiver = None
+        self.stack.receiver = None
         with pytest.raises(StackError):
             self.driver.attach(self.channel)
 
@@ -306,7 +306,7 @@ class DriverTests(SynchronousTestCase):
     def test_a_core_that_raises_ends_the_stack_and_the_receiver_sees_it(self) -> None:
         self.attach()
 
-        def broken(packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+        def broken(packets: Sequence[bytes], now: float) -> list[Effect]:
             raise IndexError("a bug")
 
         self.high.receive = broken  # type: ignore[method-assign]
@@ -327,7 +327,7 @@ class DriverTests(SynchronousTestCase):
         self.assertFalse(self.driver.is_attached)
 
     def test_unexpected_errors_are_logged_by_default(self) -> None:
-        driver = StackDriver([], self.clock, self.receiver)
+        driver = StackDriver([], self.clock, self.receiver).join("peer")
 
         def react() -> None:
             self.receiver.reaction = lambda: None
@@ -385,7 +385,7 @@ class DriverTests(SynchronousTestCase):
 
     def test_a_layer_with_back_pressure_speaks_for_the_socket(self) -> None:
         layer = RecordingLayer(self.low, provides=frozenset({Property.BACKPRESSURE}))
-        driver = StackDriver([layer], self.clock, self.receiver)
+        driver = StackDriver([layer], self.clock, self.receiver).join("peer")
         driver.attach(self.channel)
         assert self.channel.receiver is not None
         self.channel.receiver.writable_changed(False)

@@ -44,9 +44,9 @@ class Channel:
 
 
 class Receiver:
-    def messages_received(self, messages: object) -> None: ...
-    def view_changed(self, view: object) -> None: ...
-    def writable_changed(self, writable: bool) -> None: ...
+    def messages_received(self, peer: object, messages: object) -> None: ...
+    def view_changed(self, peer: object, view: object) -> None: ...
+    def writable_changed(self, peer: object, writable: bool) -> None: ...
 
 
 def test_a_delayed_stack_receives_the_pings_that_came_meanwhile() -> None:
@@ -55,7 +55,7 @@ def test_a_delayed_stack_receives_the_pings_that_came_meanwhile() -> None:
         [P2PLayer(incarnation=1, keepalive=1.0, liveness=4.0)],
         clock,
         Receiver(),  # type: ignore[arg-type]
-    )
+    ).join("peer")
     channel = Channel()
     driver.attach(channel)  # type: ignore[arg-type]
     greeting = wire.encode_resume(

@@ -37,10 +37,10 @@ from tests.capability import need
 class Receiver:
     def __init__(self):
         self.messages = []
-    def messages_received(self, messages):
+    def messages_received(self, peer, messages):
         self.messages += messages
-    def view_changed(self, view): pass
-    def writable_changed(self, writable): pass
+    def view_changed(self, peer, view): pass
+    def writable_changed(self, peer, writable): pass
 
 clock = Clock()
 network = MemoryNetwork(clock)
@@ -50,16 +50,17 @@ for incarnation in (1, 2):
     settings = StackSettings(incarnation=incarnation, options=ferry.options(most=5))
     stack = build_stack(ferry, settings, TCP_PROPERTIES)
     ends.append(StackDriver(stack.layers, clock, Receiver(), stack.bottom))
-network.listen("there", ends[1].attach)
-network.connect("there").addCallback(ends[0].attach)
+links = [end.join("peer") for end in ends]
+network.listen("there", links[1].attach)
+network.connect("there").addCallback(links[0].attach)
 for _ in range(100):
     clock.advance(0.01)
-ends[0].send([b"over", b"the", b"water"])
+links[0].send([b"over", b"the", b"water"])
 for _ in range(100):
     clock.advance(0.01)
 print(*(stack.name for stack in find_stacks()))
 print(*(message.decode() for message in ends[1].receiver.messages))
-print(ends[1].cores[0].count)
+print(links[1].cores[0].count)
 print(Path(sys.modules["ferry.stack"].__file__).parent.parent)
 print(len([event for event in noted if event["log_level"] >= LogLevel.warn]))
 print(len([event for event in noted if sys.argv[1] in str(event.get("path"))]))

@@ -38,7 +38,8 @@ from broker.transport.arq.wire import (
     encode_bye,
     encode_numbered,
 )
-from broker.transport.effects import DeliverUp, Peer, SendDown, WritableChanged
+from broker.transport.effects import DeliverUp, SendDown, WritableChanged
+from broker.transport.message import Peer
 
 #: Seconds until the last number is announced, doubled each time.
 _FIRST_ANNOUNCE_INTERVAL = 0.02

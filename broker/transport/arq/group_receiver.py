@@ -8,7 +8,7 @@ from broker.errors import BrokerError
 from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.receive_window import ReceiveWindow
 from broker.transport.arq.wire import MAX_RANGES, NO_START, Data, Range
-from broker.transport.effects import Peer
+from broker.transport.message import Peer
 from broker.transport.socket.framing import FrameDecoder
 
 #: Seconds.

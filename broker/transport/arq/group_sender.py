@@ -11,7 +11,7 @@ from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.mac import Mac
 from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
-from broker.transport.effects import Peer
+from broker.transport.message import Peer
 
 #: Seconds.
 _REQUEST_DELAY = 0.004

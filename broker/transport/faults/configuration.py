@@ -18,7 +18,7 @@ from broker.transport.faults.duplicate import DuplicateLayer
 from broker.transport.faults.partition import PartitionLayer
 from broker.transport.faults.shuffle import ShuffleLayer
 from broker.transport.faults.throttle import ThrottleLayer
-from broker.transport.layer import ILayer
+from broker.transport.layer import ILinkLayer
 
 #: As seen from this end.
 DIRECTIONS: Final[Mapping[str, Direction]] = MappingProxyType(
@@ -84,38 +84,38 @@ class _LayerContext:
 @attrs.frozen
 class FaultKind:
     uses: frozenset[str]
-    create: Callable[[IFault, _LayerContext], ILayer]
+    create: Callable[[IFault, _LayerContext], ILinkLayer]
 
 
-def _create_discard(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_discard(fault: IFault, context: _LayerContext) -> ILinkLayer:
     return DiscardLayer(seed=context.seed, rate=fault.rate, direction=context.direction)
 
 
-def _create_duplicate(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_duplicate(fault: IFault, context: _LayerContext) -> ILinkLayer:
     return DuplicateLayer(seed=context.seed, rate=fault.rate, direction=context.direction)
 
 
-def _create_corrupt(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_corrupt(fault: IFault, context: _LayerContext) -> ILinkLayer:
     return CorruptLayer(seed=context.seed, rate=fault.rate, direction=context.direction)
 
 
-def _create_shuffle(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_shuffle(fault: IFault, context: _LayerContext) -> ILinkLayer:
     return ShuffleLayer(
         seed=context.seed, rate=fault.rate, hold=fault.maximum, direction=context.direction
     )
 
 
-def _create_delay(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_delay(fault: IFault, context: _LayerContext) -> ILinkLayer:
     return DelayLayer(
         seed=context.seed, minimum=fault.minimum, maximum=fault.maximum, direction=context.direction
     )
 
 
-def _create_throttle(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_throttle(fault: IFault, context: _LayerContext) -> ILinkLayer:
     return ThrottleLayer(bytes_per_second=fault.bytes_per_second, direction=context.direction)
 
 
-def _create_partition(fault: IFault, context: _LayerContext) -> ILayer:
+def _create_partition(fault: IFault, context: _LayerContext) -> ILinkLayer:
     begin = context.start + fault.after
     return PartitionLayer(
         schedule=[(begin, begin + fault.lasts)], every=fault.every, direction=context.direction
@@ -137,7 +137,7 @@ KINDS: Final[Mapping[str, FaultKind]] = MappingProxyType(
 
 def create_layers(
     faults: Iterable[IFault], link: str, start: float, earlier: int = 0
-) -> list[ILayer]:
+) -> list[ILinkLayer]:
     """Return the layers of all faults on the link to the peer `link`, bottom up in their order.
 
     `after` counts from `start`. The seed of each layer depends on the fault, the link, and the
@@ -150,7 +150,7 @@ def create_layers(
     ]
 
 
-def create_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILayer:
+def create_layer(fault: IFault, seed: int = 0, start: float = 0.0) -> ILinkLayer:
     """Raises `ConfigurationError` for values out of range."""
     context = _LayerContext(seed, DIRECTIONS[fault.direction], start)
     return KINDS[fault.kind].create(fault, context)

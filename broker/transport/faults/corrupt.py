@@ -10,10 +10,10 @@ import attrs
 from zope.interface import implementer
 
 from broker.transport.faults.direction import BatchFilter, Direction, check_rate
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILinkLayer, Property
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class CorruptLayer:
     """Flip one bit of a packet with probability `rate`, or, one time in four, cut off its end.

@@ -9,13 +9,12 @@ import attrs
 from zope.interface import implementer
 
 from broker.errors import ConfigurationError
-from broker.transport.effects import Peer
 from broker.transport.faults.delay_line import DelayLine, HoldingCore
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILinkLayer, Property
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class DelayLayer:
     """Delay each packet by `minimum` to `maximum` seconds; none overtakes another.
@@ -51,13 +50,12 @@ class DelayCore(HoldingCore):
         self._layer = layer
         self._random = Random(layer.seed)
 
-    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
+    def hold_packet(self, line: DelayLine, packet: bytes, now: float) -> None:
         if len(line.packets) >= self._layer.capacity:
             # The oldest leave with this call.
             for place in range(len(line.packets) - self._layer.capacity + 1):
-                _, early, its_peer = line.packets[place]
-                line.packets[place] = (now, early, its_peer)
+                line.packets[place] = (now, line.packets[place][1])
         due = now + self._random.uniform(self._layer.minimum, self._layer.maximum)
         if line.packets:
             due = max(due, line.packets[-1][0])
-        line.packets.append((due, packet, peer))
+        line.packets.append((due, packet))

@@ -7,8 +7,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from broker.errors import ConfigurationError
-from broker.transport.effects import DeliverUp, Effect, Peer, SendDown
-from broker.transport.layer import PassThrough
+from broker.transport.effects import DeliverUp, Effect, SendDown
+from broker.transport.layer import LinkPassThrough
 
 
 class Direction(enum.Flag):
@@ -29,7 +29,7 @@ def check_positive(layer: str, name: str, value: float) -> None:
         raise ConfigurationError(f"{layer} {name}: {value} is not more than 0")
 
 
-class BatchFilter(PassThrough):
+class BatchFilter(LinkPassThrough):
     """A core that replaces each batch at once."""
 
     def __init__(self, direction: Direction) -> None:
@@ -40,10 +40,10 @@ class BatchFilter(PassThrough):
             messages = self.filter_batch(messages, now)
         return [SendDown(messages)] if messages else []
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         if Direction.UP in self._direction:
             packets = self.filter_batch(packets, now)
-        return [DeliverUp(packets, peer)] if packets else []
+        return [DeliverUp(packets)] if packets else []
 
     @abstractmethod
     def filter_batch(self, packets: Sequence[bytes], now: float) -> Sequence[bytes]:

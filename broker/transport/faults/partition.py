@@ -10,14 +10,14 @@ from zope.interface import implementer
 
 from broker.errors import ConfigurationError
 from broker.transport.faults.direction import BatchFilter, Direction
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILinkLayer, Property
 
 
 def _as_schedule(given: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     return tuple((start, end) for start, end in given)
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class PartitionLayer:
     """Drop every packet, without notice, while `start <= now < end` for a pair of `schedule`.

@@ -8,13 +8,12 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.effects import Peer
 from broker.transport.faults.delay_line import DelayLine, HoldingCore
 from broker.transport.faults.direction import Direction, check_positive, check_rate
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILinkLayer, Property
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class ShuffleLayer:
     """Hold a packet back for `hold` seconds with probability `rate`; later ones overtake it.
@@ -51,11 +50,11 @@ class ShuffleCore(HoldingCore):
         self._layer = layer
         self._random = Random(layer.seed)
 
-    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
-        back = sum(1 for due, _, _ in line.packets if due > now)
+    def hold_packet(self, line: DelayLine, packet: bytes, now: float) -> None:
+        back = sum(1 for due, _ in line.packets if due > now)
         if back < self._layer.span and self._random.random() < self._layer.rate:
-            line.packets.append((now + self._layer.hold, packet, peer))
+            line.packets.append((now + self._layer.hold, packet))
             self.shuffled += 1
             return
         # In order among the packets due now, which are at the left.
-        line.packets.insert(len(line.packets) - back, (now, packet, peer))
+        line.packets.insert(len(line.packets) - back, (now, packet))

@@ -7,13 +7,12 @@ from typing import ClassVar
 import attrs
 from zope.interface import implementer
 
-from broker.transport.effects import Peer
 from broker.transport.faults.delay_line import DelayLine, HoldingCore
 from broker.transport.faults.direction import Direction, check_positive
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILinkLayer, Property
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class ThrottleLayer:
     """Pass `bytes_per_second` each way.
@@ -49,14 +48,14 @@ class ThrottleCore(HoldingCore):
         self._layer = layer
         self._free_at: dict[DelayLine, float] = {self._down: 0.0, self._up: 0.0}
 
-    def hold_packet(self, line: DelayLine, packet: bytes, peer: Peer | None, now: float) -> None:
+    def hold_packet(self, line: DelayLine, packet: bytes, now: float) -> None:
         free_at = max(now, self._free_at[line])
         queued = (free_at - now) * self._layer.bytes_per_second
         if line.packets and queued + len(packet) > self._layer.queue_bytes:
             self.discarded += 1
             return
         self._free_at[line] = free_at + len(packet) / self._layer.bytes_per_second
-        line.packets.append((self._free_at[line], packet, peer))
+        line.packets.append((self._free_at[line], packet))
 
     def clear(self) -> None:
         super().clear()

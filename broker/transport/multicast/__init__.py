@@ -1,6 +1,5 @@
-"""Multicast by copies: one message for several peers, each on the stack of its link."""
+"""Multicast by copies: one message for several peers, each on its own link."""
 
-from broker.transport.multicast.channel import IMulticastReceiver, MulticastChannel
-from broker.transport.multicast.core import Outcome
+from broker.transport.multicast.layer import MulticastLayer
 
-__all__ = ["IMulticastReceiver", "MulticastChannel", "Outcome"]
+__all__ = ["MulticastLayer"]

@@ -15,15 +15,15 @@ from broker.transport.effects import (
     DeliverUp,
     Effect,
     Failed,
-    Peer,
     SendDown,
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILayerCore
+from broker.transport.layer import ILinkCore
 from broker.transport.p2p import wire
 from broker.transport.p2p.receiver import Receiver
 from broker.transport.p2p.sender import Sender
+from broker.transport.p2p.suspicion import Suspicion
 from broker.transport.view import LinkState, View
 
 
@@ -35,7 +35,7 @@ class Connection(enum.Enum):
     OPEN = "open"
 
 
-@implementer(ILayerCore)
+@implementer(ILinkCore)
 class P2PCore:
     """One end. It keeps its buffer and the peer's incarnation while DOWN."""
 
@@ -49,6 +49,7 @@ class P2PCore:
         liveness: float,
         ack_delay: float,
         ack_every: int,
+        suspect: float,
     ) -> None:
         self.connection = Connection.DOWN
         self.sender = Sender(send_buffer_bytes)
@@ -62,6 +63,7 @@ class P2PCore:
         self._received_at = 0.0
         self._ping_at = 0.0
         self._reported_writable = True
+        self._suspicion = Suspicion(suspect)
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
         """Send messages, and buffer those beyond the credit. Raises `Overloaded`."""
@@ -78,7 +80,7 @@ class P2PCore:
             effects.append(WritableChanged(False))
         return effects
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         """Process packets; their messages are delivered as one batch."""
         if self.connection is Connection.DOWN:
             return []
@@ -136,6 +138,7 @@ class P2PCore:
             return [SendDown([wire.encode_resume(resume)])]
         if view.state is LinkState.DISCONNECTED:
             self.connection = Connection.DOWN
+            view = self._suspicion.disconnect(view, now)
         return [ViewChanged(view)]
 
     def consumed(self, count: int, now: float) -> list[Effect]:
@@ -145,6 +148,9 @@ class P2PCore:
         return self._flush(now) if is_due else []
 
     def handle_timeout(self, now: float) -> list[Effect]:
+        give_up_at = self._suspicion.give_up_at
+        if give_up_at is not None and now >= give_up_at:
+            return [ViewChanged(self._suspicion.give_up())]
         if self.connection is Connection.DOWN:
             return []
         if now >= self._received_at + self._liveness:
@@ -158,14 +164,13 @@ class P2PCore:
 
     def next_timeout(self) -> float | None:
         if self.connection is Connection.DOWN:
-            return None
+            return self._suspicion.give_up_at
         due = self._received_at + self._liveness
+        other = self._suspicion.give_up_at
         if self.connection is Connection.OPEN:
             due = min(due, self._ping_at)
-            ack_at = self.receiver.ack_at
-            if ack_at is not None:
-                due = min(due, ack_at)
-        return due
+            other = self.receiver.ack_at
+        return due if other is None else min(due, other)
 
     def _receive_ping(self, highest: int, now: float) -> None:
         if highest > self.receiver.received:
@@ -215,6 +220,7 @@ class P2PCore:
         # A limit for another incarnation does not apply: an ACK follows.
         self.sender.credit_limit = resume.limit if knows_us or not resume.known else 0
         self.connection = Connection.OPEN
+        self._suspicion.connect()
         self._peer_resume = packet
         self._ping_at = now + self._keepalive
         view = View(LinkState.CONNECTED, resumed=resumed, undelivered=undelivered)

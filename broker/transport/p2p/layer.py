@@ -8,12 +8,12 @@ import attrs
 from zope.interface import implementer
 
 from broker.errors import ConfigurationError
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILinkLayer, Property
 from broker.transport.p2p.core import P2PCore
 from broker.transport.p2p.wire import MESSAGE_COST, VERSION
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class P2PLayer:
     """Reliable FIFO, once only, over changing connections (RCM R29-R32; K21, K22).
@@ -34,12 +34,19 @@ class P2PLayer:
     #: An acknowledgement is sent after this time, or this many messages.
     ack_delay: float = 0.02
     ack_every: int = 32
+    #: A broken connection may come back for this time: the peer is suspected meanwhile.
+    suspect: float = 0.0
 
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
     #: A missing message costs a reconnection.
     requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
-    provides: ClassVar[frozenset[Property]] = frozenset(Property)
+    provides: ClassVar[frozenset[Property]] = frozenset(
+        {
+            *(Property.FRAMED, Property.FIFO, Property.RELIABLE, Property.OUTAGE_NOTICE),
+            *(Property.RESUMABLE, Property.BACKPRESSURE),
+        }
+    )
     breaks: ClassVar[frozenset[Property]] = frozenset()
 
     def __attrs_post_init__(self) -> None:
@@ -51,6 +58,8 @@ class P2PLayer:
         for name in ("keepalive", "ack_delay", "ack_every"):
             if getattr(self, name) <= 0:
                 raise ConfigurationError(f"p2p {name}: must be more than 0")
+        if self.suspect < 0:
+            raise ConfigurationError("p2p suspect: must not be less than 0")
         if self.liveness <= self.keepalive:
             raise ConfigurationError("p2p liveness: must be more than keepalive")
 
@@ -63,4 +72,5 @@ class P2PLayer:
             liveness=self.liveness,
             ack_delay=self.ack_delay,
             ack_every=self.ack_every,
+            suspect=self.suspect,
         )

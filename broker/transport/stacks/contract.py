@@ -25,6 +25,8 @@ class StackSettings:
     #: u64, not 0; differs after each start of the end.
     incarnation: int
     transport: Transport = Transport.TCP
+    #: Seconds in which a broken connection may come back before the peer is disconnected.
+    suspect: float = 0.0
     options: object = None
     """An instance of the stack's `options` class; None for its defaults."""
 
@@ -49,6 +51,7 @@ class IProtocolStack(IStackPlugin):
     def layers(settings: StackSettings) -> Sequence[ILayer]:
         """Return the layers above the socket channel, bottom up.
 
-        Raises `ConfigurationError` for options that do not fit. A node calls it at its start too,
-        for each of `transports` that it uses.
+        Called for the link to each peer. The layers above the links are made once. Raises
+        `ConfigurationError` for options that do not fit. A node calls it at its start too, for each
+        of `transports` that it uses.
         """

@@ -43,7 +43,7 @@ class Node:
         settings = StackSettings(incarnation=number, transport=Transport.UDP)
         stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES)
         self.clock = clock
-        self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
+        self.driver = StackDriver(stack.layers, clock, self, stack.bottom).join("peer")
         wire = DatagramWire(network, ("node", number))
         self.endpoint = wire.endpoint = DatagramEndpoint(
             *(clock, wire.bound, self.driver.attach, ArqSettings()),
@@ -62,16 +62,16 @@ class Node:
     def _failed(self, _: Failure) -> None:
         self.clock.callLater(0.5, self.dial)
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         self.messages += messages
         self.driver.consumed(len(messages))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.views.append(view)
         if self.dials and view.state is LinkState.DISCONNECTED:
             self.clock.callLater(0.5, self.dial)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         """Ignored: little is sent."""
 
 

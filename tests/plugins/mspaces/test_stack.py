@@ -25,18 +25,18 @@ class Node:
         settings = StackSettings(incarnation=incarnation, options=options)
         stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES)
         self.clock = clock
-        self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
+        self.driver = StackDriver(stack.layers, clock, self, stack.bottom).join("peer")
         self.messages: list[bytes] = []
         self.views: list[tuple[float, View]] = []
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         self.messages += messages
         self.driver.consumed(len(messages))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.views.append((self.clock.seconds(), view))
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         """Ignored: little is sent."""
 
 

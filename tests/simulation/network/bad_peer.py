@@ -52,21 +52,23 @@ class BadPeer:
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
         settings = StackSettings(incarnation=7, transport=Transport("tcp"))
         stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES, ())
-        self.driver = StackDriver(stack.layers, self.world.clock, self, bottom=stack.bottom)
+        self.driver = StackDriver(stack.layers, self.world.clock, self, bottom=stack.bottom).join(
+            "peer"
+        )
         self.driver.attach(channel)
         channel.resume()
 
     def _refused(self, refused: Refused) -> None:
         self.refused = refused
 
-    def messages_received(self, batch: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, batch: Sequence[bytes]) -> None:
         self.received += batch
         self.driver.consumed(len(batch))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.is_connected = view.state is LinkState.CONNECTED
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         pass
 
     def send(self, *settings: messages.Message | bytes) -> None:

@@ -155,18 +155,18 @@ def test_every_kind_has_a_description() -> None:
 class End:
     def __init__(self, clock: Clock, incarnation: int, layers: Sequence[ILayer]) -> None:
         p2p = P2PLayer(incarnation=incarnation, keepalive=1.0, liveness=4.0)
-        self.driver = StackDriver([*layers, p2p], clock, self)
+        self.driver = StackDriver([*layers, p2p], clock, self).join("peer")
         self.messages: list[bytes] = []
         self.views: list[LinkState] = []
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         self.messages += messages
         self.driver.consumed(len(messages))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.views.append(view.state)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         """Ignored: little is sent."""
 
 

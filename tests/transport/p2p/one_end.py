@@ -39,7 +39,7 @@ def said(
 def open_core(core: P2PCore, greeting: bytes | None = None, now: float = 0.0) -> list[Effect]:
     """Open a new connection with the peer's RESUME; return the effects."""
     core.view_changed(UP, now)
-    return core.receive([greeting if greeting is not None else said()], None, now)
+    return core.receive([greeting if greeting is not None else said()], now)
 
 
 def only(effects: list[Effect], kind: type[E]) -> E:

@@ -18,7 +18,7 @@ from zope.interface import implementer
 
 from broker.errors import Overloaded
 from broker.testing.memory_network import MemoryNetwork
-from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.driver import IStackReceiver, Link, StackDriver
 from broker.transport.faults import (
     CorruptLayer,
     DelayLayer,
@@ -57,7 +57,7 @@ class End:
         self.connecting = False
         self.driver = self._new_driver()
 
-    def _new_driver(self) -> StackDriver:
+    def _new_driver(self) -> Link:
         self.incarnation += 1
         self.sent[self.incarnation] = 0
         self.undelivered[self.incarnation] = 0
@@ -71,7 +71,8 @@ class End:
             ack_every=8,
         )
         layers = [*self.run.faults(), p2p]
-        return StackDriver(layers, self.run.clock, self, on_error=self.run.errors.append)
+        self.stack = StackDriver(layers, self.run.clock, self, on_error=self.run.errors.append)
+        return self.stack.join("peer")
 
     @property
     def core(self) -> P2PCore:
@@ -96,10 +97,10 @@ class End:
     def restart(self) -> None:
         """The core's state is lost."""
         self.driver.abort(Overloaded("the process died"))
-        self.driver.receiver = None
+        self.stack.receiver = None
         self.driver = self._new_driver()
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         for message in messages:
             number, incarnation, index = MARK.unpack_from(message)
             assert number == 1 - self.number
@@ -116,14 +117,14 @@ class End:
         unconsumed = self.core.receiver.unconsumed
         assert unconsumed * MESSAGE_COST <= WINDOW + LARGEST + 2 * MESSAGE_COST
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         if view.state is LinkState.CONNECTED:
             self.undelivered[self.incarnation] += view.undelivered
             assert not (view.resumed and view.undelivered)
         else:
             self.connect_soon()
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         assert writable is self.driver.is_writable
 
     def listen(self) -> None:

@@ -34,7 +34,7 @@ def test_a_new_connection_starts_with_a_complete_resume() -> None:
         wire.decode_packet(only(core.view_changed(UP, 0.0), SendDown).packets[0])[1]
     )
     assert greeting == Resume(US, known=0, received=0, limit=WINDOW, window=WINDOW)
-    core.receive([said(), *wire.encode_data(1, 0, WINDOW, [b"a" * 36, b"b" * 36])], None, 0.0)
+    core.receive([said(), *wire.encode_data(1, 0, WINDOW, [b"a" * 36, b"b" * 36])], 0.0)
     core.consumed(1, 0.0)
     core.view_changed(DOWN, 1.0)
     greeting = wire.decode_resume(
@@ -48,7 +48,7 @@ def test_nothing_is_sent_before_the_resume_of_the_peer() -> None:
     assert core.submit([b"early"], 0.0) == []
     assert sent_kinds(core.view_changed(UP, 0.0)) == [wire.RESUME]
     assert core.submit([b"later"], 0.0) == []
-    effects = core.receive([said()], None, 0.0)
+    effects = core.receive([said()], 0.0)
     assert isinstance(effects[0], ViewChanged)
     assert sent_data(effects) == [(1, b"early"), (2, b"later")]
 
@@ -77,7 +77,7 @@ def test_a_restarted_peer_gets_no_messages_for_its_previous_incarnation() -> Non
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
-    core.receive([wire.encode_ack(1, WINDOW)], None, 0.0)
+    core.receive([wire.encode_ack(1, WINDOW)], 0.0)
     core.view_changed(DOWN, 1.0)
     core.submit([b"three"], 1.0)
     effects = open_core(core, said(incarnation=PEER + 1))
@@ -110,17 +110,17 @@ def test_a_restarted_peer_with_our_resume_is_still_a_new_peer() -> None:
 def test_messages_of_a_restarted_peer_start_at_one_again() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.encode_data(1, 0, WINDOW, [b"old"] * 3), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [b"old"] * 3), 0.0)
     core.view_changed(DOWN, 1.0)
     open_core(core, said(incarnation=PEER + 1))
-    effects = core.receive(wire.encode_data(1, 0, WINDOW, [b"new"]), None, 1.0)
+    effects = core.receive(wire.encode_data(1, 0, WINDOW, [b"new"]), 1.0)
     assert only(effects, DeliverUp).messages == [b"new"]
 
 
 def test_a_restarted_peer_gets_its_limit_at_once_less_unconsumed_messages() -> None:
     core = new_core()
     open_core(core)
-    core.receive(wire.encode_data(1, 0, WINDOW, [bytes(1000 - MESSAGE_COST)] * 3), None, 0.0)
+    core.receive(wire.encode_data(1, 0, WINDOW, [bytes(1000 - MESSAGE_COST)] * 3), 0.0)
     core.view_changed(DOWN, 1.0)
     effects = open_core(core, said(incarnation=PEER + 1))
     (packet,) = only(effects, SendDown).packets
@@ -136,7 +136,7 @@ def test_a_limit_that_was_meant_for_another_incarnation_of_ours_is_not_used() ->
     effects = open_core(core, said(known=US - 1, received=99, limit=10**9))
     assert only(effects, ViewChanged).view == View(LinkState.CONNECTED)
     assert sent_data(effects) == []
-    assert sent_data(core.receive([wire.encode_ack(0, WINDOW)], None, 0.0)) == [(1, b"one")]
+    assert sent_data(core.receive([wire.encode_ack(0, WINDOW)], 0.0)) == [(1, b"one")]
 
 
 @pytest.mark.parametrize("known", [0, US - 1])
@@ -147,7 +147,7 @@ def test_a_peer_without_our_resume_gets_everything_from_one(known: int) -> None:
     core.view_changed(DOWN, 1.0)
     effects = open_core(core, said(known=known))
     assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True)
-    effects += core.receive([wire.encode_ack(0, WINDOW)], None, 1.0)
+    effects += core.receive([wire.encode_ack(0, WINDOW)], 1.0)
     assert sent_data(effects) == [(1, b"one")]
 
 
@@ -164,7 +164,7 @@ def test_a_peer_without_our_resume_gets_everything_from_one(known: int) -> None:
 def test_a_peer_that_knew_us_and_forgot_starts_from_nothing_with_us(proof: list[bytes]) -> None:
     core = new_core()
     core.view_changed(UP, 0.0)
-    core.receive(proof, None, 0.0)
+    core.receive(proof, 0.0)
     core.submit([b"one", b"two"], 0.0)
     core.view_changed(DOWN, 1.0)
     effects = open_core(core, said(known=US + 1))
@@ -185,7 +185,7 @@ def test_a_peer_with_an_impossible_resume_is_refused(greeting: bytes) -> None:
     core = new_core()
     open_core(core)
     core.submit([b"one", b"two"], 0.0)
-    core.receive([wire.encode_ack(1, WINDOW)], None, 0.0)
+    core.receive([wire.encode_ack(1, WINDOW)], 0.0)
     core.view_changed(DOWN, 1.0)
     assert isinstance(failure(open_core(core, greeting)), ProtocolError)
     assert core.connection is Connection.DOWN
@@ -203,5 +203,5 @@ def test_a_peer_of_another_version_is_refused_with_both_versions_named() -> None
 def test_a_repeated_resume_is_ignored_and_another_one_refused() -> None:
     core = new_core()
     open_core(core)
-    assert core.receive([said()], None, 0.0) == []
-    assert isinstance(failure(core.receive([said(limit=1)], None, 0.0)), ProtocolError)
+    assert core.receive([said()], 0.0) == []
+    assert isinstance(failure(core.receive([said(limit=1)], 0.0)), ProtocolError)

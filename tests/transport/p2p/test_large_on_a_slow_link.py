@@ -26,15 +26,15 @@ class End:
         self.breaks = 0
         self.connected = False
 
-    def messages_received(self, messages: list[bytes]) -> None:
+    def messages_received(self, peer: object, messages: list[bytes]) -> None:
         assert messages
         self.messages += messages
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.connected = view.state is LinkState.CONNECTED
         self.breaks += view.state is LinkState.DISCONNECTED
 
-    def writable_changed(self, writable: bool) -> None: ...
+    def writable_changed(self, peer: object, writable: bool) -> None: ...
 
 
 def test_over_datagrams_at_100_kb_a_second() -> None:
@@ -42,7 +42,7 @@ def test_over_datagrams_at_100_kb_a_second() -> None:
     pair = Pair(0, settings=rate)
     here, there = End(), End()
     drivers = [
-        StackDriver([layer(number)], pair.clock, end)  # type: ignore[arg-type]
+        StackDriver([layer(number)], pair.clock, end).join("peer")  # type: ignore[arg-type]
         for number, end in ((1, here), (2, there))
     ]
     drivers[0].send([MESSAGE])
@@ -68,7 +68,7 @@ def test_over_a_stream_at_100_kb_a_second() -> None:
     clock, end = Clock(), End()
     channel = Stream(lambda _: None, 16 * 1024 * 1024)
     channel._connected(lambda _: None)
-    driver = StackDriver([layer(1)], clock, end)  # type: ignore[arg-type]
+    driver = StackDriver([layer(1)], clock, end).join("peer")  # type: ignore[arg-type]
     driver.attach(channel)
     greeting = wire.encode_resume(
         wire.Resume(incarnation=2, known=0, received=0, limit=2**23, window=2**23)

@@ -6,7 +6,7 @@ import pytest
 from zope.interface.verify import verifyObject
 
 from broker.errors import ConfigurationError
-from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.layer import ILinkCore, ILinkLayer, Property
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import TCP_PROPERTIES
 from broker.transport.stack import check_layers
@@ -14,15 +14,20 @@ from broker.transport.stack import check_layers
 
 def test_it_is_a_layer_and_makes_cores_that_share_nothing() -> None:
     layer = P2PLayer(incarnation=1)
-    assert verifyObject(ILayer, layer)
+    assert verifyObject(ILinkLayer, layer)
     one, two = layer.create_core(), layer.create_core()
-    assert verifyObject(ILayerCore, one)
+    assert verifyObject(ILinkCore, one)
     one.submit([b"x"], 0.0)
     assert len(two.sender) == 0
 
 
-def test_it_gives_everything_over_tcp() -> None:
-    assert check_layers([P2PLayer(incarnation=1)], TCP_PROPERTIES) == frozenset(Property)
+def test_it_gives_all_that_holds_for_one_link_over_tcp() -> None:
+    one_to_many = {
+        *(Property.ONE_TO_MANY, Property.SENDER_ORDER),
+        *(Property.TOTAL_ORDER, Property.AGREED_MEMBERSHIP),
+    }
+    held = check_layers([P2PLayer(incarnation=1)], TCP_PROPERTIES)
+    assert held == frozenset(Property) - one_to_many
 
 
 @pytest.mark.parametrize(

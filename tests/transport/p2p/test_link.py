@@ -34,7 +34,7 @@ class End:
             ],
             clock,
             self,
-        )
+        ).join("peer")
         self.consumes = consumes
         self.messages: list[bytes] = []
         self.batches: list[int] = []
@@ -45,16 +45,16 @@ class End:
     def core(self) -> P2PCore:
         return cast(P2PCore, self.driver.cores[0])
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: object, messages: Sequence[bytes]) -> None:
         self.messages += messages
         self.batches.append(len(messages))
         if self.consumes:
             self.driver.consumed(len(messages))
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: object, view: View) -> None:
         self.views.append(view)
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: object, writable: bool) -> None:
         self.writable.append(writable)
 
 

@@ -6,6 +6,8 @@ from zope.interface.verify import verifyObject
 from broker.errors import ConfigurationError, StackError
 from broker.transport.faults import DiscardLayer
 from broker.transport.layer import Property
+from broker.transport.multicast import MulticastLayer
+from broker.transport.p2p import P2PLayer
 from broker.transport.socket import TCP_PROPERTIES
 from broker.transport.stacks import (
     IProtocolStack,
@@ -26,8 +28,8 @@ def test_the_first_stack_keeps_the_contract() -> None:
 
 def test_faults_go_between_the_socket_and_the_stacks_own_layers() -> None:
     stack = build_stack(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES, [FAULT])
-    assert [layer.name for layer in stack.layers] == ["discard", "p2p"]
-    assert stack.provides == frozenset(Property)
+    assert [layer.name for layer in stack.layers] == ["discard", "p2p", "multicast"]
+    assert stack.provides == P2PLayer.provides | MulticastLayer.provides
     assert stack.name == "mspaces"
 
 
