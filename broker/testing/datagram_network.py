@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeAlias
 
 import attrs
 from twisted.internet.task import Clock
 
-Address: TypeAlias = Hashable
-OnDatagrams: TypeAlias = Callable[[Sequence[tuple[bytes, Address]]], None]
+from broker.transport.socket.datagram_transport import Address, OnDatagrams
+
+__all__ = ["Address", "DatagramFaults", "DatagramNetwork", "MemoryDatagramSocket"]
 
 #: Datagrams that arrive within so many seconds are one read.
 _READ = 0.0005

@@ -13,6 +13,7 @@ from broker.transport.socket import TCP_PROPERTIES
 from broker.transport.stack import Stack, check_layers
 
 NOTHING: frozenset[Property] = frozenset()
+P2P_PROPERTIES = frozenset(Property) - {Property.AUTHENTICATED}
 
 
 @implementer(ILayer)
@@ -42,7 +43,7 @@ def test_an_empty_stack_has_the_properties_of_the_socket() -> None:
 
 def test_a_layer_adds_what_it_provides_and_takes_what_it_breaks() -> None:
     held = check_layers([P2PLayer(incarnation=1), SHUFFLE], TCP_PROPERTIES)
-    assert held == frozenset(Property) - {Property.FIFO, Property.RESUMABLE}
+    assert held == P2P_PROPERTIES - {Property.FIFO, Property.RESUMABLE}
 
 
 def test_the_layer_that_breaks_a_property_is_named() -> None:
@@ -80,5 +81,5 @@ def test_a_stack_is_checked_when_it_is_built() -> None:
     with pytest.raises(StackError):
         Stack("bad", [SHUFFLE, ORDER], TCP_PROPERTIES)
     stack = Stack("good", [P2PLayer(incarnation=1), ORDER], TCP_PROPERTIES)
-    assert stack.provides == frozenset(Property)
+    assert stack.provides == P2P_PROPERTIES
     assert [verifyObject(ILayerCore, core) for core in stack.create_cores()] == [True, True]

@@ -38,8 +38,10 @@ class P2PLayer:
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
     #: A missing message costs a reconnection.
-    requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
-    provides: ClassVar[frozenset[Property]] = frozenset(Property)
+    requires: ClassVar[frozenset[Property]] = frozenset(
+        {Property.FRAMED, Property.ANY_SIZE, Property.OUTAGE_NOTICE}
+    )
+    provides: ClassVar[frozenset[Property]] = frozenset(Property) - {Property.AUTHENTICATED}
     breaks: ClassVar[frozenset[Property]] = frozenset()
 
     def __attrs_post_init__(self) -> None:

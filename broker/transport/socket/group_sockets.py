@@ -39,6 +39,24 @@ def open_group_sockets(
     return group_address.target, (opened[0], opened[1])
 
 
+def find_own_address(member_socket: socket.socket, target: Any) -> Any:
+    """Return the address from which the other members receive; None if it is unknown yet."""
+    own = member_socket.getsockname()
+    # The system chooses the host address with the route.
+    with socket.socket(member_socket.family, socket.SOCK_DGRAM) as probe:
+        try:
+            if member_socket.family == socket.AF_INET6:
+                level, name = socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF
+            else:
+                level, name = socket.IPPROTO_IP, socket.IP_MULTICAST_IF
+            probe.setsockopt(level, name, member_socket.getsockopt(level, name, 4))
+            probe.connect(target)
+        except OSError:
+            return None
+        chosen = probe.getsockname()
+    return (chosen[0], own[1], *chosen[2:])
+
+
 class GroupTransmitter:
     """Sends to a group; logs one warning for each outage."""
 

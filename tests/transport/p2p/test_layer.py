@@ -21,8 +21,9 @@ def test_it_is_a_layer_and_makes_cores_that_share_nothing() -> None:
     assert len(two.sender) == 0
 
 
-def test_it_gives_everything_over_tcp() -> None:
-    assert check_layers([P2PLayer(incarnation=1)], TCP_PROPERTIES) == frozenset(Property)
+def test_it_gives_everything_but_authentication_over_tcp() -> None:
+    held = check_layers([P2PLayer(incarnation=1)], TCP_PROPERTIES)
+    assert held == frozenset(Property) - {Property.AUTHENTICATED}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_the_first_stack_keeps_the_contract() -> None:
 def test_faults_go_between_the_socket_and_the_stacks_own_layers() -> None:
     stack = build_stack(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES, [FAULT])
     assert [layer.name for layer in stack.layers] == ["discard", "p2p"]
-    assert stack.provides == frozenset(Property)
+    assert stack.provides == frozenset(Property) - {Property.AUTHENTICATED}
     assert stack.name == "mspaces"
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -13,6 +12,7 @@ from twisted.internet.error import ConnectionRefusedError, TimeoutError
 from twisted.logger import Logger
 
 from broker.errors import BrokerError, Closed, PeerSilent, VersionMismatch
+from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.connection_core import ConnectionCore
 from broker.transport.arq.handshake import (
     UNKEYED_MAC,
@@ -40,21 +40,11 @@ from broker.transport.arq.wire import (
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.contract import ISocketChannel
-from broker.transport.socket.datagram_channel import DatagramChannel
-
-#: Equal addresses are one peer.
-Address: TypeAlias = Hashable
+from broker.transport.socket.datagram_transport import Address, DatagramTransport
 
 #: Bound of closed connections that still answer; the oldest are dropped.
 _MAX_CLOSED = 1024
 _MAX_FINAL_BYES = 8
-
-
-class DatagramTransport(Protocol):
-    """A transport that may lose datagrams."""
-
-    def send(self, datagrams: Sequence[bytes], address: Address) -> None:
-        """Send datagrams to one address, or lose them."""
 
 
 @attrs.define
@@ -79,7 +69,7 @@ class _Dial:
 
 @attrs.define
 class _HalfOpen:
-    channel: DatagramChannel
+    channel: ConnectionChannel
     accept: bytes
     until: float
 
@@ -93,7 +83,7 @@ class _ClosedConnection:
     byes_left: int = _MAX_FINAL_BYES
 
 
-class DatagramEndpoint:
+class ConnectionEndpoint:
     """Dials and accepts connections over one datagram socket (M8, T41).
 
     It stores nothing for a peer without a proven address. `on_connect` is called with each accepted
@@ -123,7 +113,7 @@ class DatagramEndpoint:
         self._max_frame = max_frame
         self._describe = describe
         self._cookies = Cookies(entropy)
-        self._channels: dict[int, DatagramChannel] = {}
+        self._channels: dict[int, ConnectionChannel] = {}
         self._dials: dict[int, _Dial] = {}
         self._half_open: OrderedDict[tuple[Address, int], _HalfOpen] = OrderedDict()
         self._half_open_keys: dict[
@@ -232,7 +222,7 @@ class DatagramEndpoint:
             self._transport.send([closed.final_bye], closed.address)
 
     def _receive_first(
-        self, identity: int, channel: DatagramChannel, datagrams: list[bytes]
+        self, identity: int, channel: ConnectionChannel, datagrams: list[bytes]
     ) -> None:
         # There is no receiver yet: packets are held back.
         channel.datagrams_received(datagrams)
@@ -270,20 +260,20 @@ class DatagramEndpoint:
 
     def _create_channel(
         self, mac: Mac, own_id: int, peer_id: int, room: int, address: Address
-    ) -> DatagramChannel:
+    ) -> ConnectionChannel:
         settings = attrs.evolve(self._settings, window=self.window)
         now = self._clock.seconds()
         core = ConnectionCore(settings, mac, own_id, peer_id, room, now, self._max_frame)
         transmit = partial(self._transmit, address)
         on_end = partial(self._channel_ended, address)
-        channel = DatagramChannel(self._clock, core, self._describe(address), transmit, on_end)
+        channel = ConnectionChannel(self._clock, core, self._describe(address), transmit, on_end)
         self._channels[own_id] = channel
         return channel
 
     def _transmit(self, address: Address, datagrams: Sequence[bytes]) -> None:
         self._transport.send(datagrams, address)
 
-    def _channel_ended(self, address: Address, channel: DatagramChannel) -> None:
+    def _channel_ended(self, address: Address, channel: ConnectionChannel) -> None:
         identity = channel.core.own_id
         self._channels.pop(identity, None)
         key = self._half_open_keys.pop(identity, None)
