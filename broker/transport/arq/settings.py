@@ -61,6 +61,13 @@ class ArqSettings:
             raise ConfigurationError("arq liveness: must be more than poll")
 
 
+def constant_rate(rate: float, datagram_bytes: int) -> ArqSettings:
+    """Return the settings of a pacer without congestion control."""
+    return ArqSettings(
+        datagram_bytes=datagram_bytes, start_rate=rate, least_rate=rate, most_rate=rate
+    )
+
+
 def _check_range(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
         raise ConfigurationError(f"arq {name}: {value} is not in {least} to {most}")
