@@ -83,7 +83,6 @@ class DatagramNetwork:
         users = DatagramDemultiplexer(
             *(self._clock, wire),
             to_group=None if group is None else lambda datagrams: wire.send(datagrams, group),
-            own_address=address,
         )
         return users
 

@@ -84,6 +84,8 @@ class DatagramChannel:
         self._deliver_held()
 
     def receive_packets(self, packets: Sequence[bytes], now: float) -> None:
+        if not self._is_open:
+            return
         self.received_at = now
         largest = self.max_frame
         if any(len(each) > largest for each in packets):

@@ -42,7 +42,7 @@ class DatagramDemultiplexer:
         *,
         describe: Callable[[Address], str] = str,
         to_group: Callable[[Sequence[bytes]], None] | None = None,
-        own_address: Address | None = None,
+        is_own: Callable[[Address], bool] = lambda _: False,
     ) -> None:
         #: Datagrams without a user.
         self.unknown = 0
@@ -54,7 +54,7 @@ class DatagramDemultiplexer:
             *(clock, transport),
             describe=describe,
             to_group=to_group,
-            own_address=own_address,
+            is_own=is_own,
         )
 
     def open_port(

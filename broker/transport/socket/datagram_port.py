@@ -61,7 +61,7 @@ class DatagramPort:
         *,
         describe: Callable[[Address], str] = str,
         to_group: Callable[[Sequence[bytes]], None] | None = None,
-        own_address: Address | None = None,
+        is_own: Callable[[Address], bool] = lambda _: False,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         self.max_packet = settings.datagram_bytes - len(tag)
@@ -73,11 +73,12 @@ class DatagramPort:
         self._settings = settings
         self._describe = describe
         self._to_group = to_group
-        self._own_address = own_address
+        self._is_own = is_own
         self._on_stop = on_stop
         self._is_stopped = False
         self._channels: dict[Address, DatagramChannel] = {}
-        # In the order of acceptance.
+        self._group_channels: dict[DatagramChannel, None] = {}
+        # The one that is silent for longest comes first.
         self._strangers: dict[Address, DatagramChannel] = {}
 
     def connect(self, address: Address) -> IDatagramChannel:
@@ -102,6 +103,20 @@ class DatagramPort:
         check_sizes(packets, self.max_packet)
         self._to_group([self._tag + each for each in packets])
 
+    def connect_group(self) -> IDatagramChannel:
+        """Return a new channel to all members. It receives nothing: each member has a channel.
+
+        Raises `Closed` if the port has no group.
+        """
+        if self._to_group is None or self._is_stopped:
+            raise Closed("the datagram port is in no group")
+        channel = DatagramChannel(
+            *(self._clock, None, "the group", self.max_packet),
+            *(lambda packets, _: self.send_to_group(packets), self._group_channels.pop),
+        )
+        self._group_channels[channel] = None
+        return channel
+
     def datagrams_received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
         tag_size = len(self._tag)
         packets_by_address: dict[Address, list[bytes]] = {}
@@ -110,21 +125,25 @@ class DatagramPort:
                 packets_by_address.setdefault(address, []).append(datagram[tag_size:])
             else:
                 self.counts.malformed += 1
-        # A group's datagrams may come back to their sender.
-        packets_by_address.pop(self._own_address, None)
         now = self._clock.seconds()
         for address, packets in packets_by_address.items():
-            channel = self._channels.get(address) or self._accept(address, now)
+            channel = self._channels.get(address)
+            if channel is None:
+                if self._is_own(address):
+                    continue  # a group's datagram came back to its sender
+                channel = self._accept(address, now)
             if channel is None:
                 self.counts.refused += len(packets)
-            else:
-                channel.receive_packets(packets, now)
+                continue
+            if address in self._strangers:
+                self._strangers[address] = self._strangers.pop(address)
+            channel.receive_packets(packets, now)
 
     def stop(self) -> None:
         if not self._is_stopped:
             self._is_stopped = True
             self._on_stop()
-            for channel in list(self._channels.values()):
+            for channel in (*self._channels.values(), *self._group_channels):
                 channel.abort(Closed("the datagram port was stopped"))
 
     def _accept(self, address: Address, now: float) -> DatagramChannel | None:
@@ -142,7 +161,7 @@ class DatagramPort:
     def _make_room(self, now: float) -> bool:
         if len(self._strangers) < self._settings.strangers:
             return True
-        silent = min(self._strangers.values(), key=lambda each: each.received_at, default=None)
+        silent = next(iter(self._strangers.values()), None)
         if silent is None or now < silent.received_at + self._settings.stranger_silence:
             return False
         silent.abort(PeerSilent("a silent peer made room for another one"))

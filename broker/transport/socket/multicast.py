@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker.errors import Closed
 from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
 from broker.transport.socket.datagram_socket import DatagramSocket
 from broker.transport.socket.datagram_transport import Address
-from broker.transport.socket.group_sockets import (
-    GroupTransmitter,
-    find_own_address,
-    open_group_sockets,
-)
+from broker.transport.socket.group_sockets import GroupTransmitter, open_group_sockets
 from broker.transport.socket.udp import format_address
 
 
@@ -31,6 +27,8 @@ class MulticastSocket:
         self._group_address = (group, port, interface)
         self._loop = loop
         self._sockets: tuple[DatagramSocket, ...] = ()
+        self._find_source: Callable[[], Any] = lambda: None
+        self._sources: set[Any] = set()
         self._users: DatagramDemultiplexer | None = None
         self._transmitter: GroupTransmitter | None = None
 
@@ -44,7 +42,9 @@ class MulticastSocket:
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
         group, port, interface = self._group_address
-        target, opened = open_group_sockets(group, port, interface, loop=self._loop)
+        target, self._find_source, opened = open_group_sockets(
+            group, port, interface, loop=self._loop
+        )
         incoming, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
         self._sockets = (incoming, own)
         self._transmitter = GroupTransmitter(own, target, interface)
@@ -52,7 +52,7 @@ class MulticastSocket:
             *(self._reactor, own),
             describe=format_address,
             to_group=self._transmitter.send,
-            own_address=find_own_address(opened[1], target),
+            is_own=self._is_own,
         )
 
     def send(self, datagrams: Sequence[bytes], address: Address) -> None:
@@ -72,6 +72,12 @@ class MulticastSocket:
         for sock in self._sockets:
             sock.close()
         self._sockets, self._users, self._transmitter = (), None, None
+
+    def _is_own(self, address: Any) -> bool:
+        """Return True for a source address of this member; a new IPv6 address can replace one."""
+        if address not in self._sources and address[1] == self._sockets[1].address[1]:
+            self._sources.add(self._find_source())
+        return address in self._sources
 
     def _received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
         if self._users is not None:

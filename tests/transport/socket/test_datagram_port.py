@@ -12,6 +12,7 @@ from broker.errors import BrokerError, Closed, ConfigurationError, PeerSilent
 from broker.testing.datagram_contract import DatagramChannelContract
 from broker.testing.datagram_network import DatagramNetwork
 from broker.testing.socket_contract import RecordingReceiver
+from broker.transport.arq import FragmentationLayer, MacLayer
 from broker.transport.socket import IDatagramChannel
 from broker.transport.socket.datagram_demultiplexer import (
     TAG_BYTES,
@@ -20,6 +21,7 @@ from broker.transport.socket.datagram_demultiplexer import (
 )
 from broker.transport.socket.datagram_port import DatagramPort, DatagramPortSettings
 from broker.transport.socket.datagram_transport import Address
+from tests.transport.datagram_ends import End
 
 HERE, THERE, GROUP = ("here", 1), ("there", 2), ("group", 0)
 
@@ -222,6 +224,7 @@ def test_a_faulty_receiver_ends_its_own_channel_only() -> None:
 
     def accept(channel: IDatagramChannel, address: Address) -> None:
         if address == ("peer", 1):
+            good[address] = RecordingReceiver(channel)
             raise RuntimeError("a bug")
         good[address] = (Faulty if address == ("peer", 2) else RecordingReceiver)(channel)
 
@@ -231,7 +234,8 @@ def test_a_faulty_receiver_ends_its_own_channel_only() -> None:
         world.dialled(number)[1].send([b"a"])
     world.run()
     assert good["peer", 3].packets == [b"a"]
-    assert [type(error) for error in losses] == [Closed]
+    assert good["peer", 1].packets == []
+    assert [type(error) for error in losses + good["peer", 1].losses] == [Closed, Closed]
 
 
 def test_noise_is_counted_and_makes_at_most_the_bounded_channels() -> None:
@@ -263,3 +267,33 @@ def test_a_group_sends_once_to_all_and_members_answer_one() -> None:
     assert ("m", 2) not in members[1].accepted
     with pytest.raises(ValueError, match="at most"):
         members[0].port.send_to_group([bytes(2000)])
+
+
+def test_a_channel_to_the_group_carries_a_stack_and_ends_with_the_port() -> None:
+    world = World()
+    members = [Listener(world.network.share(("m", number), GROUP)) for number in range(3)]
+    channel = RecordingReceiver(members[0].port.connect_group())
+    sending = End(world.clock, [MacLayer(secret=b"s"), FragmentationLayer(incarnation=1)])
+    sending.driver.attach(members[0].port.connect_group())
+    receiving = []
+    for member in members[1:]:
+        end = End(world.clock, [MacLayer(secret=b"s"), FragmentationLayer(incarnation=2)])
+        end.driver.attach(member.port.connect(("m", 0)))
+        receiving.append(end)
+    messages = [b"small", bytes(20_000), b"last"]
+    sending.driver.send(messages)
+    channel.channel.send([b"raw"])
+    world.run()
+    assert [end.messages for end in receiving] == [messages, messages]
+    assert (channel.packets, channel.losses) == ([], [])
+    members[0].port.stop()
+    world.run()
+    assert [type(error) for error in channel.losses] == [Closed]
+    assert not sending.driver.is_attached
+    with pytest.raises(Closed):
+        members[0].port.connect_group()
+
+
+def test_a_port_without_a_group_has_no_channel_to_one() -> None:
+    with pytest.raises(Closed):
+        World().network.share(HERE).open_port("radar").connect_group()
