@@ -18,12 +18,12 @@ from twisted.internet.endpoints import clientFromString, serverFromString
 from zope.interface import implementer
 
 from broker.errors import BrokerError
+from broker.transport.arq.group_member import IGroupReceiver
+from broker.transport.arq.multicast_port import MulticastPort
+from broker.transport.arq.udp_port import UdpPort
 from broker.transport.socket import ISocketChannel, ISocketReceiver
-from broker.transport.socket.datagram_group import IGroupReceiver
 from broker.transport.socket.datagram_socket import DatagramSocket
-from broker.transport.socket.multicast import MulticastPort
 from broker.transport.socket.tcp import TcpChannelFactory
-from broker.transport.socket.udp import UdpPort
 
 reactor = cast(Any, the_reactor)
 

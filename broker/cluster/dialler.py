@@ -15,9 +15,9 @@ from broker.cluster.host_name import resolve_host
 from broker.cluster.node_certificate import NodeCertificate, load_certificate
 from broker.config import Settings
 from broker.errors import NotConnected
+from broker.transport.arq.udp_port import UdpPort
 from broker.transport.socket import ISocketChannel
 from broker.transport.socket.tcp import TcpChannelFactory
-from broker.transport.socket.udp import UdpPort
 
 #: Seconds.
 CONNECT_TIMEOUT = 5.0

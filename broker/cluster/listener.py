@@ -24,9 +24,9 @@ from broker.config.endpoints import is_multicast_address
 from broker.config.network import NetworkSettings
 from broker.config.value_kind import split_host_port
 from broker.errors import ConfigurationError
-from broker.transport.socket.multicast import MulticastPort
+from broker.transport.arq.multicast_port import MulticastPort
+from broker.transport.arq.udp_port import UdpPort
 from broker.transport.socket.tcp import TcpChannelFactory
-from broker.transport.socket.udp import UdpPort
 
 
 class NetworkListener:

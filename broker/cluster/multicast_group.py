@@ -10,11 +10,11 @@ from zope.interface import implementer
 
 from broker.errors import Overloaded, ProtocolError
 from broker.transport.arq.group_core import GroupCore
-from broker.transport.socket.datagram_group import IGroupReceiver
+from broker.transport.arq.group_member import IGroupReceiver
 
 
 class GroupTransport(Protocol):
-    """`MulticastPort`, or `DatagramGroup` in a simulation."""
+    """`MulticastPort`, or `GroupMember` in a simulation."""
 
     @property
     def core(self) -> GroupCore: ...

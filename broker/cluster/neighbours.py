@@ -16,12 +16,12 @@ from zope.interface import implementer
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
+from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.counters import ArqCounters
 from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, Link, StackDriver
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket import ISocketChannel
-from broker.transport.socket.datagram_channel import DatagramChannel
 from broker.transport.stack import Stack
 from broker.transport.view import LinkState, View
 
@@ -77,7 +77,7 @@ class Neighbour:
     @property
     def arq_counts(self) -> ArqCounters | None:
         """None for TCP."""
-        if not isinstance(self._channel, DatagramChannel):
+        if not isinstance(self._channel, ConnectionChannel):
             return None
         return self._previous_arq_counts.plus(self._channel.core.counters)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TypeAlias
 
 import attrs
 from twisted.internet.task import Clock
 
-Address: TypeAlias = Hashable
-OnDatagrams: TypeAlias = Callable[[Sequence[tuple[bytes, Address]]], None]
+from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
+from broker.transport.socket.datagram_transport import Address, OnDatagrams
+
+__all__ = ["Address", "DatagramFaults", "DatagramNetwork", "MemoryDatagramSocket"]
 
 #: Datagrams that arrive within so many seconds are one read.
 _READ = 0.0005
@@ -73,6 +74,17 @@ class DatagramNetwork:
     def bind(self, address: Address, on_datagrams: OnDatagrams) -> MemoryDatagramSocket:
         wire = self._sockets[address] = MemoryDatagramSocket(self, address, on_datagrams)
         return wire
+
+    def share(self, address: Address, group: Address | None = None) -> DatagramDemultiplexer:
+        """Bind `address` for several stacks, as a member of `group` if there is one."""
+        wire = self.bind(address, lambda batch: users.datagrams_received(batch))
+        if group is not None:
+            self.join(group, address)
+        users = DatagramDemultiplexer(
+            *(self._clock, wire),
+            to_group=None if group is None else lambda datagrams: wire.send(datagrams, group),
+        )
+        return users
 
     def unbind(self, address: Address) -> None:
         self._sockets.pop(address, None)

@@ -25,6 +25,10 @@ class Property(enum.Enum):
 
     #: One message sent arrives as one message.
     FRAMED = "framed"
+    #: Messages may be larger than a datagram.
+    ANY_SIZE = "messages of any size"
+    #: Damaged messages, and those of hosts without the key, are dropped.
+    AUTHENTICATED = "authenticated"
     #: Messages of one connection arrive in the order in which they were sent.
     FIFO = "fifo"
     #: Nothing is lost while the connection lasts.

@@ -17,10 +17,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.errors import BrokerError
+from broker.transport.arq.connection_channel import ConnectionChannel
+from broker.transport.arq.multicast_port import MulticastPort
+from broker.transport.arq.udp_port import UdpPort
 from broker.transport.socket import ISocketChannel, ISocketReceiver
-from broker.transport.socket.datagram_channel import DatagramChannel
-from broker.transport.socket.multicast import MulticastPort
-from broker.transport.socket.udp import UdpPort
 from tests.system.recording_member import RecordingMember
 
 reactor = cast(Any, the_reactor)
@@ -69,7 +69,7 @@ class UdpEnd:
             report("complete")
 
     def channel_lost(self, error: BrokerError | None) -> None:
-        core = cast(DatagramChannel, self.channel).core
+        core = cast(ConnectionChannel, self.channel).core
         report("lost", error, "after repeats" if core.sender.retransmitted else "without a repeat")
         if self.dials:
             reactor.callLater(0, reactor.stop)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from zope.interface import implementer
 
-from broker.transport.socket.datagram_group import IGroupReceiver
+from broker.transport.arq.group_member import IGroupReceiver
 
 
 @implementer(IGroupReceiver)

@@ -13,7 +13,7 @@ from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SkipTest
 
 from broker.errors import Closed, ConfigurationError
-from broker.transport.socket.multicast import MulticastPort
+from broker.transport.arq.multicast_port import MulticastPort
 from examples.free_ports import free_port
 from tests.capability import skipped
 from tests.system.recording_member import RecordingMember

@@ -10,11 +10,11 @@ from zope.interface import implementer
 
 from broker.errors import Closed
 from broker.testing.socket_contract import RecordingReceiver, SocketChannelContract
+from broker.transport.arq.connection_channel import ConnectionChannel
+from broker.transport.arq.udp_port import UdpPort
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import ISocketChannel
-from broker.transport.socket.datagram_channel import DatagramChannel
-from broker.transport.socket.udp import UdpPort
 from broker.transport.view import LinkState, View
 from tests.system.waiting_test_case import WaitingTestCase
 
@@ -39,7 +39,7 @@ class UdpChannelTests(WaitingTestCase, SocketChannelContract):
 
     async def finish(self, channel: ISocketChannel) -> None:
         receiver = RecordingReceiver(channel, self.changed)
-        if not cast(DatagramChannel, channel).core.is_over:
+        if not cast(ConnectionChannel, channel).core.is_over:
             channel.abort(Closed("the test is over"))
             await self.until(lambda: bool(receiver.losses))
 

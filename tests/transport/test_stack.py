@@ -22,6 +22,7 @@ from broker.transport.socket import TCP_PROPERTIES
 from broker.transport.stack import Stack, check_layers
 
 NOTHING: frozenset[Property] = frozenset()
+P2P_PROPERTIES = frozenset(Property) - {Property.AUTHENTICATED}
 
 
 @implementer(ILayer)

@@ -12,8 +12,7 @@ from broker.cluster.descriptor import Endpoint, NodeDescriptor
 from broker.cluster.discovery.multicast_search import SearchResponder
 from broker.cluster.discovery.multicast_seeds import MulticastSeeds
 from broker.cluster.discovery.seed_source import ISeedSource
-from broker.transport.socket.datagram_socket import DatagramSocket
-from broker.transport.socket.group_sockets import GroupTransmitter, open_group_sockets
+from broker.transport.socket.multicast import MulticastSocket
 
 
 @implementer(ISeedSource)
@@ -34,28 +33,19 @@ class DiscoveryPort:
         describe: Callable[[], tuple[NodeDescriptor, bool] | None],
     ) -> None:
         self._reactor = reactor
-        self._group_address = place
-        self._interface = interface
+        self._multicast = MulticastSocket(reactor, *place, interface, loop=True)
         self._describe = describe
         self._responder = SearchResponder(network, key)
         self._seeds = MulticastSeeds(reactor, network, key, self._send_question)
-        self._sender: GroupTransmitter | None = None
-        self._sockets: tuple[DatagramSocket, ...] = ()
 
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
-        target, opened = open_group_sockets(*self._group_address, self._interface, loop=True)
-        receiving, sending = (
-            DatagramSocket(self._reactor, sock, self._receive_batch) for sock in opened
-        )
-        self._sockets = (receiving, sending)
-        self._sender = GroupTransmitter(sending, target, self._interface)
+        self._multicast.start()
+        self._multicast.users.set_untagged_user(self._receive_batch)
 
     def stop(self) -> None:
         self._seeds.close()
-        for sock in self._sockets:
-            sock.close()
-        self._sockets, self._sender = (), None
+        self._multicast.stop()
 
     def find_seeds(self) -> Deferred[Sequence[Endpoint]]:
         return self._seeds.find_seeds()
@@ -64,13 +54,12 @@ class DiscoveryPort:
         for datagram, address in batch:
             self._seeds.receive_datagram(datagram)
             described = self._describe()
-            if described is not None and self._sockets:
+            if described is not None:
                 answer = self._responder.answer_datagram(
                     datagram, *described, self._reactor.seconds()
                 )
                 if answer is not None:
-                    self._sockets[1].send([answer], address)
+                    self._multicast.send([answer], address)
 
     def _send_question(self, datagram: bytes) -> None:
-        if self._sender is not None:
-            self._sender.send([datagram])
+        self._multicast.send_to_group([datagram])

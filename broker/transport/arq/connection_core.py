@@ -72,6 +72,7 @@ class ConnectionCore:
         self.own_id = own_id
         self.peer_id = peer_id
         self.is_over = False
+        self.is_writable = True
         #: The peer has the key.
         self.is_confirmed = False
         self.final_bye: bytes | None = None
@@ -85,7 +86,6 @@ class ConnectionCore:
         self._mac = mac
         self._is_reading = False
         self._is_closing = False
-        self._is_writable = True
         self._received_at = now
         self._polled_at = now
         self._highest = 0  # highest number received
@@ -115,8 +115,8 @@ class ConnectionCore:
     def submit(self, packets: Sequence[bytes]) -> list[Effect]:
         """Raises ValueError for an empty packet."""
         self.sender.submit(packets)
-        if self._is_writable and self._buffer_fill() > 1 / 2:
-            self._is_writable = False
+        if self.is_writable and self._buffer_fill() > 1 / 2:
+            self.is_writable = False
             return [WritableChanged(False)]
         return []
 
@@ -270,8 +270,8 @@ class ConnectionCore:
                 self._schedule_feedback(now + self._settings.reorder_delay)
         datagrams += self.sender.take_datagrams(now)
         effects = self._send_effects(datagrams)
-        if not self._is_writable and self._buffer_fill() < 1 / 4:
-            self._is_writable = True
+        if not self.is_writable and self._buffer_fill() < 1 / 4:
+            self.is_writable = True
             effects.append(WritableChanged(True))
         if self._is_closing and self.sender.is_end_acknowledged:
             effects += self._end(Reason.DONE)

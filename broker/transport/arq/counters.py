@@ -22,3 +22,17 @@ class ArqCounters:
     def plus(self, other: ArqCounters) -> ArqCounters:
         mine, theirs = attrs.astuple(self), attrs.astuple(other)
         return ArqCounters(*(one + more for one, more in zip(mine, theirs, strict=True)))
+
+
+@attrs.define
+class HandshakeCounts:
+    """Counts of datagrams outside connections."""
+
+    #: Too short, of unknown kind, with a wrong tag, or inconsistent.
+    malformed: int = 0
+    unknown_connection: int = 0
+    bad_cookies: int = 0
+    #: Unproven connections, for newer ones.
+    dropped_half_open: int = 0
+    #: For the limit of connections, or for another version.
+    refused: int = 0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.errors import BrokerError
+from broker.transport.arq.fragmentation import Reassembler
 from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.receive_window import ReceiveWindow
-from broker.transport.arq.wire import MAX_RANGES, NO_START, Data, Range
+from broker.transport.arq.wire import MAX_RANGES, Data, Range
 from broker.transport.message import Peer
-from broker.transport.socket.framing import FrameDecoder
 
 #: Seconds.
 _FIRST_REQUEST_INTERVAL = 0.02
@@ -18,7 +17,6 @@ _MAX_REQUEST_INTERVAL = 0.5
 _MAX_RANDOM_DELAY = 0.005
 #: At 20% loss one datagram can not name the missing ranges of 20 ms.
 _MAX_REQUEST_DATAGRAMS = 8
-_PACKET_MODULUS = 2**32
 
 
 class GroupReceiver:
@@ -36,8 +34,6 @@ class GroupReceiver:
         self.address = address
         self.name: str | None = None
         self.received_at = now
-        #: Larger than this end accepts.
-        self.oversized = 0
         #: A datagram arrived within `liveness`.
         self.is_present = True
         #: A datagram to the group arrived since the last confirmation.
@@ -54,11 +50,7 @@ class GroupReceiver:
         self.receive_window: ReceiveWindow[Data] = ReceiveWindow(
             settings.window, settings.reorder_delay, first, credit=False
         )
-        self._decoder = FrameDecoder(self._max_frame)
-        self._first = first
-        self._number = first - 1
-        self._is_resynchronising = first > 1  # the first datagram may begin within a packet
-        self._packet: int | None = None if self._is_resynchronising else 0  # the next one, if known
+        self._reassembler = Reassembler(self._max_frame, first)
         self._request_interval = _FIRST_REQUEST_INTERVAL
         self._request_at: float | None = None
 
@@ -76,8 +68,7 @@ class GroupReceiver:
         if self.name is None and receive_window.ready_count >= self._settings.window:
             return  # it will be requested again
         received_before = receive_window.received
-        if data.number > receive_window.limit:
-            self._make_room(data.number)
+        receive_window.make_room(data.number)
         if data.number in receive_window.missing:
             # Repairs arrive: request the rest soon.
             self._request_soon(now)
@@ -100,13 +91,7 @@ class GroupReceiver:
         if self._request_at is None or now < self._request_at:
             return []
         receive_window = self.receive_window
-        last_given_up = 0
-        for number, since in receive_window.missing.items():
-            if now < since + self._settings.patience:
-                break
-            last_given_up = number
-        if last_given_up:
-            receive_window.skip_to(last_given_up + 1)
+        receive_window.give_up_late(now, self._settings.patience)
         ranges = receive_window.missing_ranges(now, _MAX_REQUEST_DATAGRAMS * MAX_RANGES)
         late_at = receive_window.next_missing_at(now)
         self._request_at = None
@@ -122,61 +107,12 @@ class GroupReceiver:
 
     def take_packets(self) -> list[tuple[int, list[bytes]]]:
         """Return runs of packets, each with the count of packets lost before it."""
-        runs: list[tuple[int, list[bytes]]] = []
-        pieces: list[bytes] = []
-        for data in self.receive_window.take_ready():
-            piece = data.piece
-            if data.number != self._number + 1 and not self._is_resynchronising:
-                self._decode_pieces(pieces, runs)
-                self._is_resynchronising = True
-            self._number = data.number
-            if self._is_resynchronising:
-                if data.start == NO_START:
-                    continue
-                piece = piece[data.start :]
-                self._start_packet(data.packet, runs)
-            pieces.append(piece)
-        self._decode_pieces(pieces, runs)
-        return [run for run in runs if run[0] or run[1]]
-
-    def _make_room(self, number: int) -> None:
-        receive_window, window = self.receive_window, self._settings.window
-        if not receive_window.missing or number > receive_window.limit + window:
-            receive_window.skip_to(number - window // 2)
-        while receive_window.missing and number > receive_window.limit:
-            receive_window.skip_to(next(iter(receive_window.missing)) + 1)
+        return self._reassembler.add_fragments(self.receive_window.take_ready())
 
     def _request_soon(self, now: float) -> None:
         self._request_interval = _FIRST_REQUEST_INTERVAL
         if self._request_at is not None:
             self._request_at = min(self._request_at, now + _FIRST_REQUEST_INTERVAL)
-
-    def _start_packet(self, packet: int, runs: list[tuple[int, list[bytes]]]) -> None:
-        self._is_resynchronising = False
-        self._decoder = FrameDecoder(self._max_frame)
-        if self._packet is None:
-            # The count is unknown.
-            missed = int(self._number > self._first)
-        else:
-            missed = (packet - self._packet) % _PACKET_MODULUS
-        self._packet = packet
-        runs.append((missed, []))
-
-    def _decode_pieces(self, pieces: list[bytes], runs: list[tuple[int, list[bytes]]]) -> None:
-        if not pieces:
-            return
-        try:
-            packets = self._decoder.feed(b"".join(pieces))
-        except BrokerError:
-            # Continue where another packet begins.
-            self.oversized += 1
-            self._is_resynchronising = True
-            packets = []
-        pieces.clear()
-        if not runs:
-            runs.append((0, []))
-        runs[-1][1].extend(packets)
-        self._packet = ((self._packet or 0) + len(packets)) % _PACKET_MODULUS
 
     def _window_moved(self, received_before: int, now: float) -> None:
         receive_window = self.receive_window

@@ -10,6 +10,7 @@ from broker.transport.arq.fragmentation import Fragmenter
 from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.mac import Mac
 from broker.transport.arq.pacer import Pacer
+from broker.transport.arq.settings import constant_rate
 from broker.transport.arq.wire import DATA_OVERHEAD, GONE, Range, encode_data, encode_numbered
 from broker.transport.message import Peer
 
@@ -41,8 +42,9 @@ class GroupSender:
         self._mac = mac
         self._session = session
         self._fragmenter = Fragmenter(settings.datagram_bytes - DATA_OVERHEAD)
-        self._pacer = Pacer(settings.pacer_settings(settings.rate), now)
-        self._repair_pacer = Pacer(settings.pacer_settings(settings.repair_rate), now)
+        size = settings.datagram_bytes
+        self._pacer = Pacer(constant_rate(settings.rate, size), now)
+        self._repair_pacer = Pacer(constant_rate(settings.repair_rate, size), now)
         self._history: dict[int, _HistoryEntry] = {}
         self._history_bytes = 0
         self._requests: dict[int, frozenset[Peer]] = {}

@@ -5,19 +5,15 @@ from __future__ import annotations
 import attrs
 
 from broker.errors import ConfigurationError
-from broker.transport.arq.settings import (
-    MAX_DATAGRAM,
-    MAX_WINDOW,
-    MIN_DATAGRAM,
-    ArqSettings,
-)
+from broker.transport.arq.settings import MAX_WINDOW, MIN_DATAGRAM
+from broker.transport.socket.datagram_transport import DEFAULT_DATAGRAM, MAX_DATAGRAM
 
 
 @attrs.frozen(kw_only=True)
 class GroupSettings:
     """Settings of a group: sizes in bytes, times in seconds. Raises `ConfigurationError`."""
 
-    datagram_bytes: int = 1350
+    datagram_bytes: int = DEFAULT_DATAGRAM
     #: Bytes per second to the group. Receivers can not slow it down.
     rate: float = 12.5e6
     #: Bytes per second: repairs must not starve other traffic.
@@ -54,8 +50,3 @@ class GroupSettings:
                 raise ConfigurationError(f"group {name}: must be more than 0")
         if self.liveness <= self.announce:
             raise ConfigurationError("group liveness: must be more than announce")
-
-    def pacer_settings(self, rate: float) -> ArqSettings:
-        return ArqSettings(
-            datagram_bytes=self.datagram_bytes, start_rate=rate, least_rate=rate, most_rate=rate
-        )

@@ -16,7 +16,10 @@ from hmac import compare_digest
 import attrs
 
 from broker.errors import ProtocolError
+from broker.transport.arq.connection_core import ConnectionCore
+from broker.transport.arq.counters import HandshakeCounts
 from broker.transport.arq.mac import Mac, derive_connection_key
+from broker.transport.arq.settings import ArqSettings
 from broker.transport.arq.wire import (
     ACCEPT,
     COOKIE,
@@ -31,6 +34,7 @@ from broker.transport.arq.wire import (
     decode_head,
     decode_reason,
     encode_plain,
+    encode_refuse,
 )
 from broker.transport.backoff import Backoff
 
@@ -67,7 +71,7 @@ class HandshakeRequest:
     cookie: bytes
 
 
-def decode_request(datagram: bytes) -> HandshakeRequest:
+def _decode_request(datagram: bytes) -> HandshakeRequest:
     """Raises `ProtocolError`."""
     contents = contents_of(datagram)
     if len(contents) != _REQUEST.size + COOKIE_BYTES:
@@ -76,11 +80,7 @@ def decode_request(datagram: bytes) -> HandshakeRequest:
     return HandshakeRequest(version, client, nonce, room, contents[_REQUEST.size :])
 
 
-def encode_accept(client: int, server: int, nonce: bytes, room: int, mac: Mac) -> bytes:
-    return mac.add_tag(encode_plain(ACCEPT, client, _ACCEPT.pack(server, nonce, room)))
-
-
-class Cookies:
+class _Cookies:
     def __init__(self, entropy: Entropy) -> None:
         self._secret = entropy(32)
 
@@ -100,6 +100,51 @@ class Cookies:
     def _compute_cookie(self, request: HandshakeRequest, address: Hashable, period: int) -> bytes:
         cookie_input = repr((address, request.client, request.nonce, request.room, period)).encode()
         return blake2b(cookie_input, key=self._secret, digest_size=COOKIE_BYTES).digest()
+
+
+class Acceptor:
+    """The listening end. It stores nothing for a dialler."""
+
+    def __init__(self, entropy: Entropy, counts: HandshakeCounts) -> None:
+        self._counts = counts
+        self._cookies = _Cookies(entropy)
+
+    def receive(
+        self, datagram: bytes, address: Hashable, now: float
+    ) -> HandshakeRequest | bytes | None:
+        """Handle a HELLO or OPEN: return the request of a proven address, or the answer.
+
+        Raises `ProtocolError`.
+        """
+        request = _decode_request(datagram)
+        if request.version != VERSION:
+            return self.refuse(request, Reason.VERSION)
+        if decode_head(datagram)[0] == HELLO:
+            return self._cookies.create_cookie(request, address, now)
+        if self._cookies.verify_cookie(request, address, now):
+            return request
+        self._counts.bad_cookies += 1
+        return None
+
+    def refuse(self, request: HandshakeRequest, reason: Reason) -> bytes:
+        self._counts.refused += 1
+        return UNKEYED_MAC.add_tag(encode_refuse(request.client, reason))
+
+
+def accept_request(
+    request: HandshakeRequest,
+    own_id: int,
+    entropy: Entropy,
+    settings: ArqSettings,
+    max_frame: int,
+    now: float,
+) -> tuple[ConnectionCore, bytes]:
+    """Return the connection that a request opens, and its ACCEPT."""
+    nonce = entropy(NONCE_BYTES)
+    mac = Mac(derive_connection_key(request.client, own_id, request.nonce, nonce))
+    contents = _ACCEPT.pack(own_id, nonce, settings.window)
+    core = ConnectionCore(settings, mac, own_id, request.client, request.room, now, max_frame)
+    return core, mac.add_tag(encode_plain(ACCEPT, request.client, contents))
 
 
 class Dialler:
@@ -150,3 +195,11 @@ class Dialler:
             return DialStep.IGNORED
         self.server, self.room, self.mac = server, room, mac
         return DialStep.ACCEPTED
+
+    def create_connection(
+        self, settings: ArqSettings, max_frame: int, now: float
+    ) -> ConnectionCore:
+        """Return the connection after ACCEPTED."""
+        assert self.mac is not None
+        ids = (self.client, self.server)
+        return ConnectionCore(settings, self.mac, *ids, self.room, now, max_frame)

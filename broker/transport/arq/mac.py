@@ -47,3 +47,10 @@ def derive_group_key(secret: bytes) -> bytes:
     if not secret:
         return _NO_KEY
     return blake2b(secret, digest_size=32, person=b"xmlbroker-group").digest()
+
+
+def derive_layer_key(secret: bytes) -> bytes:
+    """Return the key of a `MacLayer`; an empty secret gives none."""
+    if not secret:
+        return _NO_KEY
+    return blake2b(secret, digest_size=32, person=b"xmlbroker-layer").digest()

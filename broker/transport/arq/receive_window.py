@@ -103,6 +103,23 @@ class ReceiveWindow(Generic[Piece]):
         self._advance()
         return skipped
 
+    def make_room(self, number: int) -> None:
+        """Give up the oldest missing numbers until `number` is within the limit."""
+        if number > self.limit and (not self.missing or number > self.limit + self._window):
+            self.skip_to(number - self._window // 2)
+        while self.missing and number > self.limit:
+            self.skip_to(next(iter(self.missing)) + 1)
+
+    def give_up_late(self, now: float, patience: float) -> None:
+        """Give up numbers missing for longer than `patience`."""
+        last_given_up = 0
+        for number, since in self.missing.items():
+            if now < since + patience:
+                break
+            last_given_up = number
+        if last_given_up:
+            self.skip_to(last_given_up + 1)
+
     def missing_ranges(self, now: float, max_ranges: int = MAX_RANGES) -> list[Range]:
         """Return ranges of numbers that are missing, not only late."""
         ranges: list[Range] = []

@@ -5,9 +5,8 @@ from __future__ import annotations
 import attrs
 
 from broker.errors import ConfigurationError
+from broker.transport.socket.datagram_transport import DEFAULT_DATAGRAM, MAX_DATAGRAM
 
-#: Of a jumbo frame.
-MAX_DATAGRAM = 9000
 #: Every kind but DATA fits.
 MIN_DATAGRAM = 256
 #: Numbers are encoded as 16-bit distances.
@@ -21,8 +20,7 @@ class ArqSettings:
     The two ends may differ. Raises `ConfigurationError` for values out of range.
     """
 
-    #: With IPv6 this fits into the 1400 bytes that tunnels leave.
-    datagram_bytes: int = 1350
+    datagram_bytes: int = DEFAULT_DATAGRAM
     #: Datagrams not yet read by the user: then the sender waits.
     window: int = 1024
     #: Unacknowledged bytes: above a half `writable_changed(False)` is reported, below a quarter
@@ -61,6 +59,13 @@ class ArqSettings:
             raise ConfigurationError("arq start_rate: must be in least_rate to most_rate")
         if self.liveness <= self.poll:
             raise ConfigurationError("arq liveness: must be more than poll")
+
+
+def constant_rate(rate: float, datagram_bytes: int) -> ArqSettings:
+    """Return the settings of a pacer without congestion control."""
+    return ArqSettings(
+        datagram_bytes=datagram_bytes, start_rate=rate, least_rate=rate, most_rate=rate
+    )
 
 
 def _check_range(name: str, value: float, least: float, most: float) -> None:

@@ -40,11 +40,13 @@ class P2PLayer:
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
     #: A missing message costs a reconnection.
-    requires: ClassVar[frozenset[Property]] = frozenset({Property.FRAMED, Property.OUTAGE_NOTICE})
+    requires: ClassVar[frozenset[Property]] = frozenset(
+        {Property.FRAMED, Property.ANY_SIZE, Property.OUTAGE_NOTICE}
+    )
     provides: ClassVar[frozenset[Property]] = frozenset(
         {
-            *(Property.FRAMED, Property.FIFO, Property.RELIABLE, Property.OUTAGE_NOTICE),
-            *(Property.RESUMABLE, Property.BACKPRESSURE),
+            *(Property.FRAMED, Property.ANY_SIZE, Property.FIFO, Property.RELIABLE),
+            *(Property.OUTAGE_NOTICE, Property.RESUMABLE, Property.BACKPRESSURE),
         }
     )
     breaks: ClassVar[frozenset[Property]] = frozenset()

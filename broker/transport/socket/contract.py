@@ -11,8 +11,13 @@ from broker.transport.layer import Property
 
 #: Also of the fake in memory.
 TCP_PROPERTIES = frozenset(
-    {Property.FRAMED, Property.FIFO, Property.RELIABLE, Property.OUTAGE_NOTICE}
+    {
+        *(Property.FRAMED, Property.ANY_SIZE, Property.FIFO, Property.RELIABLE),
+        Property.OUTAGE_NOTICE,
+    }
 )
+#: Of a raw datagram channel.
+DATAGRAM_PROPERTIES = frozenset({Property.FRAMED})
 
 #: Bytes.
 DEFAULT_MAX_FRAME = 16 * 1024 * 1024
@@ -76,3 +81,21 @@ class ISocketChannel(Interface):
 
     def resume() -> None:
         """Continue to read."""
+
+
+class IDatagramChannel(ISocketChannel):
+    """Raw datagrams to and from one address.
+
+    A packet may be lost, doubled, or overtaken. The peer learns nothing of a channel or its end,
+    and `channel_lost` follows only this end's `close`, `abort`, or stop. Packets larger than
+    `max_frame` are dropped. So are packets beyond a bound that arrive without a receiver, or during
+    a pause. `writable_changed` is never called.
+    """
+
+    max_packet: int = Attribute("largest packet that `send` accepts, in bytes")
+
+    def send(packets: Sequence[bytes]) -> None:
+        """Send or lose packets, each as a datagram; no effect on a lost channel.
+
+        Raises ValueError, and sends none, for an empty packet or one above `max_packet`.
+        """

@@ -1,26 +1,27 @@
-"""The socket channel over datagrams, the counterpart of `tcp` (M9)."""
+"""The raw datagram channel: packets to one address, without any repair (M8, M10)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from broker.errors import BrokerError, NotConnected
-from broker.transport.arq.connection_core import ConnectionCore, Effect, Ended
+from broker.errors import BrokerError, Closed
 from broker.transport.clock import IClock
-from broker.transport.deadline_timer import DeadlineTimer
-from broker.transport.effects import DeliverUp, Failed, SendDown, WritableChanged
-from broker.transport.socket.contract import IPartialPacketReceiver, ISocketChannel, ISocketReceiver
+from broker.transport.socket.contract import IDatagramChannel, ISocketReceiver
+from broker.transport.socket.datagram_transport import Address
+
+#: Packets held back while a channel has no receiver, or is paused. More are dropped.
+MAX_HELD: Final = 256
 
 
-@implementer(ISocketChannel)
+@implementer(IDatagramChannel)
 class DatagramChannel:
-    """The socket channel over datagrams (M9). Packets sent in one turn of the reactor leave
-    together.
+    """The raw datagram channel: packets to one address, without any repair (M8, M10).
 
-    `on_over` is called once, at the end of the connection.
+    `DatagramPort` creates it. `on_end` is called once.
     """
 
     log = Logger()
@@ -30,25 +31,27 @@ class DatagramChannel:
     def __init__(
         self,
         clock: IClock,
-        core: ConnectionCore,
+        address: Address,
         peer_description: str,
-        transmit: Callable[[Sequence[bytes]], None],
-        on_over: Callable[[DatagramChannel], None],
+        max_packet: int,
+        transmit: Callable[[Sequence[bytes], Address], None],
+        on_end: Callable[[DatagramChannel], None],
     ) -> None:
+        self.address = address
         self.peer_description = peer_description
-        self.core = core
+        self.max_packet = self.max_frame = max_packet
+        self.received_at = clock.seconds()
+        #: Packets larger than `max_frame`, or beyond `MAX_HELD`.
+        self.dropped = 0
         self._clock = clock
         self._transmit = transmit
-        self._on_end = on_over
+        self._on_end = on_end
         self._receiver: ISocketReceiver | None = None
         self._is_reading = True
         self._is_open = True
-        self._is_lost = False
         self._is_reported = False
         self._error: BrokerError | None = None
-        self._is_flush_due = False
-        self._timer = DeadlineTimer(clock, self._handle_timeout)
-        self._timer.arm(core.next_timeout())
+        self._held: list[bytes] = []
 
     @property
     def receiver(self) -> ISocketReceiver | None:
@@ -57,111 +60,76 @@ class DatagramChannel:
     @receiver.setter
     def receiver(self, receiver: ISocketReceiver | None) -> None:
         self._receiver = receiver
-        if self._is_lost:
-            self._report_lost()
+        if self._is_open:
+            self._deliver_held()
         else:
-            self._apply_reading()
-
-    @property
-    def max_frame(self) -> int:
-        return self.core.decoder.max_frame
-
-    @max_frame.setter
-    def max_frame(self, max_frame: int) -> None:
-        self.core.decoder.max_frame = max_frame
+            self._report_lost()
 
     def send(self, packets: Sequence[bytes]) -> None:
+        check_sizes(packets, self.max_packet)
         if packets and self._is_open:
-            self._apply_effects(self.core.submit(packets))
-            self._flush_soon()
+            self._transmit(packets, self.address)
 
     def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._apply_effects(self.core.close(self._clock.seconds()))
+        self._end(None)
 
     def abort(self, error: BrokerError) -> None:
-        """Close at once; also ends a `close` that is still sending."""
-        if not self._is_lost and self._error is None:
-            self._is_open = False
-            self._error = error
-            self._apply_effects(self.core.abort())
-            self._end()
+        self._end(error)
 
     def pause(self) -> None:
         self._is_reading = False
-        self._apply_reading()
 
     def resume(self) -> None:
         self._is_reading = True
-        self._apply_reading()
+        self._deliver_held()
 
-    def datagrams_received(self, datagrams: Sequence[bytes]) -> None:
-        self._call_core(self.core.receive, datagrams)
+    def receive_packets(self, packets: Sequence[bytes], now: float) -> None:
+        if not self._is_open:
+            return
+        self.received_at = now
+        largest = self.max_frame
+        if any(len(each) > largest for each in packets):
+            accepted = [each for each in packets if len(each) <= largest]
+            self.dropped += len(packets) - len(accepted)
+            packets = accepted
+        if not self._is_reading or self._receiver is None:
+            room = MAX_HELD - len(self._held)
+            self._held += packets[:room]
+            self.dropped += max(0, len(packets) - room)
+        elif packets:
+            self._deliver(self._receiver, packets)
 
-    def prove_key(self) -> None:
-        self._call_core(self.core.prove_key)
-
-    def _apply_reading(self) -> None:
-        if self._is_open:
-            reading = self._is_reading and self._receiver is not None
-            self._apply_effects(self.core.set_reading(reading, self._clock.seconds()))
-
-    def _flush_soon(self) -> None:
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._clock.callLater(0, self._flush)
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        self._call_core(self.core.flush)
-
-    def _handle_timeout(self) -> None:
-        self._call_core(self.core.handle_timeout)
-
-    def _call_core(self, call: Callable[..., Sequence[Effect]], *arguments: object) -> None:
-        """An exception ends this connection, not the others on the socket."""
-        try:
-            self._apply_effects(call(*arguments, self._clock.seconds()))
-        except Exception:
-            self.log.failure("the connection with {peer} failed", peer=self.peer_description)
-            self.abort(NotConnected("connection lost: processing the received datagrams failed"))
-
-    def _apply_effects(self, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, SendDown):
-                self._transmit(effect.packets)
-            elif isinstance(effect, DeliverUp):
-                if self._is_open and self._receiver is not None:
-                    self._deliver(self._receiver, effect.messages)
-            elif isinstance(effect, WritableChanged):
-                if self._is_open and self._receiver is not None:
-                    self._receiver.writable_changed(effect.writable)
-            elif isinstance(effect, Failed):
-                self._error = self._error or effect.error
-                self._end()
-            elif isinstance(effect, Ended):
-                self._end()
-        if not self._is_lost:
-            self._timer.arm(self.core.next_timeout())
+    def _deliver_held(self) -> None:
+        if self._held and self._is_reading and self._receiver is not None:
+            held, self._held = self._held, []
+            self._deliver(self._receiver, held)
 
     def _deliver(self, receiver: ISocketReceiver, packets: Sequence[bytes]) -> None:
-        if packets:
+        """An exception ends this channel, not the others on the socket."""
+        try:
             receiver.packets_received(packets)
-        elif IPartialPacketReceiver.providedBy(receiver):
-            receiver.partial_packet_received()
+        except Exception:
+            self.log.failure("the channel to {peer} failed", peer=self.peer_description)
+            self.abort(Closed("processing the received datagrams failed"))
 
-    def _end(self) -> None:
-        if self._is_lost:
-            return
-        self._is_open = False
-        self._is_lost = True
-        self._timer.arm(None)
-        self._on_end(self)
-        # Never inside `close` or `abort`.
-        self._clock.callLater(0, self._report_lost)
+    def _end(self, error: BrokerError | None) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._error = error
+            self._held.clear()
+            self._on_end(self)
+            # Never inside `close` or `abort`.
+            self._clock.callLater(0, self._report_lost)
 
     def _report_lost(self) -> None:
         if self._receiver is not None and not self._is_reported:
             self._is_reported = True
             self._receiver.channel_lost(self._error)
+
+
+def check_sizes(packets: Sequence[bytes], largest: int) -> None:
+    """Raises ValueError for an empty or too large packet."""
+    if not all(packets):
+        raise ValueError("an empty packet can not be sent: give at least one byte")
+    if packets and len(max(packets, key=len)) > largest:
+        raise ValueError(f"a packet of {len(max(packets, key=len))} bytes; at most {largest}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor, IWriteDescriptor
@@ -16,12 +16,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.transport.arq.settings import MAX_DATAGRAM
-from broker.transport.socket.datagram_endpoint import Address
+from broker.transport.socket.datagram_transport import MAX_DATAGRAM, Address, OnDatagrams
 
 #: Datagrams in one read; then the reactor serves others.
 _BATCH: Final = 256
-#: Datagrams that wait for the kernel; more are dropped, and ARQ repairs that.
+#: Datagrams that wait for the kernel; more are dropped.
 _MAX_QUEUED: Final = 4096
 #: Each way.
 BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -37,7 +36,7 @@ class DatagramSocket:
         self,
         reactor: IReactorFDSet,
         sock: socket.socket,
-        on_datagrams: Callable[[Sequence[tuple[bytes, Any]]], None],
+        on_datagrams: OnDatagrams,
     ) -> None:
         #: Datagrams not sent: the queue was full, or the kernel refused.
         self.dropped = 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import ip_address
 from typing import Any, Final
 
@@ -21,22 +22,25 @@ _MREQ6: Final = struct.Struct("@16sI")
 
 def open_group_sockets(
     group: str, port: int, interface: str, *, loop: bool
-) -> tuple[Any, tuple[socket.socket, socket.socket]]:
-    """Return a group's address (M8, T31), a socket that receives from it, and a member's own.
+) -> tuple[Any, Callable[[], Any], tuple[socket.socket, socket.socket]]:
+    """Return a group's address (M8, T31), the source address of its new member, and two sockets.
 
-    `interface` is a name (`eth0`), or for IPv4 also an address. With `loop`, members on this host
-    receive from each other. Raises Twisted's `CannotListenError`.
+    The first socket receives from the group, the second is the member's own. The source address is
+    None without a route to the group, and may change. `interface` is a name (`eth0`), or for IPv4
+    also an address. With `loop`, members on this host receive from each other. Raises Twisted's
+    `CannotListenError`.
     """
     opened: list[socket.socket] = []
     try:
         group_address = _GroupAddress(group, port, interface)
         opened.append(group_address.group_socket())
         opened.append(group_address.member_socket(loop))
+        find_source = partial(group_address.find_source, opened[1].getsockname()[1])
     except OSError as error:
         for sock in opened:
             sock.close()
         raise CannotListenError(group, port, error) from None
-    return group_address.target, (opened[0], opened[1])
+    return group_address.target, find_source, (opened[0], opened[1])
 
 
 class GroupTransmitter:
@@ -130,6 +134,17 @@ class _GroupAddress:
             sock.close()
             raise
         return sock
+
+    def find_source(self, port: int) -> Any:
+        """Return the source address of datagrams to the group from `port`."""
+        # The system chooses the host address with the route.
+        with self.member_socket(loop=False) as probe:
+            try:
+                probe.connect(self.target)
+            except OSError:
+                return None
+            host, _, *rest = probe.getsockname()
+        return (host, port, *rest)
 
     def _mreqn(self) -> bytes:
         address = socket.inet_aton(self._address) if self._address else bytes(4)

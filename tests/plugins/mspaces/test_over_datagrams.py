@@ -13,9 +13,9 @@ from zope.interface import implementer
 from broker.errors import PeerSilent
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.transport.arq import ArqSettings
+from broker.transport.arq.connection_endpoint import ConnectionEndpoint
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
-from broker.transport.socket.datagram_endpoint import DatagramEndpoint
 from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 from broker.transport.view import LinkState, View
 
@@ -27,7 +27,7 @@ class DatagramWire:
     """A wire that exists before its endpoint."""
 
     def __init__(self, network: DatagramNetwork, address: tuple[str, int]) -> None:
-        self.endpoint: DatagramEndpoint | None = None
+        self.endpoint: ConnectionEndpoint | None = None
         self.bound: MemoryDatagramSocket = network.bind(address, self._receive)
 
     def _receive(self, batch: Sequence[tuple[bytes, Hashable]]) -> None:
@@ -45,7 +45,7 @@ class Node:
         self.clock = clock
         self.driver = StackDriver(stack.layers, clock, self, stack.bottom).join("peer")
         wire = DatagramWire(network, ("node", number))
-        self.endpoint = wire.endpoint = DatagramEndpoint(
+        self.endpoint = wire.endpoint = ConnectionEndpoint(
             *(clock, wire.bound, self.driver.attach, ArqSettings()),
             *(Random(number).randbytes, DEFAULT_MAX_FRAME),
         )

@@ -9,9 +9,9 @@ from zope.interface import implementer
 
 from broker.testing.datagram_network import Address, DatagramFaults, DatagramNetwork
 from broker.transport.arq.group_core import GroupCore
+from broker.transport.arq.group_member import GroupMember, IGroupReceiver
 from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.mac import Mac, derive_group_key
-from broker.transport.socket.datagram_group import DatagramGroup, IGroupReceiver
 
 GROUP = ("group", 0)
 MAX_FRAME = 64 * 1024
@@ -36,7 +36,7 @@ class Member:
             *(random.random, MAX_FRAME, members.clock.seconds()),
         )
         self.core = core
-        self.group = group = DatagramGroup(
+        self.group = group = GroupMember(
             members.clock, core, self, lambda datagrams: wire.send(datagrams, GROUP), wire.send
         )
 

@@ -10,10 +10,10 @@ from zope.interface import implementer
 from broker.errors import BrokerError
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, MemoryDatagramSocket
 from broker.transport.arq import ArqSettings
+from broker.transport.arq.connection_channel import ConnectionChannel
+from broker.transport.arq.connection_endpoint import ConnectionEndpoint
 from broker.transport.socket import ISocketReceiver
 from broker.transport.socket.contract import ISocketChannel
-from broker.transport.socket.datagram_channel import DatagramChannel
-from broker.transport.socket.datagram_endpoint import DatagramEndpoint
 
 HERE = ("here", 1)
 THERE = ("there", 2)
@@ -25,7 +25,7 @@ class User:
     """Sends its packets as far as allowed, and stores received ones."""
 
     def __init__(self, channel: ISocketChannel, packets: Sequence[bytes] = ()) -> None:
-        assert isinstance(channel, DatagramChannel)
+        assert isinstance(channel, ConnectionChannel)
         self.channel = channel
         self.core = channel.core
         self.packets: list[bytes] = []
@@ -74,10 +74,10 @@ class Pair:
         self.here = self.endpoint(HERE)
         self.there = self.endpoint(THERE)
 
-    def endpoint(self, address: tuple[str, int]) -> DatagramEndpoint:
+    def endpoint(self, address: tuple[str, int]) -> ConnectionEndpoint:
         wire = self.network.bind(address, lambda batch: endpoint.datagrams_received(batch))
         self.wires.append(wire)
-        endpoint = DatagramEndpoint(
+        endpoint = ConnectionEndpoint(
             *(self.clock, wire, self.accepted.append, self.settings),
             *(self.random.randbytes, MAX_FRAME),
         )

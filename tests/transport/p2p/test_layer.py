@@ -22,12 +22,12 @@ def test_it_is_a_layer_and_makes_cores_that_share_nothing() -> None:
 
 
 def test_it_gives_all_that_holds_for_one_link_over_tcp() -> None:
-    one_to_many = {
-        *(Property.ONE_TO_MANY, Property.SENDER_ORDER),
+    others = {
+        *(Property.ONE_TO_MANY, Property.SENDER_ORDER, Property.AUTHENTICATED),
         *(Property.TOTAL_ORDER, Property.AGREED_MEMBERSHIP),
     }
     held = check_layers([P2PLayer(incarnation=1)], TCP_PROPERTIES)
-    assert held == frozenset(Property) - one_to_many
+    assert held == frozenset(Property) - others
 
 
 @pytest.mark.parametrize(

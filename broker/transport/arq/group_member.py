@@ -20,7 +20,7 @@ from broker.transport.arq.group_effects import (
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.effects import DeliverUp, SendDown, WritableChanged
-from broker.transport.socket.datagram_endpoint import Address
+from broker.transport.socket.datagram_transport import Address
 
 _ReceiverEffect: TypeAlias = (
     DeliverUp
@@ -55,7 +55,7 @@ class IGroupReceiver(Interface):
         """Packets accumulate because the group's rate is lower (False), or have drained (True)."""
 
 
-class DatagramGroup:
+class GroupMember:
     """One member of a group; both of its sockets deliver here."""
 
     log = Logger()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -13,18 +12,18 @@ from twisted.internet.error import ConnectionRefusedError, TimeoutError
 from twisted.logger import Logger
 
 from broker.errors import BrokerError, Closed, PeerSilent, VersionMismatch
+from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.connection_core import ConnectionCore
+from broker.transport.arq.counters import HandshakeCounts
 from broker.transport.arq.handshake import (
     UNKEYED_MAC,
-    Cookies,
+    Acceptor,
     Dialler,
     DialStep,
     Entropy,
     HandshakeRequest,
-    decode_request,
-    encode_accept,
+    accept_request,
 )
-from broker.transport.arq.mac import Mac, derive_connection_key
 from broker.transport.arq.settings import ArqSettings
 from broker.transport.arq.wire import (
     DATA,
@@ -32,41 +31,17 @@ from broker.transport.arq.wire import (
     MIN_DATAGRAM_BYTES,
     NONCE_BYTES,
     OPEN,
-    VERSION,
     Reason,
     decode_head,
-    encode_refuse,
 )
 from broker.transport.clock import IClock
 from broker.transport.deadline_timer import DeadlineTimer
 from broker.transport.socket.contract import ISocketChannel
-from broker.transport.socket.datagram_channel import DatagramChannel
-
-#: Equal addresses are one peer.
-Address: TypeAlias = Hashable
+from broker.transport.socket.datagram_transport import Address, DatagramTransport
 
 #: Bound of closed connections that still answer; the oldest are dropped.
 _MAX_CLOSED = 1024
 _MAX_FINAL_BYES = 8
-
-
-class DatagramTransport(Protocol):
-    """A transport that may lose datagrams."""
-
-    def send(self, datagrams: Sequence[bytes], address: Address) -> None:
-        """Send datagrams to one address, or lose them."""
-
-
-@attrs.define
-class EndpointCounts:
-    #: Too short, of unknown kind, with a wrong tag, or inconsistent.
-    malformed: int = 0
-    unknown_connection: int = 0
-    bad_cookies: int = 0
-    #: Unproven connections, for newer ones.
-    dropped_half_open: int = 0
-    #: For the limit of connections, or for another version.
-    refused: int = 0
 
 
 @attrs.define
@@ -79,7 +54,7 @@ class _Dial:
 
 @attrs.define
 class _HalfOpen:
-    channel: DatagramChannel
+    channel: ConnectionChannel
     accept: bytes
     until: float
 
@@ -93,7 +68,7 @@ class _ClosedConnection:
     byes_left: int = _MAX_FINAL_BYES
 
 
-class DatagramEndpoint:
+class ConnectionEndpoint:
     """Dials and accepts connections over one datagram socket (M8, T41).
 
     It stores nothing for a peer without a proven address. `on_connect` is called with each accepted
@@ -112,7 +87,7 @@ class DatagramEndpoint:
         max_frame: int,
         describe: Callable[[Address], str] = str,
     ) -> None:
-        self.counts = EndpointCounts()
+        self.counts = HandshakeCounts()
         #: In datagrams; less than the setting on a small socket.
         self.window = settings.window
         self._clock = clock
@@ -122,8 +97,8 @@ class DatagramEndpoint:
         self._entropy = entropy
         self._max_frame = max_frame
         self._describe = describe
-        self._cookies = Cookies(entropy)
-        self._channels: dict[int, DatagramChannel] = {}
+        self._acceptor = Acceptor(entropy, self.counts)
+        self._channels: dict[int, ConnectionChannel] = {}
         self._dials: dict[int, _Dial] = {}
         self._half_open: OrderedDict[tuple[Address, int], _HalfOpen] = OrderedDict()
         self._half_open_keys: dict[
@@ -180,7 +155,7 @@ class DatagramEndpoint:
             if identity in self._dials:
                 self._receive_dial_answer(self._dials[identity], datagram, address)
             elif kind in (HELLO, OPEN) and UNKEYED_MAC.verify(datagram):
-                self._receive_request(kind, decode_request(datagram), address)
+                self._receive_request(datagram, address)
             elif identity in self._closed:
                 self._resend_bye(identity)
             elif kind >= DATA:
@@ -190,40 +165,34 @@ class DatagramEndpoint:
         except BrokerError:
             self.counts.malformed += 1
 
-    def _receive_request(self, kind: int, request: HandshakeRequest, address: Address) -> None:
+    def _receive_request(self, datagram: bytes, address: Address) -> None:
         now = self._clock.seconds()
-        if request.version != VERSION:
-            self._refuse(request, address, Reason.VERSION)
-        elif kind == HELLO:
-            self._transport.send([self._cookies.create_cookie(request, address, now)], address)
-        elif not self._cookies.verify_cookie(request, address, now):
-            self.counts.bad_cookies += 1
-        else:
-            self._accept(request, address, now)
+        answer = self._acceptor.receive(datagram, address, now)
+        if isinstance(answer, HandshakeRequest):
+            self._accept(answer, address, now)
+        elif answer is not None:
+            self._transport.send([answer], address)
 
     def _accept(self, request: HandshakeRequest, address: Address, now: float) -> None:
         key = (address, request.client)
         half = self._half_open.get(key)
         if half is None:
             if len(self._channels) >= self._settings.connections:
-                self._refuse(request, address, Reason.FULL)
+                self._transport.send([self._acceptor.refuse(request, Reason.FULL)], address)
                 return
             if len(self._half_open) >= self._settings.half_open:
                 self.counts.dropped_half_open += 1
                 self._drop_half_open(next(iter(self._half_open)))
-            server, nonce = self._new_id(), self._entropy(NONCE_BYTES)
-            mac = Mac(derive_connection_key(request.client, server, request.nonce, nonce))
-            channel = self._create_channel(mac, server, request.client, request.room, address)
-            datagram = encode_accept(request.client, server, nonce, self.window, mac)
+            core, datagram = accept_request(
+                *(request, self._new_id(), self._entropy),
+                *(self._connection_settings, self._max_frame, now),
+            )
+            channel = self._create_channel(core, address)
             half = _HalfOpen(channel, datagram, now + self._settings.handshake_timeout)
             self._half_open[key] = half
-            self._half_open_keys[server] = key
+            self._half_open_keys[core.own_id] = key
             self._arm_timer()
         self._transport.send([half.accept], address)
-
-    def _refuse(self, request: HandshakeRequest, address: Address, reason: Reason) -> None:
-        self.counts.refused += 1
-        self._transport.send([UNKEYED_MAC.add_tag(encode_refuse(request.client, reason))], address)
 
     def _resend_bye(self, identity: int) -> None:
         closed = self._closed[identity]
@@ -232,7 +201,7 @@ class DatagramEndpoint:
             self._transport.send([closed.final_bye], closed.address)
 
     def _receive_first(
-        self, identity: int, channel: DatagramChannel, datagrams: list[bytes]
+        self, identity: int, channel: ConnectionChannel, datagrams: list[bytes]
     ) -> None:
         # There is no receiver yet: packets are held back.
         channel.datagrams_received(datagrams)
@@ -260,30 +229,29 @@ class DatagramEndpoint:
                 dial.result.errback(VersionMismatch(f"{self._describe(address)}: another version"))
             else:
                 dial.result.errback(ConnectionRefusedError("it has too many connections"))
-        elif answer is DialStep.ACCEPTED and dialler.mac is not None:
+        elif answer is DialStep.ACCEPTED:
             self._remove_dial(dialler.client)
-            channel = self._create_channel(
-                dialler.mac, dialler.client, dialler.server, dialler.room, address
-            )
+            now = self._clock.seconds()
+            core = dialler.create_connection(self._connection_settings, self._max_frame, now)
+            channel = self._create_channel(core, address)
             channel.prove_key()
             dial.result.callback(channel)
 
-    def _create_channel(
-        self, mac: Mac, own_id: int, peer_id: int, room: int, address: Address
-    ) -> DatagramChannel:
-        settings = attrs.evolve(self._settings, window=self.window)
-        now = self._clock.seconds()
-        core = ConnectionCore(settings, mac, own_id, peer_id, room, now, self._max_frame)
+    @property
+    def _connection_settings(self) -> ArqSettings:
+        return attrs.evolve(self._settings, window=self.window)
+
+    def _create_channel(self, core: ConnectionCore, address: Address) -> ConnectionChannel:
         transmit = partial(self._transmit, address)
         on_end = partial(self._channel_ended, address)
-        channel = DatagramChannel(self._clock, core, self._describe(address), transmit, on_end)
-        self._channels[own_id] = channel
+        channel = ConnectionChannel(self._clock, core, self._describe(address), transmit, on_end)
+        self._channels[core.own_id] = channel
         return channel
 
     def _transmit(self, address: Address, datagrams: Sequence[bytes]) -> None:
         self._transport.send(datagrams, address)
 
-    def _channel_ended(self, address: Address, channel: DatagramChannel) -> None:
+    def _channel_ended(self, address: Address, channel: ConnectionChannel) -> None:
         identity = channel.core.own_id
         self._channels.pop(identity, None)
         key = self._half_open_keys.pop(identity, None)
