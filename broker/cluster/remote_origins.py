@@ -8,6 +8,7 @@ from broker.cluster.address import Address, unit_text
 from broker.cluster.network import Network
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame import Range
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 
@@ -66,14 +67,15 @@ class RemoteOrigins:
 
     def list_origins(self) -> Collection[str]:
         log = self._network.event_log
-        return {log.origin, *log.coverage, *log.replica_spans}
+        replicas = {flow for origin in log.replica_spans for flow in log.flows.of_origin(origin)}
+        return {log.origin, *log.coverage, *replicas}
 
     def furthest_place(self, origin: str) -> Mark | None:
         """Return the furthest place in the log or replica here."""
         log = self._network.event_log
         found = [log.coverage[origin]] if origin in log.coverage else []
-        if origin in log.replica_spans:
-            found.append(log.replica_spans[origin].upto)
+        if span := log.replica_spans.get(origin_of(origin)):
+            found.append(log.flows.limit(origin, span.upto))
         return max(found, default=None)
 
     def is_log_reachable(self, origin: str) -> bool:

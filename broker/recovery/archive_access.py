@@ -41,8 +41,9 @@ class ArchivedDurable:
 
 
 class Replay(Protocol):
-    scanned_rows: tuple[int, int]
-    """(scanned, total); (0, 0) while it waits."""
+    @property
+    def scanned_rows(self) -> tuple[int, int]:
+        """Return (scanned, total); (0, 0) while it waits."""
 
     def next_events(self) -> Deferred[Sequence[LoggedEvent]]:
         """None at the end. Fails with a `BrokerError`."""

@@ -17,6 +17,7 @@ from broker.errors import (
     NotConnected,
     Overloaded,
 )
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_access import ArchiveAccess, Replay
@@ -227,7 +228,7 @@ class ArchiveSource:
         return {**self._already_received, **requested}
 
     def _archive_end(self, origin: str, upto: Mark | None) -> Mark | None:
-        return upto if origin == self._context.own_origin else None
+        return upto if origin_of(origin) == self._context.own_origin else None
 
     def _record_beyond(self, reached: Mapping[str, Mark]) -> None:
         if not self._missed.is_open_ended:

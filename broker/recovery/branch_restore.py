@@ -74,7 +74,11 @@ class BranchRestore:
         self._network = network
         self._event_log = event_log
         self._archive = archive
-        self._origin_reader = OriginReader(event_log.origin, page_exchange, archive, parse_query)
+        self._origin_readers = [
+            OriginReader(flow, page_exchange, archive, parse_query)
+            for flow in event_log.flows.of_origin(event_log.origin)
+        ]
+        """By flow, the default one first; the archive has all under the origin."""
         self._clock = clock
         self._committed = on_committed
         self._report_losses = report_losses
@@ -91,7 +95,7 @@ class BranchRestore:
     def must_delay_page(self, request: PageRequest) -> bool:
         """Return True if the answer must wait until this reader's events are restored."""
         log = self._event_log
-        if request.origin != log.origin or self._has_returned(request):
+        if not log.flows.is_own(request.origin) or self._has_returned(request):
             return False
         branch = log.find_fork(request.after, request.path)
         if branch is None and not (self._is_settling() and request.after[0] < log.newest_own[0]):
@@ -225,9 +229,10 @@ class BranchRestore:
         for address in dict.fromkeys((*sorted(shown, key=shown.__getitem__, reverse=True), *near)):
             if address not in shown and not missing_runs(first, upto[1], offsets):
                 break
-            async for events in self._origin_reader.recover_from_node(address, branch, upto):
-                offsets |= await self._relog(events, address)
-        async for events in self._origin_reader.recover_from_archive(branch, upto):
+            for reader in self._origin_readers:
+                async for events in reader.recover_from_node(address, branch, upto):
+                    offsets |= await self._relog(events, address)
+        async for events in self._origin_readers[0].recover_from_archive(branch, upto):
             offsets |= await self._relog(events, None)
         if upto > known:
             # Each round counts only its new losses.

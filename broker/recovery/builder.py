@@ -22,6 +22,7 @@ from broker.recovery.archive_catch_up import ArchiveCatchUp
 from broker.recovery.branch_restore import BranchRestore, OnCommitted
 from broker.recovery.context import RecoveryContext
 from broker.recovery.durable_handover import DurableHandover, SupersedeSession
+from broker.recovery.flow_archive import with_flows
 from broker.recovery.log_page_reader import LogPageReader
 from broker.recovery.log_repair import LogRepair
 from broker.recovery.node_recovery import NodeRecovery
@@ -51,6 +52,7 @@ def build_recovery(
     report_losses: Callable[[], object],
 ) -> NodeRecovery:
     pages = LogPageReader(event_log, matcher, page_matcher, durables)
+    flow_archive = None if archive is None else with_flows(archive, event_log.flows)
     messenger = page_exchange = handover = archive_catch_up = questions = remote_logs = None
     if network is not None:
         members, gateways = settings.network.join, settings.network.gateways
@@ -62,7 +64,7 @@ def build_recovery(
         questions = NetworkQuestions(messenger, clock)
         page_exchange = PageExchange(messenger, pages, parse_query, clock)
         make_reader = partial(
-            OriginReader, page_exchange=page_exchange, archive=archive, parse_query=parse_query
+            OriginReader, page_exchange=page_exchange, archive=flow_archive, parse_query=parse_query
         )
         remote_logs = RemoteLogs(RemoteOrigins(network), questions, make_reader)
         handover = DurableHandover(
@@ -80,7 +82,7 @@ def build_recovery(
         page_exchange=page_exchange,
         origin_nodes=lambda origin: [] if messenger is None else messenger.find_sources(origin),
         is_reachable=is_reachable,
-        archive=archive,
+        archive=flow_archive,
         clock=clock,
         patience=settings.recovery.gap_timeout,
         remote_logs=remote_logs,
@@ -105,8 +107,8 @@ def build_recovery(
         parse_query,
     )
     event_log.repairs.find_events = log_repair.find_events
-    if network is not None and archive is not None:
-        archive_catch_up = ArchiveCatchUp(RemoteOrigins(network), archive, context)
+    if network is not None and flow_archive is not None:
+        archive_catch_up = ArchiveCatchUp(RemoteOrigins(network), flow_archive, context)
     branch_restore = silent_origin_recovery = None
     if network is not None and page_exchange is not None and remote_logs is not None:
         branch_restore = BranchRestore(
@@ -114,7 +116,7 @@ def build_recovery(
             *(parse_query, on_committed, report_losses),
         )
         silent_origin_recovery = SilentOriginRecovery(
-            RemoteOrigins(network), remote_logs, archive, context
+            RemoteOrigins(network), remote_logs, flow_archive, context
         )
     return NodeRecovery(
         context, handover, archive_catch_up, questions, branch_restore, silent_origin_recovery

@@ -8,6 +8,7 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.delivery.recovery_contract import RecoveryRequest
+from broker.event.flow import origin_of
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.log_page_reader import LogPageReader
 from broker.recovery.page_exchange import PageExchange
@@ -49,7 +50,7 @@ class RecoveryContext:
         can_reach = bool(previous_node) and has_network and self.is_reachable(previous_node)
         # This log has own events, so the replayer is not started for them.
         is_cold = self.archive is not None and not self.archive.is_warm()
-        only_own = missed.ranges.keys() == {self.own_origin}
+        only_own = {*map(origin_of, missed.ranges)} == {self.own_origin}
         return AvailableSources(
             previous_node if can_reach else "",
             log_origins,

@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from broker.archive.interval import difference
 from broker.cluster.address import Address
 from broker.errors import BrokerError
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.event.placeholder import placeholder_code
 from broker.event.stream import StreamPattern
@@ -55,7 +56,12 @@ class _Search:
         for event in events:
             if placeholder_code(event.document) is not None and self.needs_events:
                 continue
-            if event.origin == span.origin and span.after[1] < event.offset <= span.upto[1]:
+            same = event.origin == span.origin or (
+                self.needs_events and origin_of(event.origin) == span.origin
+            )
+            if same and span.after[1] < event.offset <= span.upto[1]:
+                if event.origin != span.origin:
+                    event = attrs.evolve(event, origin=span.origin)
                 self.found.setdefault(event.offset, event)
 
 
@@ -145,6 +151,15 @@ class LogRepair:
         return not search.origin_answered
 
     async def _read_node(self, search: _Search, node: Address, any_origin: bool) -> None:
+        for flow in self._flows_of(search):
+            await self._read_flow(search, flow, node, any_origin)
+
+    def _flows_of(self, search: _Search) -> list[str]:
+        """A log of one's own, or a replica, has the events of all flows under its origin."""
+        origin = search.span.origin
+        return self._log.flows.of_origin(origin) if search.needs_events else [origin]
+
+    async def _read_flow(self, search: _Search, flow: str, node: Address, any_origin: bool) -> None:
         fetching = self._context.page_exchange
         assert fetching is not None
         span = search.span
@@ -155,14 +170,15 @@ class LogRepair:
                 node,
                 LogPageRequest(
                     *(self._pattern, self._parse_query("true()", {}), _ALL_LEVELS),
-                    ranges={span.origin: (after, span.upto)},
+                    ranges={flow: (after, span.upto)},
                     serial=serial,
                     allow_partial=any_origin,
                 ),
             )
             search.add_events(page.events)
-            search.origin_answered |= page.origin == span.origin and not page.next_serial
-            serial, after = page.next_serial, max(after, page.reached.get(span.origin, after))
+            is_own = page.origin == origin_of(span.origin)
+            search.origin_answered |= is_own and not page.next_serial
+            serial, after = page.next_serial, max(after, page.reached.get(flow, after))
             if not serial or after >= span.upto or search.is_complete:
                 return
 
@@ -177,7 +193,7 @@ class LogRepair:
         request = ReplayRequest(
             *(">", "true()"),
             clearance=_ALL_LEVELS,
-            ranges={span.origin: (span.after, span.upto)},
+            ranges=dict.fromkeys(self._flows_of(search), (span.after, span.upto)),
             others=False,
             order=PLACE,
         )

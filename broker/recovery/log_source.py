@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.delivery.recovery_contract import MarkRange, RecoveryRequest
 from broker.errors import BrokerError
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.context import RecoveryContext
@@ -142,7 +143,7 @@ class LogSource:
         ranges = {
             origin: (after, upto)
             for origin, (after, upto) in self._remaining.ranges.items()
-            if upto is not None and origin != self._context.own_origin
+            if upto is not None and origin_of(origin) != self._context.own_origin
         }
         others = self._context.remote_logs
         if survey is None and others is not None and ranges:
@@ -194,7 +195,7 @@ class LogSource:
             origin
             for origin, (_, upto) in self._remaining.ranges.items()
             if upto is not None
-            and origin != self._context.own_origin
+            and origin_of(origin) != self._context.own_origin
             and origin not in self._answered_origins
         ]
 
@@ -203,7 +204,7 @@ class LogSource:
         nodes: list[Address | None] = (
             [None] if self._context.page_reader.has_log_or_replica(origin) else []
         )
-        if origin != self._context.own_origin:
+        if origin_of(origin) != self._context.own_origin:
             nodes += self._context.origin_nodes(origin)
         for address in nodes:
             remaining = self._remaining.ranges.get(origin)
@@ -226,7 +227,7 @@ class LogSource:
                     error=error,
                 )
             else:
-                if page_origin == origin:
+                if page_origin == origin_of(origin):
                     self._answered_origins.add(origin)
 
     async def _read_pages(

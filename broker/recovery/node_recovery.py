@@ -14,6 +14,7 @@ from broker.delivery.recovery_contract import (
     HandoverResult,
     RecoveryRequest,
 )
+from broker.event.flow import origin_of
 from broker.recovery.archive_catch_up import ArchiveCatchUp
 from broker.recovery.branch_restore import BranchRestore
 from broker.recovery.context import RecoveryContext
@@ -94,7 +95,9 @@ class NodeRecovery:
     def is_archive_only(self, origin: str) -> bool:
         context = self.context
         return (
-            self.has_archive and origin != context.own_origin and not context.origin_nodes(origin)
+            self.has_archive
+            and origin_of(origin) != context.own_origin
+            and not context.origin_nodes(origin)
         )
 
     def take_over_durable(self, request: HandoverRequest) -> Deferred[HandoverResult | None]:

@@ -12,6 +12,7 @@ import attrs
 
 from broker.archive.interval import Interval, difference, intersection, union
 from broker.delivery.recovery_contract import MarkRange
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.recovery.archive_access import Intervals
 from broker.recovery.planner import OWN_LOG, AvailableSources, PlanStep, count_places
@@ -51,7 +52,9 @@ def explain_plan(
         ],
         "origins": [
             _explain_origin(origin, requested[origin], recovered.get(origin), steps, context)
-            for origin in sorted(requested, key=lambda each: (each != context.own_origin, each))
+            for origin in sorted(
+                requested, key=lambda each: (origin_of(each) != context.own_origin, each)
+            )
         ],
         "others": all_origins,
         "archive": {"available": context.sources.has_archive, "told": context.is_archive_known},
@@ -75,13 +78,13 @@ def _explain_origin(
     ]
     for step in steps:
         found, nodes = _covered_by_step(origin, step, left, context)
-        own = step.source == "logs" and origin == context.own_origin
+        own = step.source == "logs" and origin_of(origin) == context.own_origin
         source = OWN_LOG if own else step.source
         parts += [_describe_part(source, each, nodes, step.why) for each in found]
         left = list(difference(left, found))
     return {
         "origin": origin,
-        "own": origin == context.own_origin,
+        "own": origin_of(origin) == context.own_origin,
         **_describe_interval(everything),
         "parts": sorted(parts, key=lambda part: part["after"]),
         # Without an end, no missing event is known.
@@ -105,7 +108,7 @@ def _covered_by_step(
         return intersection(left, context.archived.get(origin, ())), []
     if origin not in context.sources.log_origins:
         return [], []
-    if origin == context.own_origin:
+    if origin_of(origin) == context.own_origin:
         # Only other nodes have replicas of own events.
         begins = context.log_begins.get(origin, (0, 0))
         return difference(left, [((0, 0), begins)]), []
@@ -120,7 +123,7 @@ def _gap_reason(origin: str, context: PlanContext) -> str:
         rest = "the archive's coverage is unknown at the moment"
     else:
         rest = "the archive does not have it, or not yet"
-    if origin == context.own_origin:
+    if origin_of(origin) == context.own_origin:
         return f"retention removed it from this node's log, and {rest}"
     if origin in context.sources.log_origins:
         return f"the nodes that can be asked do not have it, and {rest}"

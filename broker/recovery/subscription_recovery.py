@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from broker.archive.interval import Interval, Intervals, difference, has_branches
 from broker.delivery.recovery_contract import LostRange, RecoveryRequest
 from broker.errors import BrokerError
+from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.recovery.archive_source import MAX_LAST, ArchiveSource
@@ -269,7 +270,11 @@ class SubscriptionRecovery:
             self._has_unnamed_origins = False
             self.steps = plan_steps(ranges, self._sources)
         own = self._context.own_origin
-        if any(has_branches(each) for origin, each in coverage.intervals.items() if origin != own):
+        if any(
+            has_branches(each)
+            for origin, each in coverage.intervals.items()
+            if origin_of(origin) != own
+        ):
             self.steps = plan_steps(ranges, self._sources, all_origins=True)
 
     async def _add_unknown_origins(self) -> None:

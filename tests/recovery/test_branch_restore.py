@@ -17,6 +17,7 @@ from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark, NamedHistory
 from broker.log.history import BranchLoss
+from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import parse_query
 from broker.recovery.branch_restore import (
@@ -38,6 +39,7 @@ class Log:
     """The place at which any reader's branch leaves this log."""
     begun_at: int = 10
     origin: str = "own"
+    flows: KnownFlows = attrs.field(factory=lambda: KnownFlows("own", {}))
     newest_own: Mark = (5, 12)
     pending_adoption: None = None
 
@@ -121,7 +123,9 @@ def test_neighbours_are_asked_for_events_that_no_reader_returns(
         driver=SimpleNamespace(page_server=SimpleNamespace()), neighbours=near
     )
     log = SimpleNamespace(
-        origin="own", history_chain=SimpleNamespace(newest_of_branch=lambda branch: branch)
+        origin="own",
+        flows=KnownFlows("own", {}),
+        history_chain=SimpleNamespace(newest_of_branch=lambda branch: branch),
     )
     asked: list[Address] = []
     lost: list[Sequence[tuple[int, int]]] = []
@@ -154,7 +158,7 @@ def test_neighbours_are_asked_for_events_that_no_reader_returns(
         ("_record_loss", record_loss),
     ):
         monkeypatch.setattr(made, name, does)
-    made._origin_reader = cast(Any, Sources())
+    made._origin_readers = [cast(Any, Sources())]
     shown: dict[Address, Mark] = {HERE: (1, 12), READER: (1, 15)}
     Deferred.fromCoroutine(made._restore_branch((1, 10), (1, 15), shown))
     # The furthest reader comes first.

@@ -14,6 +14,7 @@ from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder
 from broker.log.chunk_table import EVENTS
 from broker.log.damage import Damage, DamageKind, Span
+from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import REPLICA_TABLE
 from broker.matching.query.query import parse_query
@@ -36,6 +37,7 @@ class Exchange:
 @attrs.define
 class Log:
     origin: str = "own"
+    flows: KnownFlows = attrs.field(factory=lambda: KnownFlows("own", {}))
     replica_spans: dict[str, Any] = attrs.field(factory=dict)
 
 

@@ -19,6 +19,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, NotValid
 from broker.event.place import Mark, NamedHistory
 from broker.log.deduplication import Deduplication, Freshness
+from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.matching.contract import Accepted, Refused, Verdict
 from broker.matching.query.query import parse_query
@@ -52,6 +53,7 @@ class Log:
     read: list[Mark] = attrs.field(factory=list)
     pending_adoption: tuple[str, Mark] | None = None
     origin: str = "own"
+    flows: KnownFlows = attrs.field(factory=lambda: KnownFlows("own", {}))
     newest_own: Mark = (5, 12)
     is_writable: bool = True
     deduplication: Deduplication = attrs.field(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, Range, decode_frame
 from broker.errors import ProtocolError
+from broker.event.flow import FlowInterval
 from tests.cluster.traffic.frames import frame, node, unit
 
 MARKS = st.tuples(st.integers(1, 3), st.integers(0, 50))
@@ -40,6 +41,10 @@ def made_up(draw: st.DrawFn) -> Frame:
     runs = [(len(list(group)), each) for each, group in itertools.groupby(recipients)]
     made = frame(ranges, events, runs)
     made.history = draw(st.sampled_from([None, (3, 1 << 62, (2, 9))]))
+    if draw(st.booleans()):
+        made.origin = "o/asdi.>"
+        known = draw(st.sampled_from([(), (((1, 0), (2, 3)), ((2, 9), None))]))
+        made.intervals = known if made.history else ()
     return made
 
 
@@ -57,8 +62,41 @@ def test_a_frame_survives_encoding(each: Frame, compress: bool) -> None:
 
 @given(made_up())
 def test_a_link_of_version_1_gets_no_history(each: Frame) -> None:
-    fields = {**content(each), "history": None}
+    fields = {**content(each), "history": None, "intervals": []}
     assert content(decode_frame(each.encode(1))) == fields
+
+
+@given(made_up())
+def test_only_links_of_version_3_carry_other_flows_than_the_default_one(each: Frame) -> None:
+    assert each.least_version == (3 if "/" in each.origin else 1)
+
+
+@pytest.mark.parametrize(
+    ("origin", "intervals"),
+    [
+        ("", ()),
+        ("o" * 65, ()),
+        ("o\0", ()),
+        ("/asdi.>", ()),
+        ("o/", ()),
+        ("o/a..b", ()),
+        ("o/../x", ()),
+        ("o/>.a", ()),
+        ("o/" + ".".join(["a" * 64] * 5), ()),
+        ("o", (((1, 0), None),)),
+        ("o/a", (((1, 0), None), ((2, 0), None))),
+        ("o/a", (((1, 5), (1, 3)),)),
+        ("o/a", (((1, 0), (2, 0)), ((1, 9), None))),
+        ("o/a", (((1, 0), (1, 0)),) * 65),
+    ],
+)
+def test_an_invalid_flow_or_interval_is_a_protocol_error(
+    origin: str, intervals: tuple[FlowInterval, ...]
+) -> None:
+    made = frame([Range(node("n1"), (1, 0), (1, 1))], origin=origin)
+    made.history, made.intervals = (1, 1, (0, 0)), intervals
+    with pytest.raises(ProtocolError, match="malformed"):
+        decode_frame(made.encode())
 
 
 @given(made_up(), st.data())

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from twisted.internet.task import Clock
+
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
+from broker.event.flow import CarryingPatterns
+from broker.event.place import Mark
+from broker.log.commit import Retention
+from broker.log.event_log import EventLog
+from broker.log.known_flows import MAX_FOREIGN_FLOWS, KnownFlows, with_origin
+from broker.log.log_file import LogFile
+from broker.log.logged_event import LoggedEvent, encode_header
+from broker.log.pending_commit import RelayedEvents
+from tests.log.test_event_log import Thread
+
+OTHER = "b" * 24
+PATTERN = "asdi.>"
+
+
+def record(stream: str) -> bytes:
+    event_id = EventId("client", 1, 1, 1)
+    return encode_header(
+        Header(event_id, stream, "flight", "1.0", SecurityLevel.LOW, Liveness.LIVE)
+    )
+
+
+def start(folder: Path, clock: Clock, *patterns: str) -> tuple[EventLog, Thread]:
+    disk = Thread()
+    log = EventLog(
+        LogFile(folder / "log", Retention(), sync=False),
+        clock=clock,
+        wall_clock=lambda: 1_700_000_000_000 + int(clock.seconds() * 1000),
+        write=disk,
+        read=disk,
+        carrying=CarryingPatterns.parse(patterns),
+    )
+    return log, disk
+
+
+def publish(log: EventLog, disk: Thread, *streams: str) -> list[LoggedEvent]:
+    got: list[LoggedEvent] = []
+    done = lambda events: got.extend(events)  # noqa: E731
+    log.append([(record(stream), 0, b"<x/>") for stream in streams], done)
+    while not got:
+        disk.step()
+    return got
+
+
+def read_all(log: EventLog, disk: Thread) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    page = log.read(1, 1_000, 1 << 20)
+    page.addCallback(lambda events: found.extend((e.origin, e.offset) for e in events))
+    disk.step()
+    return found
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_own_events_have_the_flow_in_force_at_their_mark(tmp_path: Path, clock: Clock) -> None:
+    log, disk = start(tmp_path, clock)
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    publish(log, disk, "asdi.x", "other")
+    assert log.coverage.marks.keys() == {own} and not log.flows.own
+    log.crash()
+    log, disk = start(tmp_path, clock, PATTERN)
+    since = log.own_end
+    assert log.end_position() == {own: since, flow: since}
+    assert log.coverage[own] == log.coverage[flow] <= since
+    events = publish(log, disk, "asdi.x", "other", "asdi.y")
+    assert [(e.origin, e.offset) for e in events] == [(flow, 3), (own, 4), (flow, 5)]
+    assert log.coverage.marks == {own: events[-1].mark, flow: events[-1].mark}
+    log.crash()
+    log, disk = start(tmp_path, clock)
+    until = log.own_end
+    publish(log, disk, "asdi.x")
+    wanted = [(own, 1), (own, 2), (flow, 3), (own, 4), (flow, 5), (own, 6)]
+    assert read_all(log, disk) == wanted
+    assert log.coverage.marks == {own: log.own_end, flow: until}
+    assert log.flows.intervals_of(flow) == ((since, until),)
+    log.crash()
+
+
+def test_the_log_stores_events_of_all_own_flows_under_its_origin(
+    tmp_path: Path, clock: Clock
+) -> None:
+    log, disk = start(tmp_path, clock, PATTERN)
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    publish(log, disk, "asdi.x", "other", "asdi.y")
+    log.crash()
+    file = LogFile(tmp_path / "log", Retention(), sync=False)
+    assert file.covered.keys() == {own}
+    assert [e.origin for e in file.read_origin(own, (0, 0), 9, 1 << 20)] == [own] * 3
+    assert file.read_origin(flow, (0, 0), 9, 1 << 20) == []
+    file.crash()
+    log, disk = start(tmp_path, clock, PATTERN)
+    assert log.first_after(flow, log.coverage[flow]) == 4
+    assert log.first_after(flow, (1, 0)) == 1
+    assert log.position_before(3) == {
+        own: (log.flows.since(flow)[0], 2),
+        flow: log.position_before(3)[own],
+    }
+    log.crash()
+
+
+def test_a_node_without_other_stacks_stores_nothing(tmp_path: Path, clock: Clock) -> None:
+    log, _ = start(tmp_path, clock)
+    log.crash()
+    file = LogFile(tmp_path / "log", Retention(), sync=False)
+    assert file.flow_intervals == {}
+    file.crash()
+
+
+def test_flows_of_other_origins_are_stored_with_the_next_commit(
+    tmp_path: Path, clock: Clock
+) -> None:
+    log, disk = start(tmp_path, clock)
+    flow, intervals = f"{OTHER}/{PATTERN}", (((1, 5), (2, 9)), ((3, 9), None))
+    log.put_flow(flow, intervals)
+    log.put_flow(f"{log.origin}/{PATTERN}", intervals)
+    assert not disk.calls
+    relayed = [((3, 12), record("asdi.x"), 0, b"<x/>")]
+    log.append_relayed(RelayedEvents(flow, (3, 9), (3, 12), relayed), lambda _: None)
+    disk.step()
+    log.crash()
+    log, disk = start(tmp_path, clock)
+    assert log.flows.intervals_of(flow) == intervals and not log.flows.own
+    assert log.coverage[flow] == (3, 12) and OTHER not in log.coverage
+    assert read_all(log, disk) == [(flow, 12)]
+    log.crash()
+
+
+def test_positions_get_a_mark_for_each_flow_that_they_do_not_name() -> None:
+    flow = f"{OTHER}/{PATTERN}"
+    flows = KnownFlows("own", {flow: (((2, 50), None),)})
+    unnamed: dict[str, Mark] = {"own": (1, 1)}
+    assert flows.complete_marks(unnamed) is unnamed
+    assert flows.complete_marks({OTHER: (2, 60)})[flow] == (2, 50)
+    assert flows.complete_marks({OTHER: (1, 40)})[flow] == (1, 40)
+    assert flows.complete_marks({OTHER: (1, 40), flow: (2, 55)})[flow] == (2, 55)
+
+
+def test_a_closed_flow_ends_at_its_last_interval() -> None:
+    flow = f"own/{PATTERN}"
+    flows = KnownFlows("own", {flow: (((2, 50), (3, 70)),)})
+    assert flows.own == (flow,) and flows.is_own(flow) and not flows.is_own("own2/asdi.>")
+    assert flows.own_marks((5, 90)) == {flow: (3, 70)}
+    assert flows.own_marks((2, 60)) == {flow: (2, 60)}
+
+
+def test_the_longest_pattern_in_force_decides() -> None:
+    wide, narrow = "own/asdi.>", "own/asdi.zbw.>"
+    flows = KnownFlows("own", {wide: (((1, 0), None),), narrow: (((2, 10), (3, 20)),)})
+    assert flows.flow_at("own", "asdi.zbw.tz", (1, 5)) == wide
+    assert flows.flow_at("own", "asdi.zbw.tz", (2, 11)) == narrow
+    assert flows.flow_at("own", "asdi.zny.tz", (2, 11)) == wide
+    assert flows.flow_at("own", "asdi.zbw.tz", (3, 21)) == wide
+    assert flows.flow_at("own", "other", (3, 21)) == "own"
+    assert flows.of_origin("own") == ["own", narrow, wide]
+    events = [
+        LoggedEvent(2, n, 0, 0, record(s), b"", "own", n)
+        for n, s in [(11, "asdi.zbw.x"), (12, "o")]
+    ]
+    assert flows.select_flow(events, narrow) == events[:1]
+    assert flows.select_flow(events, "own") == events[1:]
+    flows.label_own(events)
+    assert [e.origin for e in events] == [narrow, "own"]
+    assert [e.origin for e in with_origin(events, "own")] == ["own", "own"]
+
+
+def test_flows_of_other_origins_are_bounded() -> None:
+    flows = KnownFlows("own", {})
+    intervals = (((1, 0), None),)
+    assert flows.put(f"{OTHER}/s", intervals) and not flows.put(f"{OTHER}/s", intervals)
+    assert not flows.put("own/s", intervals)
+    for number in range(1, MAX_FOREIGN_FLOWS):
+        assert flows.put(f"o{number}/s", intervals)
+    assert not flows.put("p/s", intervals)
+    assert flows.put(f"{OTHER}/s", (((1, 0), (2, 0)),))
