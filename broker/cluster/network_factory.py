@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from ipaddress import ip_network
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -31,10 +30,10 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.types.network_types import NetworkTypes
 from broker.config import Settings
+from broker.config.key_file import read_key
 from broker.config.stacks import DEFAULT_STACK, find_plugins_of
 from broker.config.value_kind import split_host_port
 from broker.dtd.cache import DtdCache
-from broker.errors import ConfigurationError
 from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.quarantine import Quarantine
@@ -48,8 +47,6 @@ from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import StackSettings, Transport, build_stack
 
-#: Bytes: a recorded handshake must not allow to guess the key.
-SHORTEST_KEY = 16
 _log = Logger()
 
 
@@ -145,7 +142,7 @@ def build_network(
                 gateways=network_settings.gateways,
                 key=None
                 if network_settings.key_file is None
-                else _read_key(network_settings.key_file),
+                else read_key(network_settings.key_file),
                 rules=_rules(settings),
             ),
             network,
@@ -197,18 +194,6 @@ def _rules(settings: Settings) -> AdmissionRules:
     )
     links = {"tcp": network_settings.max_tcp_links, "udp": network_settings.max_udp_links}
     return AdmissionRules(network_settings.max_nodes, links, rules.allows)
-
-
-def _read_key(path: Path) -> bytes:
-    try:
-        key = path.read_bytes().strip()
-    except OSError as error:
-        raise ConfigurationError(f"network.key_file {path} can not be read: {error}") from None
-    if len(key) < SHORTEST_KEY:
-        raise ConfigurationError(
-            f"network.key_file {path}: a key has at least {SHORTEST_KEY} bytes"
-        )
-    return key
 
 
 def _max_frame(settings: Settings) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -50,7 +51,12 @@ class StackInstance:
     """Options of the link stack, likewise."""
 
 
-def find_plugins_of(instance: StackInstance) -> tuple[ITransportPlugin, IProtocolStack | None]:
+Plugins: TypeAlias = tuple[ITransportPlugin, IProtocolStack | None]
+#: Returns the plug-ins of an instance, as `find_plugins_of`.
+FindPlugins: TypeAlias = Callable[[StackInstance], Plugins]
+
+
+def find_plugins_of(instance: StackInstance) -> Plugins:
     """Return the transport and the link stack of an instance.
 
     Raises `UnknownStack` or `AmbiguousStack`, and `StackError` if both have an option of one name,

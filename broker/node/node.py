@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +18,7 @@ from broker.cluster.network import Network
 from broker.cluster.network_factory import build_network
 from broker.cluster.stream_time import StreamTimes
 from broker.config import Settings
+from broker.config.stacks import FindPlugins, find_plugins_of
 from broker.delivery.commit_share import DELIVERY_BYTES, QueueLimits
 from broker.delivery.feed import Feed
 from broker.delivery.output import Output
@@ -39,7 +39,7 @@ from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.node.answers import build_answers, build_explanation_answers
 from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
-from broker.node.stream_services import StreamServices
+from broker.node.stream_services import build_transports
 from broker.node.threads import Threads
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_dtd_source import ArchiveDtdSource
@@ -47,10 +47,10 @@ from broker.recovery.builder import build_recovery
 from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
-from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.streams.interest import CarriedInterests
-from broker.streams.links import OpenDatagrams, open_links, open_udp
-from broker.streams.transports import StreamTransports, carrying_patterns
+from broker.streams.links import OpenDatagrams, open_udp
+from broker.streams.transports import carrying_patterns
+from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.subscriptions.type_change_notices import TypeChangeNotices
@@ -81,7 +81,8 @@ class Node:
         dialler: Dialler | None = None,
         random: Random | None = None,
         archive: ArchiveAccess | None = None,
-        open_datagrams: OpenDatagrams = open_udp,
+        open_datagrams: OpenDatagrams | None = None,
+        find_plugins: FindPlugins = find_plugins_of,
     ) -> None:
         """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`, and `ConfigurationError` for
         options of a stack that do not fit.
@@ -120,7 +121,9 @@ class Node:
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
         self.network = self._make_network(dialler, random)
-        self.transports = self._make_transports(open_datagrams, random)
+        self.transports = build_transports(
+            self, reactor, random, wall_clock, open_datagrams or open_udp(reactor), find_plugins
+        )
         accept = settings.types.undescribed == "accept"
         self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)
         self._late_validator = self.types.build_late_validator(self.matcher)
@@ -129,7 +132,7 @@ class Node:
             matcher=self.matcher,
             durables=self.durables,
             page_matcher=PageMatcher(self._select_events, self._late_validator, reactor),
-            parse_query=self._parse_query,
+            parse_query=self.parse_query,
             network=self.network,
             supersede=lambda *client: self.acceptor.supersede_client(*client),
             archive=archive,
@@ -157,7 +160,7 @@ class Node:
         self._advisor = QueryAdvisor(self._known_types, undescribed=accept, complete=complete)
         self.subscription_requests = SubscriptionRequests(
             matcher=self.matcher,
-            parse_query=self._parse_query,
+            parse_query=self.parse_query,
             advise=self._advisor.find_warnings,
             log=self.event_log,
             output=self.output,
@@ -174,7 +177,7 @@ class Node:
         )
         self.acceptor = self._make_acceptor()
         self.explanation_answers = build_explanation_answers(
-            self, self._parse_query, self._advisor.find_warnings, reactor
+            self, self.parse_query, self._advisor.find_warnings, reactor
         )
         versions = self.types.new_versions
         self.notices: TypeChangeNotices = TypeChangeNotices(
@@ -227,24 +230,6 @@ class Node:
             random=random,
         )
 
-    def _make_transports(
-        self, open_datagrams: OpenDatagrams, random: Random
-    ) -> StreamTransports | None:
-        if self.network is None:
-            return None
-        services = StreamServices(
-            node=self.settings.node.name,
-            network=self.network,
-            matcher=self.matcher,
-            parse_query=self._parse_query,
-            clock=self._reactor,
-            random=random,
-            open_links=partial(open_links, self._reactor, open_datagrams),
-        )
-        transports = StreamTransports(self.settings, services)
-        services.connect(transports)
-        return transports
-
     def _make_interest(self) -> Interest:
         if self.network is None or self.transports is None:
             return StandaloneInterest()
@@ -257,7 +242,7 @@ class Node:
         services = SessionServices(
             input=self.input,
             subscriptions=self.subscription_requests,
-            answers=build_answers(self, self._parse_query),
+            answers=build_answers(self, self.parse_query),
             on_ended=lambda session: self.acceptor.remove_session(session),
             clock=self._reactor,
         )
@@ -319,7 +304,7 @@ class Node:
         limits = self.settings.limits
         return min(DELIVERY_BYTES, limits.window_bytes // 2, limits.max_frame_bytes // 2)
 
-    def _parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
+    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Any:
         return parse_query(text, namespaces, query_limits(self.settings))
 
     # ------------------------------------------------------------------ running

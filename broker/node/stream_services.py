@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -14,7 +15,8 @@ from broker.cluster.network import Network
 from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
-from broker.config.stacks import StackInstance
+from broker.config import Settings
+from broker.config.stacks import FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
@@ -29,8 +31,40 @@ from broker.streams.contract import (
     IStreamTransport,
 )
 from broker.streams.instance import LinkKey
+from broker.streams.links import LinkOpener, OpenDatagrams
 from broker.streams.transports import StreamTransports
 from broker.transport.clock import IClock
+
+
+class INode(Protocol):
+    """Parts of the node."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def network(self) -> Network | None: ...
+    @property
+    def matcher(self) -> IMatcher: ...
+
+    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query: ...
+
+
+def build_transports(
+    node: INode,
+    clock: IClock,
+    random: Random,
+    wall_clock: Callable[[], int],
+    open_datagrams: OpenDatagrams,
+    find_plugins: FindPlugins,
+) -> StreamTransports | None:
+    """Return the transports of a node; None without a network. Raises `ConfigurationError`."""
+    if node.network is None:
+        return None
+    opener = LinkOpener(node.settings, clock, wall_clock, open_datagrams, find_plugins)
+    services = StreamServices(node, node.network, clock, random, opener.open)
+    transports = StreamTransports(node.settings, services, find_plugins)
+    services.connect(transports)
+    return transports
 
 
 class StreamServices:
@@ -40,26 +74,23 @@ class StreamServices:
 
     def __init__(
         self,
-        *,
-        node: str,
+        node: INode,
         network: Network,
-        matcher: IMatcher,
-        parse_query: Callable[[str, Mapping[str, str]], Query],
         clock: IClock,
         random: Random,
         open_links: Callable[[StackInstance, str, ILinkReceiver], ILinks],
     ) -> None:
-        self.node = node
+        self.node = node.settings.node.name
         self.origin = network.event_log.origin
         self.clock, self.random = clock, random
         self.cluster: IStreamTransport = ClusterTransport(network)
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links = open_links
-        self.parse_query = parse_query
+        self.parse_query = node.parse_query
         self.rejected = 0
         """Received batches with an invalid flow or range."""
         self._network = network
-        self._matcher = matcher
+        self._matcher = node.matcher
 
     def connect(self, transports: StreamTransports) -> None:
         """Let the network publish and recover flows through the transports."""
@@ -143,4 +174,3 @@ class ClusterTransport:
     def snapshot(self) -> Mapping[str, object]:
         state = self._network.state
         return {"peers": [] if state is None else sorted(state.map.members())}
-

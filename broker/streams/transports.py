@@ -8,7 +8,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
-from broker.config.stacks import DEFAULT_STACK, find_plugins_of
+from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
 from broker.event.flow import CarryingPatterns, pattern_of
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
@@ -28,7 +28,12 @@ def carrying_patterns(settings: Settings) -> CarryingPatterns:
 class StreamTransports:
     """Distributes committed events and interest among the transports."""
 
-    def __init__(self, settings: Settings, services: NodeServices) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        services: NodeServices,
+        find_plugins: FindPlugins = find_plugins_of,
+    ) -> None:
         """Raises `ConfigurationError` for options that do not fit together."""
         carried = {
             pattern: settings.stream_stack(pattern)
@@ -40,7 +45,7 @@ class StreamTransports:
             patterns = [pattern for pattern, stack in carried.items() if stack == name]
             stack = settings.stack(name)
             instance = self._instances[name] = TransportInstance(
-                stack, find_plugins_of(stack)[0], patterns or [EVERYTHING], services
+                stack, find_plugins(stack)[0], patterns or [EVERYTHING], services
             )
             self._by_pattern.update((pattern.text, instance) for pattern in patterns)
         self._keys: dict[Hashable, str] = {}

@@ -19,7 +19,6 @@ from broker.errors import BadQuery, ConfigurationError, Overloaded
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
-from broker.streams import transports as module
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -145,29 +144,25 @@ EVERYTHING = parse_query("true()")
 
 
 @pytest.fixture
-def plugins(monkeypatch: pytest.MonkeyPatch) -> dict[str, Plugin]:
-    found = {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
-    monkeypatch.setattr(module, "find_plugins_of", lambda stack: (found[stack.use], None))
-    return found
+def plugins() -> dict[str, Plugin]:
+    return {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
 
 
-def make(
-    services: Services, radar: str = "", stacks: Sequence[str] = ("radar", "ferry")
-) -> StreamTransports:
-    patterns = {"radar": "asdi.>", "ferry": "boats.*"}
+def make(services: Services, plugins: Mapping[str, Plugin], radar: str = "") -> StreamTransports:
     settings = Settings(
-        streams=tuple(
-            StreamSettings(StreamPattern.parse(patterns[name]), stack=name) for name in stacks
+        streams=(
+            StreamSettings(StreamPattern.parse("asdi.>"), stack="radar"),
+            StreamSettings(StreamPattern.parse("boats.*"), stack="ferry"),
         ),
         stacks=(StackInstance("radar", options=Options(radar)),),
     )
-    return StreamTransports(settings, services)
+    return StreamTransports(settings, services, lambda stack: (plugins[stack.use], None))
 
 
 def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
     plugins: dict[str, Plugin],
 ) -> None:
-    transports = make(Services())
+    transports = make(Services(), plugins)
     transports.start()
     transports.publish(BATCH, NO_LINKS)
     transports.recovered(BATCH)
@@ -193,7 +188,7 @@ def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
     method: str, plugins: dict[str, Plugin]
 ) -> None:
     services = Services()
-    transports = make(services, radar=method)
+    transports = make(services, plugins, radar=method)
     transports.start()
     transports.announce("key", StreamPattern.parse(">"), EVERYTHING)
     transports.publish(BATCH, NO_LINKS)
@@ -212,12 +207,12 @@ def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
 
 def test_options_that_do_not_fit_stop_the_node(plugins: dict[str, Plugin]) -> None:
     with pytest.raises(ConfigurationError, match="stacks.radar: its options do not fit"):
-        make(Services(), radar="options")
+        make(Services(), plugins, radar="options")
 
 
 def test_a_transport_matches_events_for_its_own_links_only(plugins: dict[str, Plugin]) -> None:
     services = Services()
-    transports = make(services)
+    transports = make(services, plugins)
     radar, ferry = plugins["radar"].created[0].context, plugins["ferry"].created[0].context
     assert radar is not None and ferry is not None
     wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "//flight", {})
@@ -238,7 +233,7 @@ def test_own_events_are_not_matched_again_and_those_above_the_clearance_are_left
     plugins: dict[str, Plugin],
 ) -> None:
     services = Services()
-    transports = make(services)
+    transports = make(services, plugins)
     high, later = EVENT._replace(mark=(1, 9), level=2), EVENT._replace(mark=(1, 12))
     batch = attrs.evolve(BATCH, upto=(1, 12), events=[EVENT, high, later])
     east = frozenset({LinkKey("radar", "east"), LinkKey("ferry", "harbour")})
@@ -256,7 +251,7 @@ def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(
     plugins: dict[str, Plugin],
 ) -> None:
     services = Services()
-    make(services)
+    make(services, plugins)
     radar = plugins["radar"].created[0].context
     assert radar is not None
     wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "true()", {})
