@@ -60,7 +60,7 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
     """Yield the tables of an answer, with unknown keys of a later version."""
     log, memory = status.get("log", {}), status.get("memory", {})
     shown = {"memory", "log", "published", "delivered", "network", "types", "sessions"}
-    shown |= {"recovery", "durable", "dtds"}
+    shown |= {"recovery", "durable", "dtds", "stacks"}
     started = status.get("started_ms")
     yield _pairs_table(
         "Node",
@@ -84,6 +84,8 @@ def status_tables(status: Mapping[str, Any]) -> Iterable[Table]:
         )
     if isinstance(status.get("network"), Mapping):
         yield from _network_tables(status)
+    for stack in status.get("stacks", ()):
+        yield _stack_table(stack)
     if isinstance(status.get("recovery"), Mapping):
         yield _recovery_table(status["recovery"])
     lags = list(lags_of(status))
@@ -111,6 +113,16 @@ def _network_tables(status: Mapping[str, Any]) -> Iterable[Table]:
         lines[_key_words(key)] = "-" if value in (None, "") else _format_quantity(key, value)
     yield _pairs_table("Network", lines)
     yield from link_tables(status)
+
+
+def _stack_table(stack: Mapping[str, Any]) -> Table:
+    lines = {}
+    for key, value in stack.items():
+        if isinstance(value, list | tuple):
+            value = ", ".join(map(str, value))
+        if key != "name":
+            lines[_key_words(key)] = "-" if value in (None, "") else _format_quantity(key, value)
+    return _pairs_table(f"Stack {stack.get('name')}", lines)
 
 
 def _recovery_table(recovery: Mapping[str, Any]) -> Table:

@@ -1,8 +1,8 @@
-"""The place where other transports attach (`broker.event.flow`).
+"""The place where stream transports attach to the network (`broker.event.flow`).
 
-Own committed events of a flow go to `publish_flow`. Received ranges of other nodes' flows come in
-through `receive_range`, and are then handled as those of the default transport, which announces the
-ends of all flows.
+Own committed events of a flow go to `publish_flow`. Ranges of other nodes' flows that a transport
+received come in through `receive_range`, and are then handled as those in frames. The network
+announces the ends of all flows.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from twisted.logger import Logger
+
 from broker.cluster.address import Address
 from broker.cluster.driver import ClusterDriver
-from broker.cluster.remote_interest import RemoteInterest
+from broker.cluster.network_state import NetworkState
+from broker.cluster.remote_interest import Destination, RemoteInterest
 from broker.cluster.replicas.page_frame import make_page_frame
-from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.frame import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.errors import BadName, ProtocolError
@@ -23,61 +26,103 @@ from broker.event.flow import check_flow, is_default_flow
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
-from broker.streams.instance import LinkKey
+from broker.streams.contract import CarriedEvent
 
-#: Gets all events of a flow in (after, upto], in order, and the links that want each.
+#: Gets a flow, a range (after, upto] of it, its events in order, and the targets of each. Of the
+#: default flow it gets the events with a target, of others all events.
 PublishFlow: TypeAlias = Callable[
-    [str, Mark, Mark, Sequence[LoggedEvent], Sequence[frozenset[LinkKey]]], object
+    [str, Mark, Mark, Sequence[CarriedEvent], Sequence[frozenset[Destination]]], object
 ]
 
 
 class FlowExchange:
+    log = Logger()
+
     def __init__(
         self, driver: ClusterDriver, event_log: EventLog, remote_interest: RemoteInterest
     ) -> None:
         self._driver = driver
         self._log = event_log
         self._remote_interest = remote_interest
-        self._published_upto = event_log.flows.own_marks(event_log.coverage[event_log.origin])
+        end = event_log.coverage[event_log.origin]
+        self._published_upto = {event_log.origin: end, **event_log.flows.own_marks(end)}
         self.publish_flow: PublishFlow = lambda *_: None
         """Called after the commit."""
+        self._disagreements: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
+
+    def start_after(self, mark: Mark) -> None:
+        """Publish the default flow behind a mark: its earlier events are lost, or only in pages."""
+        self._published_upto[self._log.origin] = mark
 
     def publish_committed(
-        self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]], upto: Mark
+        self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]
     ) -> None:
-        """Publish the events of other flows than the default one, of a commit up to a mark."""
+        """Publish the events of a commit by their flows."""
+        origin, upto = self._log.origin, events[-1].mark
+        targets_of = self._remote_interest.targets
+        default: list[CarriedEvent] = []
+        default_targets: list[frozenset[Destination]] = []
         by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]] = {}
         for event, numbers in zip(events, matches, strict=True):
-            if event.origin in self._published_upto:
-                by_flow.setdefault(event.origin, []).append((event, numbers))
-        self.advance_flows(upto, by_flow)
+            if event.origin != origin:
+                if event.origin in self._published_upto:
+                    by_flow.setdefault(event.origin, []).append((event, numbers))
+            elif targets := targets_of(numbers):
+                default.append(as_carried_event(event))
+                default_targets.append(targets)
+        if len(self._published_upto) > 1:
+            self.advance_flows(upto, by_flow)
         for flow, found in by_flow.items():
-            after, self._published_upto[flow] = self._published_upto[flow], upto
-            links = [self._remote_interest.links(numbers) for _, numbers in found]
-            self.publish_flow(flow, after, upto, [event for event, _ in found], links)
+            carried = [as_carried_event(event) for event, _ in found]
+            self._publish(flow, upto, carried, [targets_of(numbers) for _, numbers in found])
+        self._publish(origin, upto, default, default_targets)
+
+    def _publish(
+        self,
+        flow: str,
+        upto: Mark,
+        events: Sequence[CarriedEvent],
+        targets: Sequence[frozenset[Destination]],
+    ) -> None:
+        after, self._published_upto[flow] = self._published_upto[flow], upto
+        self.publish_flow(flow, after, upto, events, targets)
 
     def advance_flows(
         self,
         upto: Mark,
         by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]] | None = None,
     ) -> None:
-        """Move the announced ends of all own flows."""
+        """Move the announced ends of the own flows besides the default one."""
         traffic, destinations = self._driver.traffic, self._remote_interest.destinations
-        for flow in self._published_upto if traffic is not None else ():
-            assert traffic is not None
+        if traffic is None:
+            return
+        for flow in self._published_upto:
+            if flow == self._log.origin:
+                continue
             outgoing = [
-                OutgoingEvent(as_frame_event(event), event.level, targets)
+                OutgoingEvent(as_carried_event(event), event.level, targets)
                 for event, numbers in (by_flow or {}).get(flow, ())
                 if (targets := destinations(numbers))
             ]
             traffic.senders.record_flow_events(flow, upto, outgoing)
+
+    def report_disagreements(self, state: NetworkState) -> None:
+        """Log new disagreements about stacks. Call each second."""
+        found = frozenset(state.stack_disagreements())
+        # A new node's tables do not come all at once.
+        lasting = found & self._disagreements
+        self._disagreements = found
+        for sentence in sorted(lasting - self._reported):
+            self.log.warn("nodes disagree: {sentence}", sentence=sentence)
+        self._reported = lasting | self._reported & found
 
     def receive_range(
         self,
         flow: str,
         after: Mark,
         upto: Mark,
-        events: Sequence[FrameEvent],
+        events: Sequence[CarriedEvent],
         origin_node: Address,
         *,
         is_unfiltered: bool = False,
@@ -101,5 +146,5 @@ class FlowExchange:
         self._driver.call(traffic.receive_range, received)
 
 
-def as_frame_event(event: LoggedEvent) -> FrameEvent:
-    return FrameEvent(event.mark, event.record, event.document)
+def as_carried_event(event: LoggedEvent) -> CarriedEvent:
+    return CarriedEvent(event.mark, event.record, event.document, event.level)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
-from broker.cluster.traffic.frame import FrameEvent
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.owner import of_node
@@ -15,12 +14,13 @@ from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, OurError
 from broker.ingest.event_source import EventSource, find_retry_error
 from broker.matching.contract import Verdict
+from broker.streams.contract import CarriedEvent
 
 
 @attrs.define(eq=False)
 class IngestJob:
     received_range: ReceivedRange
-    events: Sequence[FrameEvent]
+    events: Sequence[CarriedEvent]
     on_matched: Callable[[IngestJob], None]
     on_failed: Callable[[IngestJob], None] = lambda _: None
     verdicts: list[Verdict] = attrs.field(factory=list)

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from broker.cluster.address import Address
 from broker.cluster.remote_interest import RemoteInterest
-from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.frame import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
@@ -19,6 +19,7 @@ from broker.log.history import BranchLoss
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.sessions.time_slices import SLICE_SECONDS
+from broker.streams.contract import CarriedEvent
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
@@ -44,7 +45,7 @@ class LogPageServer:
         clock: IClock,
         destination_of: Callable[[Address], Address],
         is_cleared: Callable[[Address, int], bool],
-        on_page: Callable[[PageRequest, Range, list[FrameEvent]], None],
+        on_page: Callable[[PageRequest, Range, list[CarriedEvent]], None],
     ) -> None:
         """`destination_of` returns the destination whose interest includes a reader's."""
         self._event_log = event_log
@@ -161,9 +162,11 @@ class LogPageServer:
                 return loss.after, loss.last
         return None
 
-    async def _select_wanted(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
+    async def _select_wanted(
+        self, events: list[LoggedEvent], reader: Address
+    ) -> list[CarriedEvent]:
         destination = self._destination_of(reader)
-        selected: list[FrameEvent] = []
+        selected: list[CarriedEvent] = []
         matched = 0
         while matched < len(events):
             documents = [event.document for event in events[matched:]]
@@ -177,16 +180,16 @@ class LogPageServer:
                     self.denied += 1
                 elif is_wanted:
                     selected.append(
-                        FrameEvent(event.mark, event.record, event.document, event.level)
+                        CarriedEvent(event.mark, event.record, event.document, event.level)
                     )
             matched += len(verdicts)
             if matched < len(events):
                 await sleep(self._clock)
         return selected
 
-    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[FrameEvent]:
+    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[CarriedEvent]:
         cleared = [event for event in events if self._is_cleared(reader, event.level)]
         self.denied += len(events) - len(cleared)
         return [
-            FrameEvent(event.mark, event.record, event.document, event.level) for event in cleared
+            CarriedEvent(event.mark, event.record, event.document, event.level) for event in cleared
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from twisted.logger import Logger
 
@@ -14,7 +14,7 @@ from broker.cluster.clone_detection import CloneConfirmation, find_earlier_clone
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.dtd_exchange import DtdExchange
-from broker.cluster.flow_exchange import FlowExchange, as_frame_event
+from broker.cluster.flow_exchange import FlowExchange
 from broker.cluster.handshake_core import Accepted
 from broker.cluster.interest_announcer import InterestAnnouncer
 from broker.cluster.link_policy import LinkPolicy
@@ -28,10 +28,11 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.messages import REPLICA_EVENTS
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.replicas.service import Replicas
+from broker.cluster.stack_tables import CarriedBy
 from broker.cluster.timer_lag import TimerLag
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.core import Traffic
-from broker.cluster.traffic.frame import Frame, FrameEvent, Range
+from broker.cluster.traffic.frame import Frame, Range
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.messages import PageRequest, ReplicaAck, RoutedMessage
 from broker.cluster.traffic.sender import OutgoingEvent
@@ -39,6 +40,7 @@ from broker.cluster.types.network_types import NetworkTypes
 from broker.errors import BrokerError, Cloned, Closed, ProtocolError, ShuttingDown
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
+from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
@@ -73,6 +75,7 @@ class Network:
         most_nodes: int,
         compress: bool,
         patience: float,
+        stacks: Mapping[str, CarriedBy],
     ) -> None:
         self.event_log = event_log
         self.remote_interest = remote_interest
@@ -82,7 +85,7 @@ class Network:
         self.timer_lag = TimerLag(clock)
         self._most_nodes = most_nodes
         self._compress, self._patience = compress, patience
-        self._sent_upto = event_log.coverage[event_log.origin]
+        self._stacks = stacks
         driver = self.driver = ClusterDriver(
             event_log=event_log,
             remote_interest=remote_interest,
@@ -135,28 +138,28 @@ class Network:
         else:
             self.membership.start_joining()
 
-    def send_committed(self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]) -> None:
-        if not events:
-            return
-        if self.event_log.flows.own:
-            self.flows.publish_committed(events, matches, events[-1].mark)
-        if self.traffic is None:
-            return
-        self.replicas.replicate_committed(events)
-        after, self._sent_upto = self._sent_upto, events[-1].mark
-        destinations = self.remote_interest.destinations
-        origin = self.event_log.origin
-        outgoing = [
-            OutgoingEvent(as_frame_event(each), each.level, targets)
-            for each, numbers in zip(events, matches, strict=True)
-            if each.origin == origin and (targets := destinations(numbers))
-        ]
-        self.driver.apply_effects(self.traffic.send_own_events(after, self._sent_upto, outgoing))
+    def publish_committed(
+        self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]
+    ) -> None:
+        if self.traffic is not None and events:
+            self.replicas.replicate_committed(events)
+            self.flows.publish_committed(events, matches)
+
+    def send_frames(self, batch: FlowBatch, targets: Sequence[Collection[Address]]) -> None:
+        """Send events of the default flow in frames, each to its targets."""
+        if self.traffic is not None:
+            outgoing = [
+                OutgoingEvent(event, event.level, to)
+                for event, to in zip(batch.events, targets, strict=True)
+            ]
+            effects = self.traffic.send_own_events(batch.after, batch.upto, outgoing)
+            self.driver.apply_effects(effects)
 
     def announce_lost_events(self) -> None:
         """Announce lost own events (`broker.log.history`): others ask for events after the last
         place."""
-        mark = self._sent_upto = self.event_log.coverage[self.event_log.origin]
+        mark = self.event_log.coverage[self.event_log.origin]
+        self.flows.start_after(mark)
         if self.traffic is not None:
             self.flows.advance_flows(mark)
             self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
@@ -169,6 +172,7 @@ class Network:
         if self.traffic is None or self.state is None:
             return
         self.driver.call(self.traffic.send_progress)
+        self.flows.report_disagreements(self.state)
         self.replicas.read_for_this_node(self.state.is_origin_in_cluster, self.driver.wanted_after)
         for frame in self.replicas.announce_replicas(
             self.state.is_origin_in_cluster, self.state.destinations()
@@ -187,7 +191,7 @@ class Network:
         self.leave_cluster(Closed(f"{node.name} is a member of another cluster"))
         self.membership.node = node
         log = self.event_log
-        state = NetworkState(node, self._own_cuts)
+        state = NetworkState(node, self._own_cuts, stacks=self._stacks)
         traffic = Traffic(
             state,
             log.origin,
@@ -203,7 +207,7 @@ class Network:
             end_of_flow=log.flows.limit,
         )
         self.driver.start(state, traffic)
-        self._sent_upto = log.own_end
+        self.flows.start_after(log.own_end)
         self.log.info("{address} is a member of its cluster", address=str(address))
         # Other nodes may have an outdated interest of this node, so their ranges may lack events.
         self.driver.local_interest.deactivate_all()
@@ -390,6 +394,6 @@ class Network:
     def is_cleared(self, reader: Address, rank: int) -> bool:
         return self.state is not None and self.state.next_hop(reader, rank) is not None
 
-    def send_page(self, request: PageRequest, page: Range, events: Sequence[FrameEvent]) -> None:
+    def send_page(self, request: PageRequest, page: Range, events: Sequence[CarriedEvent]) -> None:
         if self.traffic is not None:
             self.driver.call(self.traffic.send_page, request, page, events)

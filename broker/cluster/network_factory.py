@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import ip_network
 from random import Random
 from typing import Any
@@ -28,6 +28,7 @@ from broker.cluster.relay_ingest import RelayIngest
 from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
+from broker.cluster.stack_tables import CarriedBy
 from broker.cluster.types.network_types import NetworkTypes
 from broker.config import Settings
 from broker.config.key_file import read_key
@@ -68,9 +69,12 @@ def build_network(
     wall_clock: Callable[[], int],
     dialler: Dialler | None,
     random: Random,
+    stacks: Mapping[str, CarriedBy],
 ) -> Network:
-    """Raises `ConfigurationError` for an unreadable key, unusable certificates, or an unknown
-    stack."""
+    """`stacks` names the transport of each pattern that frames do not carry.
+
+    Raises `ConfigurationError` for an unreadable key, or unusable certificates.
+    """
     network_settings = settings.network
     wants = RemoteInterest(matcher)
     replicator = Replicator(
@@ -130,6 +134,7 @@ def build_network(
         most_nodes=network_settings.max_nodes,
         compress=network_settings.compress,
         patience=network_settings.gap_timeout,
+        stacks=stacks,
     )
     neighbour_dtds.set_context(build_dtd_context(network))
     network.connect_parts(

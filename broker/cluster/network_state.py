@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeAlias
 
 import attrs
@@ -21,6 +22,7 @@ from broker.cluster.interest.effects import (
 from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
 from broker.cluster.messages import Message
+from broker.cluster.stack_tables import CarriedBy, StackTables
 from broker.cluster.tables.core import Tables
 from broker.cluster.tables.effects import (
     NameConflict,
@@ -97,12 +99,15 @@ class NetworkState:
         *,
         times: TableTimes = _TIMES,
         max_queries: int = MAX_QUERIES,
+        stacks: Mapping[str, CarriedBy] = MappingProxyType({}),
     ) -> None:
+        """`stacks` names the transport of each pattern that the default one does not carry."""
         self.address, self.node = node.address, node
         self.tables = Tables(node.address, node.incarnation, cut, times)
         self.map = NetworkMap(node.address)
         self.profiles = InterestExchange(self.tables, max_queries)
         self.types = TypeTables(self.tables)
+        self._stacks = StackTables(self.tables, stacks)
         self._links = OwnLinks(node)
         self._pending_links: dict[str, _PendingLink] = {}
         self._led: dict[int, bool] = {}
@@ -113,7 +118,13 @@ class NetworkState:
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
         self.node = node
-        return self._publish(self._links.set_node(node), now)
+        own_stacks = self._stacks.publication()
+        publications = self._links.set_node(node)
+        return self._publish([*publications, *([own_stacks] if own_stacks else [])], now)
+
+    def stack_disagreements(self) -> list[str]:
+        """Return a sentence for each stream pattern that another node carries differently."""
+        return self._stacks.disagreements(self.map.members())
 
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float

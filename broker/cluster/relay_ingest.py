@@ -13,7 +13,7 @@ from broker.cluster.ingest_job import IngestJob, OriginQueue
 from broker.cluster.relay_outcomes import RelayOutcomes
 from broker.cluster.relayed_entry import build_entries
 from broker.cluster.relayed_types import RelayedTypes
-from broker.cluster.traffic.frame import Frame, FrameEvent
+from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.place import Mark
@@ -25,6 +25,7 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.pending_commit import RelayedEvents
 from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
+from broker.streams.contract import CarriedEvent
 from broker.transport.clock import IClock
 
 #: Bytes; further ranges are requested again from their origin node.
@@ -352,7 +353,7 @@ class RelayIngest:
                 found[index] = make_placeholder(code)
         return found
 
-    def _refusal_code(self, each: FrameEvent, verdict: Verdict, job: IngestJob) -> str:
+    def _refusal_code(self, each: CarriedEvent, verdict: Verdict, job: IngestJob) -> str:
         if isinstance(verdict, Refused):
             error: BrokerError = verdict.error
             code = placeholder_code(each.document)

@@ -10,7 +10,7 @@ import attrs
 from msgspec import Meta
 
 from broker.cluster.ingest_job import IngestJob
-from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.frame import Range
 from broker.errors import BadName, ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
@@ -20,6 +20,7 @@ from broker.event.stream import check_client_id, check_stream_name
 from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header, header_from_fields
 from broker.matching.contract import Accepted, Verdict
+from broker.streams.contract import CarriedEvent
 from broker.wire.codec import Offset, Schema
 
 Entry: TypeAlias = tuple[Mark, bytes, int, bytes]
@@ -50,7 +51,7 @@ def build_entries(
     deduplication: Deduplication,
     now_ms: int,
     has_local_match: Callable[[tuple[int, ...]], bool],
-    refusal_code: Callable[[FrameEvent, Verdict], str],
+    refusal_code: Callable[[CarriedEvent, Verdict], str],
 ) -> RelayedEntries:
     """`refusal_code` returns the code of a refused event."""
     result = RelayedEntries()
@@ -84,7 +85,7 @@ def build_entries(
     return result
 
 
-def claimed_header(event: FrameEvent) -> Header:
+def claimed_header(event: CarriedEvent) -> Header:
     """Without a stream if the claim is malformed."""
     level = _LEVELS.get(event.level, SecurityLevel.HIGH)
     try:

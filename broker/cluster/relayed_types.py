@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from broker.cluster.ingest_job import OriginQueue
 from broker.cluster.relayed_entry import claimed_header
-from broker.cluster.traffic.frame import Frame, FrameEvent
+from broker.cluster.traffic.frame import Frame
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
 from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
@@ -14,6 +14,7 @@ from broker.event.flow import origin_of
 from broker.ingest.pending_dtds import PendingDtds
 from broker.ingest.type_lookups import TypeLookups
 from broker.matching.contract import Accepted, Refused, Verdict
+from broker.streams.contract import CarriedEvent
 
 
 class RelayedTypes:
@@ -40,7 +41,7 @@ class RelayedTypes:
         self,
         queue: OriginQueue,
         frame: Frame,
-        events: Sequence[FrameEvent],
+        events: Sequence[CarriedEvent],
         verdicts: Sequence[Verdict],
     ) -> bool:
         """Return True if the queue was paused, and these verdicts may not be used.

@@ -19,7 +19,8 @@ from broker.streams.instance import LinkKey
 
 #: A node or unit of the network, or a link of another transport.
 Destination: TypeAlias = Address | LinkKey
-_Targets: TypeAlias = tuple[frozenset[Address], frozenset[LinkKey]]
+#: All, and the nodes and units among them.
+_Targets: TypeAlias = tuple[frozenset[Destination], frozenset[Address]]
 _MOST_CACHED = 10_000
 #: Seconds; an event that matched removed interest may wait for its DTD or for the disk.
 REMOVED_KEPT = 60
@@ -139,11 +140,11 @@ class RemoteInterest:
 
     def destinations(self, matches: tuple[int, ...]) -> frozenset[Address]:
         """Return the nodes and units with interest in an event."""
-        return (self._targets.get(matches) or self._find_targets(matches))[0]
-
-    def links(self, matches: tuple[int, ...]) -> frozenset[LinkKey]:
-        """Return the links of other transports with interest behind them in an event."""
         return (self._targets.get(matches) or self._find_targets(matches))[1]
+
+    def targets(self, matches: tuple[int, ...]) -> frozenset[Destination]:
+        """Return the nodes, units and links of other transports with interest in an event."""
+        return (self._targets.get(matches) or self._find_targets(matches))[0]
 
     def links_for(self, stream: str) -> frozenset[LinkKey]:
         """Return the links of other transports with interest in events of a stream.
@@ -201,8 +202,7 @@ class RemoteInterest:
             self._targets.clear()
         found = {self._installed[n].destination for n in matches if n in self._installed}
         addresses = frozenset(each for each in found if isinstance(each, Address))
-        links = frozenset(each for each in found if isinstance(each, LinkKey))
-        targets = self._targets[matches] = addresses, links
+        targets = self._targets[matches] = frozenset(found), addresses
         return targets
 
     def _subscribe(self, installed: _Installed) -> None:

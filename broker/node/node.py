@@ -49,7 +49,7 @@ from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.streams.interest import CarriedInterests
 from broker.streams.links import OpenDatagrams, open_udp
-from broker.streams.transports import carrying_patterns
+from broker.streams.transports import carrying_patterns, transports_by_pattern
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.subscriptions.subscription_requests import SubscriptionRequests
@@ -120,7 +120,7 @@ class Node:
         self.durables = DurableSubscriptions(
             self.event_log, wall_clock, int(settings.log.durable_expiry * 1000)
         )
-        self.network = self._make_network(dialler, random)
+        self.network = self._make_network(dialler, random, find_plugins)
         self.transports = build_transports(
             self, reactor, random, wall_clock, open_datagrams or open_udp(reactor), find_plugins
         )
@@ -208,7 +208,9 @@ class Node:
             on_rollback=self.output.roll_back,
         )
 
-    def _make_network(self, dialler: Dialler | None, random: Random) -> Network | None:
+    def _make_network(
+        self, dialler: Dialler | None, random: Random, find_plugins: FindPlugins
+    ) -> Network | None:
         if self.settings.network.is_standalone:
             return None
         return build_network(
@@ -228,6 +230,7 @@ class Node:
             wall_clock=self._wall_clock,
             dialler=dialler,
             random=random,
+            stacks=transports_by_pattern(self.settings, find_plugins),
         )
 
     def _make_interest(self) -> Interest:
@@ -368,7 +371,7 @@ class Node:
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
         if self.network is not None:
-            self.network.send_committed(events, matches)
+            self.network.publish_committed(events, matches)
 
     def _deliver_relayed(self, events: Any, matches: Any) -> None:
         self.output.deliver_commit(events, matches)

@@ -21,6 +21,7 @@ from broker.recovery.node_recovery import NodeRecovery
 from broker.recovery.snapshot import recovery_snapshot
 from broker.sessions.acceptor import SessionAcceptor
 from broker.sessions.session import Session
+from broker.streams.transports import StreamTransports
 from broker.subscriptions.durable_report import build_durable_report
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.subscription_requests import SubscriptionRequests
@@ -57,6 +58,8 @@ class InspectedNode(Protocol):
     def notices(self) -> TypeChangeNotices: ...
     @property
     def network(self) -> Network | None: ...
+    @property
+    def transports(self) -> StreamTransports | None: ...
     @property
     def recovery(self) -> NodeRecovery: ...
 
@@ -100,6 +103,7 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
         "broken_connections": dict(node.acceptor.broken_connections),
         "ended_sessions": dict(node.acceptor.ended_sessions),
         "network": build_network_status(node),
+        "stacks": [] if node.transports is None else node.transports.snapshot(),
         "recovery": build_recovery_status(node),
         "sessions": [_session_row(session) for session in node.acceptor.sessions],
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Protocol, cast
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -19,18 +20,18 @@ from broker.config import Settings
 from broker.config.stacks import FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark
-from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.query.query import Query
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
+    ClusterFactory,
     FlowBatch,
     ILinkReceiver,
     ILinks,
     IStreamTransport,
+    ITransportContext,
 )
-from broker.streams.instance import LinkKey
 from broker.streams.links import LinkOpener, OpenDatagrams
 from broker.streams.transports import StreamTransports
 from broker.transport.clock import IClock
@@ -83,7 +84,7 @@ class StreamServices:
         self.node = node.settings.node.name
         self.origin = network.event_log.origin
         self.clock, self.random = clock, random
-        self.cluster: IStreamTransport = ClusterTransport(network)
+        self.cluster: ClusterFactory = partial(ClusterTransport, network)
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links = open_links
         self.parse_query = node.parse_query
@@ -99,21 +100,17 @@ class StreamServices:
             flow: str,
             after: Mark,
             upto: Mark,
-            events: Sequence[LoggedEvent],
-            links: Sequence[frozenset[LinkKey]],
+            events: Sequence[CarriedEvent],
+            targets: Sequence[Collection[Hashable]],
         ) -> None:
             state = self._network.state
             if state is not None:
-                carried = [CarriedEvent(e.mark, e.record, e.document, e.level) for e in events]
                 address = str(state.address)
-                transports.publish(FlowBatch(flow, address, after, upto, carried), links)
+                transports.publish(FlowBatch(flow, address, after, upto, events), targets)
 
         def recovered(received: ReceivedRange) -> None:
             frame, span = received.frame, received.range
-            events = [
-                CarriedEvent(*each)
-                for each in frame.events_at(frame.event_indices_for(received.index))
-            ]
+            events = frame.events_at(frame.event_indices_for(received.index))
             batch = FlowBatch(frame.origin, str(frame.origin_node), span.after, span.upto, events)
             transports.recovered(batch)
 
@@ -132,11 +129,11 @@ class StreamServices:
             self.rejected += 1
             self.log.warn("a received batch of {flow} is rejected: {e}", flow=batch.flow, e=error)
 
-    def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
+    def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         interest = self.link_interest
         verdicts = self._matcher.match([each.document for each in batch.events])
         return [
-            interest.links(verdict.subscriptions)
+            interest.targets(verdict.subscriptions)
             if isinstance(verdict, Accepted)
             else interest.links_for(claimed_header(event).stream)
             for event, verdict in zip(batch.events, verdicts, strict=True)
@@ -150,8 +147,9 @@ class ClusterTransport:
     It carries the default flow. Its interest is announced first, and it starts with the node.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, context: ITransportContext) -> None:
         self._network = network
+        self._context = context
 
     def start(self) -> None:
         self._network.start()
@@ -166,7 +164,8 @@ class ClusterTransport:
         """Do nothing, as for `announce`."""
 
     def publish(self, batch: FlowBatch) -> None:
-        """Do nothing: `Network.send_committed` sends the default flow in frames."""
+        targets = cast(Sequence[Collection[Address]], self._context.match(batch))
+        self._network.send_frames(batch, targets)
 
     def recovered(self, batch: FlowBatch) -> None:
         """Do nothing: the default flow is recovered by the network itself."""

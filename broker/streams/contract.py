@@ -7,9 +7,9 @@ transport carries it, and events that a transport loses are requested from the o
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -78,8 +78,11 @@ class ILinkReceiver(Interface):
 class ILinks(Interface):
     """Links of one transport instance to other nodes, over its link stack."""
 
-    def add_peer(address: tuple[str, int]) -> None:
-        """Begin a link to a peer, which is named by its address from now on."""
+    def add_peer(address: tuple[str, int]) -> Hashable:
+        """Begin a link to a host and port, and return the name of the peer from now on.
+
+        Raises `ConfigurationError` for an address that can not be used.
+        """
 
     def remove_peer(peer: Hashable) -> None:
         """End a link, and drop what was not sent."""
@@ -99,7 +102,9 @@ class ITransportContext(Interface):
     origin: str = Attribute("name of the node's own log")
     patterns: Sequence[StreamPattern] = Attribute("carrying patterns of this instance")
     options: object = Attribute("an instance of the plug-in's `options` class")
-    cluster: IStreamTransport = Attribute("the transport on the links of the network of clusters")
+    cluster: ClusterFactory = Attribute(
+        "makes the transport on the links of the network of clusters; for `mspaces`"
+    )
     clock: IClock = Attribute("monotonic time")
     random: Random = Attribute("source of random numbers")
 
@@ -161,6 +166,10 @@ class IStreamTransport(Interface):
 
     def snapshot() -> Mapping[str, object]:
         """Return its state for `status`: plain values by name, and a table `peers`."""
+
+
+#: Makes the transport on the links of the network of clusters for a context.
+ClusterFactory: TypeAlias = Callable[[ITransportContext], IStreamTransport]
 
 
 class ITransportPlugin(IStackPlugin):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -12,13 +12,14 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.config.stacks import StackInstance
+from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import ConfigurationError, Overloaded
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.streams.contract import (
     CarriedInterest,
+    ClusterFactory,
     FlowBatch,
     ILinkReceiver,
     ILinks,
@@ -64,15 +65,15 @@ class NodeServices(Protocol):
     @property
     def random(self) -> Random: ...
     @property
-    def cluster(self) -> IStreamTransport: ...
+    def cluster(self) -> ClusterFactory: ...
     @property
     def link_interest(self) -> ILinkInterest: ...
 
     def receive(self, batch: FlowBatch) -> None:
         """Validate, log and deliver a received batch."""
 
-    def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
-        """Return the links that want each event."""
+    def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
+        """Return the targets of each event."""
 
     def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links over the link stack of an instance. Raises `ConfigurationError`."""
@@ -107,6 +108,8 @@ class TransportInstance:
         self.node, self.origin = services.node, services.origin
         self.clock, self.random = services.clock, services.random
         self.cluster = services.cluster
+        # The network of clusters judges each route itself.
+        self._is_limited = stack.name != DEFAULT_STACK
         self.error = ""
         """Reason of the stop by an error."""
         self.published = self.received = 0
@@ -144,11 +147,11 @@ class TransportInstance:
     def withdraw(self, key: str) -> None:
         self._call("withdraw", key)
 
-    def publish(self, batch: FlowBatch, links: Sequence[frozenset[LinkKey]]) -> None:
-        """Carry own events, each with the links that want it."""
-        for part, own_links in self._cleared_parts(batch, links):
+    def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
+        """Carry own events, each with the links that want it among its targets."""
+        for part, part_targets in self._cleared_parts(batch, targets):
             self.published += len(part.events)
-            self._matched = part, own_links
+            self._matched = part, [self._own_links(each) for each in part_targets]
             self._call("publish", part)
         self._matched = None
 
@@ -156,27 +159,34 @@ class TransportInstance:
         self._call("recovered", batch)
 
     def _cleared_parts(
-        self, batch: FlowBatch, links: Sequence[frozenset[LinkKey]]
-    ) -> Iterator[tuple[FlowBatch, list[frozenset[Hashable]]]]:
+        self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]
+    ) -> Iterator[tuple[FlowBatch, Sequence[Collection[Hashable]]]]:
         """Yield ranges without the places of events above the clearance.
 
         Receivers miss these places, and request them over links that may have the clearance.
         """
-        own_links = [self._own_links(each) for each in links]
-        highest, start, after = self._stack.clearance.rank, 0, batch.after
-        for index, event in enumerate(batch.events):
-            if event.level > highest:
+        start, after = 0, batch.after
+        for index, event in enumerate(batch.events) if self._is_limited else ():
+            if event.level > self._stack.clearance.rank:
                 before = (event.mark[0], event.mark[1] - 1)
                 if after < before:
                     events = batch.events[start:index]
                     part = attrs.evolve(batch, after=after, upto=before, events=events)
-                    yield part, own_links[start:index]
+                    yield part, targets[start:index]
                 start, after = index + 1, event.mark
         if after < batch.upto:
-            yield attrs.evolve(batch, after=after, events=batch.events[start:]), own_links[start:]
+            if start:
+                batch = attrs.evolve(batch, after=after, events=batch.events[start:])
+            yield batch, targets[start:]
 
-    def _own_links(self, destinations: Iterable[LinkKey]) -> frozenset[Hashable]:
-        return frozenset(each.link for each in destinations if each.instance == self.instance)
+    def _own_links(self, targets: Collection[Hashable]) -> frozenset[Hashable]:
+        if not self._is_limited:
+            return frozenset(each for each in targets if not isinstance(each, LinkKey))
+        return frozenset(
+            each.link
+            for each in targets
+            if isinstance(each, LinkKey) and each.instance == self.instance
+        )
 
     def snapshot(self) -> dict[str, Any]:
         own: Mapping[str, object] = self._call("snapshot") or {}

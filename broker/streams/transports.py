@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
@@ -13,7 +13,7 @@ from broker.event.flow import CarryingPatterns, pattern_of
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.contract import CarriedInterest, FlowBatch
-from broker.streams.instance import LinkKey, NodeServices, TransportInstance
+from broker.streams.instance import NodeServices, TransportInstance
 
 EVERYTHING = StreamPattern.parse(">")
 
@@ -23,6 +23,17 @@ def carrying_patterns(settings: Settings) -> CarryingPatterns:
     return CarryingPatterns.parse(
         stream.pattern.text for stream in settings.streams if stream.stack != DEFAULT_STACK
     )
+
+
+def transports_by_pattern(
+    settings: Settings, find_plugins: FindPlugins
+) -> dict[str, tuple[str, int]]:
+    """Return name and version of the transport of each pattern of `carrying_patterns`."""
+    plugins = {
+        pattern.text: find_plugins(settings.stack(settings.stream_stack(pattern)))[0]
+        for pattern in carrying_patterns(settings).patterns
+    }
+    return {pattern: (plugin.name, plugin.version) for pattern, plugin in plugins.items()}
 
 
 class StreamTransports:
@@ -48,6 +59,8 @@ class StreamTransports:
                 stack, find_plugins(stack)[0], patterns or [EVERYTHING], services
             )
             self._by_pattern.update((pattern.text, instance) for pattern in patterns)
+        # The default flow has no pattern.
+        self._by_pattern[""] = self._instances[DEFAULT_STACK]
         self._keys: dict[Hashable, str] = {}
         self._last_key = 0
 
@@ -61,14 +74,14 @@ class StreamTransports:
     def stop(self) -> Deferred[None]:
         return gatherResults([instance.stop() for instance in self]).addCallback(lambda _: None)
 
-    def publish(self, batch: FlowBatch, links: Sequence[frozenset[LinkKey]]) -> None:
-        """Carry committed own events of one flow, each with the links that want it.
+    def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
+        """Carry committed own events of one flow, each with its targets.
 
         A flow whose pattern is no longer configured is closed, and only read from the log.
         """
         instance = self._by_pattern.get(pattern_of(batch.flow))
         if instance is not None:
-            instance.publish(batch, links)
+            instance.publish(batch, targets)
 
     def recovered(self, batch: FlowBatch) -> None:
         """Pass on events that came from the log of their origin."""

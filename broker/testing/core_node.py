@@ -26,13 +26,14 @@ from broker.cluster.traffic.effects import (
     SendMessage,
     TrafficEffect,
 )
-from broker.cluster.traffic.frame import Frame, FrameEvent, Range
+from broker.cluster.traffic.frame import Frame, Range
 from broker.cluster.traffic.messages import PageRequest, RoutedMessage
 from broker.cluster.traffic.received_range import AppendRange
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query, parse_query
+from broker.streams.contract import CarriedEvent
 from broker.testing.core_node_log import CoreNodeLog, NumberedEvent
 
 STREAM = StreamPattern.parse("s")
@@ -377,5 +378,5 @@ class CoreNode:
         return found
 
 
-def carried(event: NumberedEvent) -> FrameEvent:
-    return FrameEvent(event.mark, b"r", str(event.number).encode(), event.level)
+def carried(event: NumberedEvent) -> CarriedEvent:
+    return CarriedEvent(event.mark, b"r", str(event.number).encode(), event.level)

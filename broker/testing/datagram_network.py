@@ -131,3 +131,19 @@ def _damage(datagram: bytes, random: Random) -> bytes:
     damaged = bytearray(datagram)
     damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
     return bytes(damaged)
+
+
+class SharedMemorySocket:
+    """A bound address for several stacks of a node (`broker.streams.links.IDatagramSocket`)."""
+
+    def __init__(self, network: DatagramNetwork, address: tuple[str, int]) -> None:
+        self.users = network.share(address)
+        self._network = network
+        self._address = address
+
+    def resolve(self, host: str, port: int) -> Address:
+        return host, port
+
+    def stop(self) -> None:
+        self.users.stop()
+        self._network.unbind(self._address)

@@ -19,12 +19,13 @@ from twisted.internet.task import LoopingCall
 
 from broker.cluster.membership import Dialler
 from broker.config import Settings
+from broker.config.stacks import FindPlugins, find_plugins_of
 from broker.errors import LogUnavailable
-from broker.event.flow import DEFAULT_ONLY
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.recovery.archive_access import ArchiveAccess
+from broker.testing.datagram_network import DatagramNetwork, SharedMemorySocket
 from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
 from broker.testing.memory_network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
@@ -62,12 +63,13 @@ class NodeProcess:
         thread_delay: float,
         dialler: Callable[[KillableClock], Dialler] | None = None,
         archive: Callable[[NodeProcess], ArchiveAccess] | None = None,
+        datagrams: DatagramNetwork | None = None,
+        find_plugins: FindPlugins = find_plugins_of,
     ) -> None:
         """`settings` name the folder. A log commit or read takes `thread_delay` seconds. `dialler`
-        and `archive` make each process's dialler and archive access."""
+        and `archive` make each process's dialler and archive access. `datagrams` connects the
+        links of its stream transports, which `find_plugins` returns."""
         self.settings = settings
-        self.carrying = DEFAULT_ONLY
-        """Streams of another transport, from the next start on."""
         self.disk = SimulatedDisk()
         self.clock = KillableClock(time.clock)
         """Of the newest process."""
@@ -77,6 +79,9 @@ class NodeProcess:
         self._thread_delay = thread_delay
         self._dialler = dialler
         self._archive = archive
+        self._datagrams = datagrams
+        self._find_plugins = find_plugins
+        self._sockets: list[SharedMemorySocket] = []
         self.log_file: LogFile
         self.clock_offset_ms = 0
         """Deviation of the wall clock."""
@@ -108,7 +113,8 @@ class NodeProcess:
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
             archive=None if self._archive is None else self._archive(self),
-            carrying=self.carrying,
+            open_datagrams=self._open_datagrams,
+            find_plugins=self._find_plugins,
         )
         node.start()
         for call, every in (
@@ -168,6 +174,9 @@ class NodeProcess:
         ports, self._ports = self._ports, []
         for port in ports:
             port.stop_listening()
+        sockets, self._sockets = self._sockets, []
+        for socket in sockets:
+            socket.stop()
         loops, self.periodic_calls = self.periodic_calls, []
         for loop in loops:
             loop.stop()
@@ -175,6 +184,11 @@ class NodeProcess:
     def _cut_connections(self) -> None:
         for address in self._addresses:
             self._network.cut(address)
+
+    def _open_datagrams(self, host: str, port: int) -> SharedMemorySocket:
+        assert self._datagrams is not None, "this simulation has no datagrams"
+        self._sockets.append(SharedMemorySocket(self._datagrams, (host, port)))
+        return self._sockets[-1]
 
     def _open_file(self, *args: Any, **named: Any) -> LogFile:
         kind = type("LogFile", (SimulatedLogFile,), {"disk": self.disk})

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,12 @@ from twisted.internet.defer import Deferred
 from broker.client.client import Client
 from broker.cluster.descriptor import Endpoint
 from broker.cluster.network import Network
-from broker.config import Settings
+from broker.config import Settings, StreamSettings
 from broker.config.network import NetworkSettings
-from broker.event.flow import CarryingPatterns
+from broker.config.stacks import Plugins, StackInstance, find_plugins_of
+from broker.event.stream import StreamPattern
 from broker.node.node import Node
+from broker.testing.datagram_network import DatagramNetwork
 from broker.testing.killable import KillableClock, KillableLoop
 from broker.testing.memory_network import MemoryNetwork
 from broker.testing.node_process import NodeProcess, adapt_to_virtual_time
@@ -78,6 +80,9 @@ class NetworkWorld(VirtualTime):
         nodes."""
         super().__init__(seed)
         self.network = MemoryNetwork(self.clock, seed, latency=latency, jitter=jitter)
+        self.datagrams = DatagramNetwork(self.clock, seed)
+        self.plugins: dict[str, Plugins] = {}
+        """Stream transports of this simulation, with their link stacks; others are installed."""
         self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-world-"))
         self._thread_delay = thread_delay
         self._settings = settings or Settings()
@@ -160,6 +165,8 @@ class NetworkWorld(VirtualTime):
             thread_delay=self._thread_delay,
             dialler=lambda clock: SimulatedDialler(name, clock, self.network),
             archive=None if self.archive is None else self.archive.create_access,
+            datagrams=self.datagrams,
+            find_plugins=self._find_plugins,
         )
         for other in (*self._processes, *self._outsiders):
             self._accept_links(process, name, other)
@@ -184,9 +191,20 @@ class NetworkWorld(VirtualTime):
         network = attrs.evolve(process.settings.network, **network_settings)
         process.settings = attrs.evolve(process.settings, network=network)
 
-    def set_carrying(self, name: str, *patterns: str) -> None:
-        """Give these streams to another transport, from the node's next start on."""
-        self._processes[name].carrying = CarryingPatterns.parse(patterns)
+    def set_stacks(self, name: str, stacks: Mapping[str, StackInstance]) -> None:
+        """Let stacks carry stream patterns, from the next start on."""
+        process = self._processes[name]
+        process.settings = attrs.evolve(
+            process.settings,
+            streams=tuple(
+                StreamSettings(StreamPattern.parse(pattern), stack=stack.name)
+                for pattern, stack in stacks.items()
+            ),
+            stacks=tuple({stack.name: stack for stack in stacks.values()}.values()),
+        )
+
+    def _find_plugins(self, instance: StackInstance) -> Plugins:
+        return self.plugins.get(instance.use) or find_plugins_of(instance)
 
     def start(self, name: str) -> Node:
         """Start a node on the folder of its last process."""

@@ -34,7 +34,7 @@ class MspacesTransport:
     links: ClassVar[str] = "mspaces"
 
     def create(self, context: ITransportContext) -> IStreamTransport:
-        return context.cluster
+        return context.cluster(context)
 
 
 mspaces_transport = MspacesTransport()

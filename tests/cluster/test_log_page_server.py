@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 
 from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.replicas.service import Replicas
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.commit import ReplicaBatch, Retention
@@ -18,6 +18,7 @@ from broker.log.history import BranchLoss, HistoryChain
 from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
+from broker.streams.contract import CarriedEvent
 from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD, Thread
 
@@ -45,7 +46,7 @@ def test_events_removed_while_a_page_is_read_are_reported_as_unavailable(tmp_pat
             while writer.calls:
                 writer.step()
 
-    served: list[tuple[Range, list[FrameEvent]]] = []
+    served: list[tuple[Range, list[CarriedEvent]]] = []
     pages = LogPageServer(
         event_log=log,
         matcher=cast(Any, None),

@@ -11,7 +11,7 @@ from twisted.internet.task import Clock
 from broker.cluster.address import Address
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
 from broker.cluster.relayed_types import RelayedTypes
-from broker.cluster.traffic.frame import ZSTD, Frame, FrameEvent, Range
+from broker.cluster.traffic.frame import ZSTD, Frame, Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
@@ -23,6 +23,7 @@ from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.log.deduplication import Deduplication
 from broker.matching.contract import Accepted, TypeMissing
+from broker.streams.contract import CarriedEvent
 
 HOME, OWN = Address(("c",), "home"), Address(("c",), "own")
 
@@ -111,7 +112,7 @@ class Setting:
 
     def take(self, first: int, last: int) -> None:
         """Ingest the events with these numbers, in a range that ends with them."""
-        carried = [FrameEvent((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
+        carried = [CarriedEvent((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
         told = Range(OWN, (1, first - 1), (1, last))
         runs = [(len(carried), (0,))]
         frame = OriginSender("far", HOME, (1, 0)).make_frame(
@@ -125,7 +126,7 @@ class Setting:
 
 
 def frame_of(*numbers: int, body: bytes | None = None) -> Frame:
-    carried = [FrameEvent((1, n), b"\x90", b"%d" % n) for n in numbers]
+    carried = [CarriedEvent((1, n), b"\x90", b"%d" % n) for n in numbers]
     told = Range(Address(("c",), ""), (1, 0), (1, 9))
     made = OriginSender("far", HOME, (1, 0)).make_frame(
         [told], carried, [0] * len(carried), [(len(carried), (0,))] if carried else []

@@ -7,7 +7,7 @@ import pytest
 
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.relayed_entry import RelayedEntries, build_entries, claimed_header
-from broker.cluster.traffic.frame import FrameEvent, Range
+from broker.cluster.traffic.frame import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel
@@ -16,6 +16,7 @@ from broker.event.placeholder import make_placeholder
 from broker.log.deduplication import Deduplication
 from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
+from broker.streams.contract import CarriedEvent
 from tests.cluster.traffic.frames import frame, node
 
 FIELDS: tuple[Any, ...] = ("p", 5, 1, 7, "s", "t", "1.0", "low", "live")
@@ -28,8 +29,8 @@ def header(number: int) -> Header:
     return Header(event_id, f"s{number}", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
 
 
-def carried(number: int) -> FrameEvent:
-    return FrameEvent((1, number), encode_header(header(number)), b"%d" % number, 1)
+def carried(number: int) -> CarriedEvent:
+    return CarriedEvent((1, number), encode_header(header(number)), b"%d" % number, 1)
 
 
 def gathered(
@@ -79,7 +80,7 @@ def test_an_event_logged_under_another_place_is_a_duplicate() -> None:
 def claimed(at: int, value: object, level: int = 1) -> Header:
     """Return the claim after one field of the record is replaced."""
     fields = (*FIELDS[:at], value, *FIELDS[at + 1 :])
-    return claimed_header(FrameEvent((1, 1), msgpack.packb(fields), b"", level))
+    return claimed_header(CarriedEvent((1, 1), msgpack.packb(fields), b"", level))
 
 
 def test_a_refused_event_keeps_the_claimed_header() -> None:
@@ -111,6 +112,6 @@ def test_an_impossible_claim_is_replaced(at: int, value: object) -> None:
 
 @pytest.mark.parametrize("record", [b"", b"\x90", b"\xc1", b"no record", b"\x91" * 5000])
 def test_a_malformed_record_is_replaced(record: bytes) -> None:
-    assert claimed_header(FrameEvent((1, 1), record, b"", 2)) == NOBODYS
+    assert claimed_header(CarriedEvent((1, 1), record, b"", 2)) == NOBODYS
     # A subscriber without clearance gets no gap.
-    assert claimed_header(FrameEvent((1, 1), record, b"", 0)).security_level is SecurityLevel.LOW
+    assert claimed_header(CarriedEvent((1, 1), record, b"", 0)).security_level is SecurityLevel.LOW

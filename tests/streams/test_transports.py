@@ -22,6 +22,7 @@ from broker.matching.query.query import Query, parse_query
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
+    ClusterFactory,
     FlowBatch,
     Guarantee,
     ILinkReceiver,
@@ -109,7 +110,7 @@ class Services:
 
     def __init__(self) -> None:
         self.clock, self.random = Clock(), Random(1)
-        self.cluster: IStreamTransport = Recorder(None)
+        self.cluster: ClusterFactory = Recorder
         self.link_interest = self
         self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
         self.received: list[FlowBatch] = []

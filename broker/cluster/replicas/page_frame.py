@@ -9,22 +9,22 @@ from broker.cluster.traffic.frame import (
     MAX_HOPS,
     PLAIN,
     Frame,
-    FrameEvent,
     Range,
     encode_level_runs,
     encode_mark_runs,
 )
 from broker.log.logged_event import LoggedEvent
+from broker.streams.contract import CarriedEvent
 
 
 def make_page_frame(
     origin: str,
     origin_node: Address,
     ranges: list[Range],
-    events: Sequence[LoggedEvent | FrameEvent],
+    events: Sequence[LoggedEvent | CarriedEvent],
 ) -> Frame:
     """Return a frame with `events` for the first range, in place of the origin node."""
-    carried = [FrameEvent(each.mark, each.record, each.document, each.level) for each in events]
+    carried = [CarriedEvent(each.mark, each.record, each.document, each.level) for each in events]
     return Frame(
         origin=origin,
         origin_node=origin_node,

@@ -24,7 +24,7 @@ from broker.cluster.traffic.effects import (
     TrafficSnapshot,
 )
 from broker.cluster.traffic.forwarding import FrameRoutes, frames_by_hop, route_frame
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, FrameEvent, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
 from broker.cluster.traffic.frame_merge import merge_frames
 from broker.cluster.traffic.ingress import Ingress
 from broker.cluster.traffic.known_histories import KnownHistories
@@ -36,6 +36,7 @@ from broker.cluster.traffic.receiver import Receiver
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.flow import NO_FLOWS, FlowInterval, is_default_flow, origin_of
 from broker.event.place import Mark, NamedHistory
+from broker.streams.contract import CarriedEvent
 
 #: Seconds without a frame of an unknown origin: its disk may return, or a replica be announced.
 LOST_REPORT_DELAY = 30.0
@@ -244,7 +245,7 @@ class Traffic:
         return [DeliverMessage(message)]
 
     def send_page(
-        self, resume: PageRequest, page: Range, frame_events: Sequence[FrameEvent], now: float
+        self, resume: PageRequest, page: Range, frame_events: Sequence[CarriedEvent], now: float
     ) -> list[TrafficEffect]:
         """Send a page that was read: all matching events of its range."""
         key, sender = (resume.source, resume.origin), self.senders[resume.origin]
@@ -295,8 +296,8 @@ class Traffic:
         return OriginSender(origin, node, (0, 0)).make_frame([span], [], [], [])
 
     def _on_common_route(
-        self, frame_events: Sequence[FrameEvent], reader: Address
-    ) -> list[FrameEvent]:
+        self, frame_events: Sequence[CarriedEvent], reader: Address
+    ) -> list[CarriedEvent]:
         # A route for a higher level can loop where a unit is not connected for that level.
         common = self._state.next_hop(reader, 0)
         passing = [

@@ -22,6 +22,7 @@ from broker.cluster.address import Address, UnitPath
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
+from broker.streams.contract import CarriedEvent
 from broker.wire.codec import Count, Epoch, Offset, Rank, Schema, WireHistory, WireMark, pack
 
 KIND = 0x60
@@ -64,13 +65,6 @@ class Range(NamedTuple):
     """A node without events of this origin starts here; None: at `after`."""
     is_unfiltered: bool = False
     """The frame also has events outside the destination's interest."""
-
-
-class FrameEvent(NamedTuple):
-    mark: Mark
-    record: bytes
-    document: bytes
-    level: int = 0
 
 
 @attrs.define(eq=False)
@@ -136,12 +130,12 @@ class Frame:
         """Raises `ProtocolError` for a malformed body."""
         return _split_bytes(self._plain_body(), self.document_lengths)
 
-    def events_at(self, chosen: Sequence[int]) -> list[FrameEvent]:
+    def events_at(self, chosen: Sequence[int]) -> list[CarriedEvent]:
         if not chosen:
             return []
         marks, documents, levels = self.marks(), self.documents(), self.event_ranks()
         records = _split_bytes(self.records, self.record_lengths)
-        return [FrameEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
+        return [CarriedEvent(marks[i], records[i], documents[i], levels[i]) for i in chosen]
 
     def restricted_to(self, max_ranks: Mapping[int, int]) -> Frame:
         """Return the frame for some destinations; events without a recipient are dropped.

@@ -20,13 +20,13 @@ from broker.cluster.traffic.frame import (
     MAX_HOPS,
     PLAIN,
     Frame,
-    FrameEvent,
     Range,
     encode_level_runs,
     encode_mark_runs,
 )
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
+from broker.streams.contract import CarriedEvent
 
 IsCleared: TypeAlias = Callable[[Address, int], bool]
 
@@ -40,7 +40,7 @@ RECENT_FRAMES = 8
 
 @attrs.frozen(slots=True)
 class OutgoingEvent:
-    event: FrameEvent
+    event: CarriedEvent
     level: int
     destinations: Collection[Address]
 
@@ -150,7 +150,7 @@ class OriginSender:
                 state.sent = max(after, state.joined)
                 self._repeats[address] = 0
         self._sent_upto = upto
-        frame_events: list[FrameEvent] = []
+        frame_events: list[CarriedEvent] = []
         levels: list[int] = []
         destinations: list[frozenset[Address]] = []
         for event in events:
@@ -224,7 +224,7 @@ class OriginSender:
     def make_frame(
         self,
         ranges: Sequence[Range],
-        frame_events: Sequence[FrameEvent],
+        frame_events: Sequence[CarriedEvent],
         levels: Sequence[int],
         runs: Sequence[tuple[int, tuple[int, ...]]],
         node: Address | None = None,

@@ -6,9 +6,10 @@ from broker.cluster.address import Address, UnitPath
 from broker.cluster.network_state import NetworkState
 from broker.cluster.traffic.core import Traffic
 from broker.cluster.traffic.effects import EnterUnit, SendFrame
-from broker.cluster.traffic.frame import Frame, FrameEvent, Range
+from broker.cluster.traffic.frame import Frame, Range
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent
 
 COAST = ("coast",)
 HOME, ENTRY, OTHER = Address(("alps",), "a1"), Address(COAST, "c2"), Address(COAST, "c1")
@@ -35,7 +36,7 @@ def forwarded_range(after: Mark, upto: Mark, since: Mark | None) -> Range:
     traffic = Traffic(
         cast(NetworkState, ClusterState()), "f" * 16, lambda: (1, 0), lambda origin: None
     )
-    event = FrameEvent(upto, b"header", b"<event/>")
+    event = CarriedEvent(upto, b"header", b"<event/>")
     departures = OriginSender(ORIGIN, HOME, upto)
     span2 = Range(Address(COAST, ""), after, upto, first_after=since)
     frame: Frame = departures.make_frame([span2], [event], [0], [(1, (0,))])
@@ -91,7 +92,7 @@ FAR = Address(("sea",), "")
 
 def passing_frame(last: int, *, enters: bool) -> Frame:
     """Return a frame with one event for a unit beyond, and for this one if it `enters`."""
-    event = FrameEvent((1, last), b"header", b"<event/>")
+    event = CarriedEvent((1, last), b"header", b"<event/>")
     ranges = [Range(FAR, (1, last - 1), (1, last))]
     if enters:
         ranges.append(Range(Address(COAST, ""), (1, last - 1), (1, last)))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import MAX_DESTINATIONS, Frame, FrameEvent
+from broker.cluster.traffic.frame import MAX_DESTINATIONS, Frame
 from broker.cluster.traffic.sender import (
     MAX_LIVE_LAG,
     PROGRESS_REPEATS,
@@ -9,6 +9,7 @@ from broker.cluster.traffic.sender import (
     OutgoingEvent,
 )
 from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent
 from tests.cluster.traffic.frames import HOME, node
 
 N1, N2 = node("n1"), node("n2")
@@ -21,7 +22,7 @@ def make_sender(*destinations: Address, upto: Mark = (1, 0)) -> OriginSender:
 
 
 def event(offset: int, *recipients: Address, level: int = 0) -> OutgoingEvent:
-    return OutgoingEvent(FrameEvent((1, offset), b"r", b"d%d" % offset, level), level, recipients)
+    return OutgoingEvent(CarriedEvent((1, offset), b"r", b"d%d" % offset, level), level, recipients)
 
 
 def send(
@@ -138,11 +139,14 @@ def test_a_destination_over_the_frame_limit_finds_a_missing_range() -> None:
     sender.set_destinations(many, (1, 0))
     last = many[-1]
     first = sender.event_frame(
-        (1, 0), (1, 1), [OutgoingEvent(FrameEvent((1, 1), b"r", b"d"), 0, many)], lambda *_: True
+        (1, 0), (1, 1), [OutgoingEvent(CarriedEvent((1, 1), b"r", b"d"), 0, many)], lambda *_: True
     )
     assert first is not None and last not in [each.destination for each in first.ranges]
     second = sender.event_frame(
-        (1, 1), (1, 2), [OutgoingEvent(FrameEvent((1, 2), b"r", b"d"), 0, [last])], lambda *_: True
+        (1, 1),
+        (1, 2),
+        [OutgoingEvent(CarriedEvent((1, 2), b"r", b"d"), 0, [last])],
+        lambda *_: True,
     )
     assert second is not None
     (span,) = second.ranges

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
 import pytest
 
 from broker.client.received import ALL
-from broker.cluster.traffic.frame import FrameEvent
 from broker.event.place import Mark
-from broker.log.logged_event import LoggedEvent
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
+from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.simulated_client import (
     Publisher,
     Reader,
@@ -26,61 +24,24 @@ FAST, SLOW = "other", "asdi.zny.tz"
 PATTERN = "asdi.>"
 
 
-@attrs.define
-class OtherTransport:
-    """Carries the flows of all nodes, late, and not at all where `loses` returns True."""
-
-    world: NetworkWorld
-    delay: float = 2.0
-    loses: Callable[[int], bool] = lambda _: False
-    ranges: int = 0
-
-    def attach(self, name: str) -> None:
-        network = self.world.network_of(name)
-
-        def publish(
-            flow: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent], links: object
-        ) -> None:
-            self.ranges += 1
-            if self.loses(self.ranges):
-                return
-            assert network.state is not None
-            frames = [FrameEvent(e.mark, e.record, e.document, e.level) for e in events]
-            address = network.state.address
-            for other in self.world.running:
-                if other != name:
-                    self.world.clock.callLater(
-                        self.delay, self._deliver, other, (flow, after, upto, frames, address)
-                    )
-
-        network.flows.publish_flow = publish
-
-    def _deliver(self, name: str, received: tuple[object, ...]) -> None:
-        if name in self.world.running:
-            self.world.network_of(name).flows.receive_range(
-                *received,  # type: ignore[arg-type]
-                is_unfiltered=True,
-            )
+def add_node(
+    transport: OtherTransport, name: str, *patterns: str, join: Sequence[str] = ()
+) -> None:
+    transport.world.add(name, "one", start=False, join=join)
+    transport.set_patterns(name, *patterns)
+    transport.world.start(name)
 
 
-def add_node(world: NetworkWorld, name: str, *patterns: str, **join: Sequence[str]) -> None:
-    world.add(name, "one", start=False, **join)  # type: ignore[arg-type]
-    world.set_carrying(name, *patterns)
-    world.start(name)
-
-
-def add_nodes(world: NetworkWorld, transport: OtherTransport, *names: str) -> None:
+def add_nodes(transport: OtherTransport, *names: str) -> None:
     for index, name in enumerate(names):
-        add_node(world, name, PATTERN, join=names[:index])
-        transport.attach(name)
-    world.run(4.0)
+        add_node(transport, name, PATTERN, join=names[:index])
+    transport.world.run(4.0)
 
 
-def restart(world: NetworkWorld, transport: OtherTransport, name: str, *patterns: str) -> None:
-    world.kill(name)
-    world.set_carrying(name, *patterns)
-    world.start(name)
-    transport.attach(name)
+def restart(transport: OtherTransport, name: str, *patterns: str) -> None:
+    transport.world.kill(name)
+    transport.set_patterns(name, *patterns)
+    transport.world.start(name)
 
 
 def publish_both(world: NetworkWorld, publisher: Publisher, count: int = 10) -> None:
@@ -126,7 +87,7 @@ def processed(reader: Reader) -> dict[str, Mark]:
 def test_a_slow_flow_neither_delays_nor_loses_events(seed: int, delay: float) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, delay)
-        add_nodes(world, transport, "a", "b")
+        add_nodes(transport, "a", "b")
         reader = Reader(world, world.client("reader", "b"))
         own = Reader(world, world.client("own", "a"))
         world.run_until(lambda: reader.is_flowing and own.is_flowing)
@@ -151,7 +112,7 @@ def test_events_that_the_other_transport_loses_come_in_pages(seed: int, lost: st
     }
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 0.05, losses[lost])
-        add_nodes(world, transport, "a", "b")
+        add_nodes(transport, "a", "b")
         reader = Reader(world, world.client("reader", "b"))
         world.run_until(lambda: reader.is_flowing)
         publisher = Publisher(world.client("publisher", "a"))
@@ -164,7 +125,7 @@ def test_events_that_the_other_transport_loses_come_in_pages(seed: int, lost: st
 def test_a_durable_subscription_roams_with_a_mark_for_each_flow(seed: int) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 30.0, lambda number: number % 2 == 0)
-        add_nodes(world, transport, "a", "b", "c")
+        add_nodes(transport, "a", "b", "c")
         reader = Reader(world, world.client("reader", "b"), durable="d")
         world.run_until(lambda: reader.is_flowing)
         publisher = Publisher(world.client("publisher", "a"))
@@ -197,12 +158,12 @@ def test_a_durable_subscription_roams_with_a_mark_for_each_flow(seed: int) -> No
 def test_a_restarted_node_continues_each_flow_at_its_mark(seed: int, node: str) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 1.5, lambda number: number % 4 == 0)
-        add_nodes(world, transport, "a", "b")
+        add_nodes(transport, "a", "b")
         reader = Reader(world, world.client("reader", "b"), durable="d")
         world.run_until(lambda: reader.is_flowing)
         publisher = Publisher(world.client("publisher", "a"))
         publish_both(world, publisher)
-        restart(world, transport, node, PATTERN)
+        restart(transport, node, PATTERN)
         publish_both(world, publisher)
         settle(world, publisher, reader, seconds=30.0)
 
@@ -215,10 +176,8 @@ def test_a_stream_changes_its_stack_at_a_restart(seed: int, change: str, is_away
     before, after = ((), (PATTERN,)) if change == "added" else ((PATTERN,), ())
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 2.0, lambda number: number % 3 == 0)
-        add_node(world, "a", *before)
-        transport.attach("a")
-        add_node(world, "b", *before, join=["a"])
-        transport.attach("b")
+        add_node(transport, "a", *before)
+        add_node(transport, "b", *before, join=["a"])
         world.run(4.0)
         reader = Reader(world, world.client("reader", "b"), durable="d")
         world.run_until(lambda: reader.is_flowing)
@@ -227,14 +186,13 @@ def test_a_stream_changes_its_stack_at_a_restart(seed: int, change: str, is_away
         if is_away:
             world.kill("b")
             publish_both(world, publisher)
-        restart(world, transport, "a", *after)
+        restart(transport, "a", *after)
         publish_both(world, publisher)
         if is_away:
-            world.set_carrying("b", *after)
+            transport.set_patterns("b", *after)
             world.start("b")
-            transport.attach("b")
         else:
-            restart(world, transport, "b", *after)
+            restart(transport, "b", *after)
         publish_both(world, publisher)
         settle(world, publisher, reader, seconds=40.0)
         log = world["a"].event_log
@@ -248,7 +206,8 @@ def test_a_stream_changes_its_stack_at_a_restart(seed: int, change: str, is_away
 def test_an_absent_client_of_the_origin_node_misses_nothing(seed: int, change: str) -> None:
     before, after = ((), (PATTERN,)) if change == "added" else ((PATTERN,), ())
     with NetworkWorld(seed) as world:
-        add_node(world, "a", *before)
+        transport = OtherTransport(world)
+        add_node(transport, "a", *before)
         reader = Reader(world, world.client("reader", "a"), durable="d")
         world.run_until(lambda: reader.is_flowing)
         publisher = Publisher(world.client("publisher", "a"))
@@ -256,7 +215,7 @@ def test_an_absent_client_of_the_origin_node_misses_nothing(seed: int, change: s
         read(world, reader, seconds=1.0)
         world.kill_client(reader.client)
         publish_both(world, publisher)
-        restart(world, OtherTransport(world), "a", *after)
+        restart(transport, "a", *after)
         publish_both(world, publisher)
         second = Reader(world, world.client("reader", "a", incarnation=2), durable="d")
         world.run_until(lambda: second.is_flowing)
@@ -272,15 +231,15 @@ def test_an_absent_client_of_the_origin_node_misses_nothing(seed: int, change: s
 def test_a_node_without_the_pattern_gets_all_events(seed: int) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 0.05)
-        add_node(world, "a", PATTERN)
-        add_node(world, "b", join=["a"])
+        add_node(transport, "a", PATTERN)
+        add_node(transport, "b", join=["a"])
         world.run(4.0)
         reader = Reader(world, world.client("reader", "b"), start=ALL)
         world.run_until(lambda: reader.is_flowing)
         publisher = Publisher(world.client("publisher", "a"))
         publish_both(world, publisher)
         settle(world, publisher, reader)
-        assert not transport.ranges
+        assert transport.ends.keys() == {"a"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -288,11 +247,12 @@ def test_a_node_of_an_earlier_version_gets_the_default_flow(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with NetworkWorld(seed) as world:
-        add_node(world, "a", PATTERN)
+        transport = OtherTransport(world)
+        add_node(transport, "a", PATTERN)
         with monkeypatch.context() as patch:
             patch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", (1, 2))
-            add_node(world, "b", join=["a"])
-        add_node(world, "c", join=["a", "b"])
+            add_node(transport, "b", join=["a"])
+        add_node(transport, "c", join=["a", "b"])
         world.run(4.0)
         old = Reader(world, world.client("old", "b"))
         new = Reader(world, world.client("new", "c"))

@@ -1,0 +1,100 @@
+"""A stream transport in virtual time that delays batches, or loses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from broker.config.stacks import StackInstance
+from broker.streams.contract import (
+    CarriedInterest,
+    FlowBatch,
+    Guarantee,
+    IStreamTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from broker.testing.simulated_network import NetworkWorld
+
+
+@attrs.frozen
+class NoOptions:
+    """None."""
+
+
+@implementer(IPlugin, ITransportPlugin)
+class OtherTransport:
+    """Carries the flows of all nodes, late, and not at all where `loses` returns True."""
+
+    name: ClassVar[str] = "other"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "for simulations"
+    options: ClassVar[type] = NoOptions
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
+    links: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        world: NetworkWorld,
+        delay: float = 2.0,
+        loses: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        self.delay = delay
+        self.loses = loses
+        self.batches = 0
+        self.recovered = 0
+        """Events of pages."""
+        self.ends: dict[str, OtherEnd] = {}
+        self.world = world
+        world.plugins[self.name] = self, None
+
+    def create(self, context: ITransportContext) -> OtherEnd:
+        end = self.ends[context.node] = OtherEnd(self, context)
+        return end
+
+    def set_patterns(self, name: str, *patterns: str) -> None:
+        """Let this transport carry exactly these patterns, from the node's next start on."""
+        self.world.set_stacks(name, dict.fromkeys(patterns, StackInstance(self.name)))
+
+
+@implementer(IStreamTransport)
+class OtherEnd:
+    def __init__(self, transport: OtherTransport, context: ITransportContext) -> None:
+        self._transport = transport
+        self._context = context
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> Deferred[None]:
+        return succeed(None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        """Do nothing: all batches go to all nodes."""
+
+    def withdraw(self, key: str) -> None:
+        """Do nothing."""
+
+    def publish(self, batch: FlowBatch) -> None:
+        transport = self._transport
+        transport.batches += 1
+        if transport.loses(transport.batches):
+            return
+        for name in transport.world.running:
+            if name != self._context.node and name in transport.ends:
+                transport.world.clock.callLater(transport.delay, self._deliver, name, batch)
+
+    def _deliver(self, name: str, batch: FlowBatch) -> None:
+        if name in self._transport.world.running:
+            self._transport.ends[name]._context.receive(batch)
+
+    def recovered(self, batch: FlowBatch) -> None:
+        self._transport.recovered += len(batch.events)
+
+    def snapshot(self) -> Mapping[str, object]:
+        return {"peers": sorted(self._transport.ends)}
