@@ -150,7 +150,11 @@ class IStreamTransport(Interface):
 
     def announce(key: str, interest: CarriedInterest) -> None:
         """Announce the interest of a subscription of this node whose pattern overlaps those of
-        the instance."""
+        the instance.
+
+        From now on a batch for `receive` must have the events that match it. Batches that other
+        nodes selected without it must be dropped: their events then come from the log.
+        """
 
     def withdraw(key: str) -> None:
         """Withdraw announced interest."""

@@ -16,12 +16,15 @@ Name = Annotated[str, Meta(max_length=2048)]
 Mark = tuple[Count, Count]
 #: Place, record, document and level.
 Event = tuple[Mark, bytes, bytes, Annotated[int, Meta(ge=0, le=2)]]
+#: Pattern, query and namespaces.
+Query = tuple[Name, str, dict[str, str]]
 
 
 class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):
-    """All interest of a child: pattern, query and namespaces. It replaces the last one."""
+    """All interest of a child. It replaces that with another number."""
 
-    queries: Annotated[tuple[tuple[Name, str, dict[str, str]], ...], Meta(max_length=1000)]
+    number: Count
+    queries: Annotated[tuple[Query, ...], Meta(max_length=1000)]
 
     def interests(self) -> list[CarriedInterest]:
         """Raises `ProtocolError` for a pattern that is none."""
@@ -35,8 +38,9 @@ class Interest(msgspec.Struct, tag="interest", array_like=True, frozen=True):
 
 
 class Events(msgspec.Struct, tag="events", array_like=True, frozen=True):
-    """A batch of a flow."""
+    """A batch of a flow, selected by the child's interest with this number; 0 for a parent."""
 
+    interest: Count
     flow: Name
     origin_node: Name
     after: Mark
@@ -44,9 +48,9 @@ class Events(msgspec.Struct, tag="events", array_like=True, frozen=True):
     events: Annotated[tuple[Event, ...], Meta(max_length=65_536)]
 
     @classmethod
-    def of(cls, batch: FlowBatch) -> Events:
+    def of(cls, batch: FlowBatch, interest: int) -> Events:
         return cls(
-            *(batch.flow, batch.origin_node, batch.after, batch.upto),
+            *(interest, batch.flow, batch.origin_node, batch.after, batch.upto),
             tuple((each.mark, each.record, each.document, each.level) for each in batch.events),
         )
 

@@ -2,7 +2,10 @@
 
 The parents of all nodes form a graph without circles. A node announces the interest of its
 subscriptions and of its children to its parents. An event goes up from its origin to all ancestors,
-and from each of them down to the children with interest. So each node has an event from two sides.
+and from each of them down to the children with interest. So each node gets an event twice.
+
+Interest has a number, and each batch for a child names the one that selected its events. A node
+drops a batch that an earlier interest selected: it may lack events, which then come from the log.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import attrs
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import LoopingCall
 from twisted.plugin import IPlugin
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config import value_kind
@@ -25,6 +29,7 @@ from broker.streams.contract import (
     FlowBatch,
     Guarantee,
     ILinkReceiver,
+    ILinks,
     IStreamTransport,
     ITransportContext,
     ITransportPlugin,
@@ -33,6 +38,8 @@ from two_parents.messages import Events, Interest, decode, encode
 
 #: Flows with a state for each child; the batches of others go to all children.
 MOST_FLOWS = 10_000
+#: Intervals without its interest after which a child is gone.
+SILENT_INTERVALS = 5
 
 
 @attrs.frozen(kw_only=True)
@@ -51,8 +58,8 @@ class TwoParentsOptions:
 
 @attrs.define
 class _Child:
-    heard: float
-    interest: Interest = Interest(())
+    heard: float = 0.0
+    interest: Interest = Interest(0, ())
     #: For each flow the range of the next batch so far: events without a reader are left out.
     unsent: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
 
@@ -69,28 +76,34 @@ class TwoParents:
         assert isinstance(options, TwoParentsOptions)
         self._context = context
         self._options = options
-        self._parents = [value_kind.split_host_port(each) for each in options.parents]
+        self._parents: list[Hashable] = []
+        self._links: ILinks | None = None
+        # The numbers of an earlier process must not come again.
+        self._interest = Interest(context.random.getrandbits(62), ())
         self._children: dict[Hashable, _Child] = {}
         self._own: dict[str, CarriedInterest] = {}
-        #: For each flow the ranges that this node has sent on.
+        #: For each flow the end of the newest range that was passed on.
         self._passed: dict[str, Mark] = {}
-        self._repeated = self._rejected = 0
-        self._announcer = LoopingCall(self._announce)
-        self._announcer.clock = context.clock  # type: ignore[assignment]
+        self._repeated = self._outdated = self._rejected = 0
+        self._ticks = LoopingCall(self._tick)
+        self._ticks.clock = context.clock  # type: ignore[assignment]
 
     def start(self) -> None:
         self._links = self._context.open_links(self._options.listen, self)
-        for parent in self._parents:
-            self._links.add_peer(parent)
-        self._announcer.start(self._options.announce).addErrback(self._failed)
+        addresses = map(value_kind.split_host_port, self._options.parents)
+        self._parents = [self._links.add_peer(address) for address in addresses]
+        ticking = self._ticks.start(self._options.announce)
+        ticking.addErrback(self._failed)
 
-    def _failed(self, failure: object) -> None:
-        self._context.fail(failure.value)  # type: ignore[attr-defined]
+    def _failed(self, failure: Failure) -> None:
+        self._context.fail(failure.value)
 
     def stop(self) -> Deferred[None]:
-        if self._announcer.running:
-            self._announcer.stop()
-            self._links.close()
+        if self._ticks.running:
+            self._ticks.stop()
+        links, self._links = self._links, None
+        if links is not None:
+            links.close()
         return succeed(None)
 
     def announce(self, key: str, interest: CarriedInterest) -> None:
@@ -113,6 +126,7 @@ class TwoParents:
             "children": len(self._children),
             "flows": len(self._passed),
             "repeated": self._repeated,
+            "outdated": self._outdated,
             "rejected": self._rejected,
         }
 
@@ -124,61 +138,67 @@ class TwoParents:
                 message = decode(data)
                 if isinstance(message, Interest):
                     self._set_child(peer, message)
-                elif peer in self._parents or peer in self._children:
-                    self._receive(message.batch(), peer)
+                elif peer in self._children or peer in self._parents:
+                    self._receive(message, peer)
                 else:
                     raise ProtocolError("events of a node that is neither parent nor child")
             except (ProtocolError, Overloaded, BadQuery):
                 self._rejected += 1
 
     def _set_child(self, peer: Hashable, interest: Interest) -> None:
-        now = self._context.clock.seconds()
         child = self._children.get(peer)
         if child is None:
             if len(self._children) >= self._options.most_children:
                 raise Overloaded("this node has all its children")
-            child = self._children[peer] = _Child(now)
-        child.heard = now
-        if interest == child.interest:
+            child = self._children[peer] = _Child()
+        child.heard = self._context.clock.seconds()
+        if interest.number == child.interest.number:
             return
         for number, each in enumerate(interest.interests()):
             self._context.set_link_interest(peer, str(number), each)
         for number in range(len(interest.queries), len(child.interest.queries)):
             self._context.set_link_interest(peer, str(number), None)
         child.interest = interest
-        # Events left out until now were matched without the new interest.
+        # Events left out until now were not matched with the new interest.
         child.unsent.clear()
         self._announce()
 
     def _announce(self) -> None:
-        """Announce all interest to the parents, and forget silent children."""
-        oldest = self._context.clock.seconds() - 5 * self._options.announce
+        """Announce all interest to the parents."""
+        own = [(i.pattern.text, i.query, dict(i.namespaces)) for i in self._own.values()]
+        below = [each for child in self._children.values() for each in child.interest.queries]
+        wanted = (*own, *(each for each in below if each not in own))
+        if wanted != self._interest.queries:
+            self._interest = Interest(self._interest.number + 1, wanted)
+        if self._links is not None and self._parents:
+            self._links.send([encode(self._interest)], self._parents)
+
+    def _tick(self) -> None:
+        oldest = self._context.clock.seconds() - SILENT_INTERVALS * self._options.announce
         for peer in [peer for peer, child in self._children.items() if child.heard < oldest]:
             for number in range(len(self._children.pop(peer).interest.queries)):
                 self._context.set_link_interest(peer, str(number), None)
-            self._links.remove_peer(peer)
-        if self._parents and self._announcer.running:
-            own = [(i.pattern.text, i.query, dict(i.namespaces)) for i in self._own.values()]
-            below = [each for child in self._children.values() for each in child.interest.queries]
-            wanted = [*own, *(each for each in below if each not in own)]
-            self._links.send([encode(Interest(tuple(wanted)))], self._parents)
+        self._announce()
 
     # ------------------------------------------------------------------ events
 
-    def _receive(self, batch: FlowBatch, peer: Hashable) -> None:
-        if batch.upto <= self._passed.get(batch.flow, (0, 0)):
-            self._repeated += 1
-            # It may have events that were missing before.
-            self._context.receive(batch)
+    def _receive(self, message: Events, peer: Hashable) -> None:
+        if peer in self._parents and message.interest != self._interest.number:
+            self._outdated += 1
             return
-        self._pass_on(batch, peer)
+        batch = message.batch()
+        if batch.upto > self._passed.get(batch.flow, (0, 0)):
+            self._pass_on(batch, peer)
+        else:
+            # The other parent was quicker, or lost it.
+            self._repeated += 1
         self._context.receive(batch)
 
     def _pass_on(self, batch: FlowBatch, source: Hashable) -> None:
         if len(self._passed) < MOST_FLOWS or batch.flow in self._passed:
             self._passed[batch.flow] = batch.upto
         if source not in self._parents:
-            self._links.send([encode(Events.of(batch))], self._parents)
+            self._send(Events.of(batch, 0), *self._parents)
         links = self._context.match(batch)
         for peer, child in self._children.items():
             if peer == source:
@@ -187,10 +207,14 @@ class TwoParents:
             wanted = [e for e, those in zip(batch.events, links, strict=True) if peer in those]
             if wanted:
                 part = attrs.evolve(batch, after=after, events=wanted)
-                self._links.send([encode(Events.of(part))], [peer])
+                self._send(Events.of(part, child.interest.number), peer)
                 after = batch.upto
             if batch.flow in self._passed:
                 child.unsent[batch.flow] = after, batch.upto
+
+    def _send(self, message: Events, *peers: Hashable) -> None:
+        if self._links is not None and peers:
+            self._links.send([encode(message)], peers)
 
 
 @implementer(IPlugin, ITransportPlugin)
