@@ -1,4 +1,4 @@
-"""A layer of another package: stop and wait over raw datagrams.
+"""A layer and a stack of another package: stop and wait over raw datagrams.
 
 One message is under way at a time, and is repeated until its acknowledgement. The place of a
 message in its sender's life tells repetitions apart: `kind u8, incarnation u64, number u64`.
@@ -12,11 +12,13 @@ from struct import Struct
 from typing import ClassVar
 
 import attrs
+from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from broker.errors import Overloaded
 from broker.transport.effects import DeliverUp, Effect, SendDown, ViewChanged
-from broker.transport.layer import ILinkLayer, LinkPassThrough, Property
+from broker.transport.layer import ILayer, ILinkLayer, LinkPassThrough, Property
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 from broker.transport.view import LinkState, View
 
 HEAD = Struct(">BQQ")
@@ -97,3 +99,20 @@ class StopAndWaitCore(LinkPassThrough):
         self._retry_at = now + self._layer.retry
         head = HEAD.pack(MESSAGE, self._layer.incarnation, self._number)
         return [SendDown([head + self._queue[0]])]
+
+
+@attrs.frozen
+class NoOptions:
+    """A stack without options."""
+
+
+@implementer(IPlugin, IProtocolStack)
+class StopAndWaitStack:
+    name: ClassVar[str] = "stop-and-wait"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "one message at a time, over raw datagrams"
+    options: ClassVar[type] = NoOptions
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.DATAGRAM})
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [StopAndWaitLayer(incarnation=settings.incarnation)]
