@@ -44,7 +44,6 @@ from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
 from broker.transport.faults import create_layers, describe_faults
 from broker.transport.layer import ILayer
-from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.stacks import StackSettings, Transport, build_stack
 
@@ -221,7 +220,7 @@ def _build_stack(
         suspect=settings.network.suspect,
         options=instance.link_options,
     )
-    return build_stack(plugin, stack_settings, TCP_PROPERTIES, faults)
+    return build_stack(plugin, stack_settings, faults=faults)
 
 
 def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:

@@ -14,7 +14,6 @@ from broker.config.stacks import DEFAULT_STACK, StackInstance, find_plugins_of
 from broker.config.units import format_size
 from broker.errors import ConfigurationError, StackError
 from broker.transport.faults.configuration import KINDS, create_layer
-from broker.transport.socket.contract import TCP_PROPERTIES
 from broker.transport.stacks import StackSettings, build_stack
 
 #: Interfaces that only this machine is on.
@@ -152,7 +151,7 @@ def _check_links(instance: StackInstance) -> Iterator[tuple[KeyPath, str]]:
         assert links is not None
         settings = StackSettings(incarnation=1, transport=transport, options=instance.link_options)
         try:
-            build_stack(links, settings, TCP_PROPERTIES)
+            build_stack(links, settings)
         except (ConfigurationError, StackError) as wrong:
             yield ("stacks", instance.name), f"{key_name(('stacks', instance.name))}: {wrong.text}"
             return

@@ -6,6 +6,8 @@ import pytest
 
 from broker.config import load_text
 from broker.errors import ConfigurationError
+from broker.transport.stacks import Transport
+from plugins.mspaces.stack import MspacesStack
 
 ACCOUNT = '[accounts.alice]\nsecret = "scrypt$2$1$1$' + "A" * 24 + "$" + "A" * 24 + '"\n'
 
@@ -107,3 +109,22 @@ def test_a_group_in_which_nodes_are_found_needs_an_interface(group: str) -> None
     with pytest.raises(ConfigurationError, match=r"network\.discover .* network.group_interface"):
         load_text(text, "node.toml")
     load_text(f'{text}group_interface = "eth0"\n', "node.toml")
+
+
+@pytest.mark.parametrize(
+    ("transport", "allowed"), [(Transport.DATAGRAM, False), (Transport.TCP, True)]
+)
+def test_a_link_stack_is_checked_on_the_channels_that_it_names(
+    transport: Transport, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = MspacesStack()
+    monkeypatch.setattr(MspacesStack, "transports", frozenset({Transport.UDP, transport}))
+    monkeypatch.setattr("broker.config.rules.find_plugins_of", lambda _: (None, stack))
+    text = "\n[stacks.mspaces]\n"
+    if allowed:
+        load_text(text, "node.toml")
+        return
+    with pytest.raises(ConfigurationError, match="'p2p' requires messages of any size") as refused:
+        load_text(text, "node.toml")
+    assert "stacks.mspaces" in refused.value.text
+    assert refused.value.line == 2

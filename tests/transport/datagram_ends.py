@@ -10,6 +10,7 @@ from zope.interface import implementer
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.layer import ILayer
+from broker.transport.message import Peer
 from broker.transport.socket import DATAGRAM_PROPERTIES
 from broker.transport.view import View
 
@@ -31,18 +32,18 @@ class End:
         self.driver = StackDriver(
             *(layers, clock, self, DATAGRAM_PROPERTIES),  # type: ignore[arg-type]
             on_error=self.errors.append,
-        )
+        ).join("peer")
 
-    def messages_received(self, messages: Sequence[bytes]) -> None:
+    def messages_received(self, peer: Peer, messages: Sequence[bytes]) -> None:
         self.messages += messages
         self.driver.consumed(len(messages))
         self.changed()
 
-    def view_changed(self, view: View) -> None:
+    def view_changed(self, peer: Peer, view: View) -> None:
         self.views.append(view)
         self.changed()
 
-    def writable_changed(self, writable: bool) -> None:
+    def writable_changed(self, peer: Peer, writable: bool) -> None:
         self.writable.append(writable)
 
 

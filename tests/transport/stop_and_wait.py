@@ -1,4 +1,4 @@
-"""A layer of another package: stop and wait over raw datagrams.
+"""A layer and a stack of another package: stop and wait over raw datagrams.
 
 One message is under way at a time, and is repeated until its acknowledgement. The place of a
 message in its sender's life tells repetitions apart: `kind u8, incarnation u64, number u64`.
@@ -12,18 +12,20 @@ from struct import Struct
 from typing import ClassVar
 
 import attrs
+from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from broker.errors import Overloaded
-from broker.transport.effects import DeliverUp, Effect, Peer, SendDown, ViewChanged
-from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.effects import DeliverUp, Effect, SendDown, ViewChanged
+from broker.transport.layer import ILayer, ILinkLayer, LinkPassThrough, Property
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 from broker.transport.view import LinkState, View
 
 HEAD = Struct(">BQQ")
 MESSAGE, ACKNOWLEDGEMENT = 1, 2
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class StopAndWaitLayer:
     incarnation: int
@@ -41,7 +43,7 @@ class StopAndWaitLayer:
         return StopAndWaitCore(self)
 
 
-class StopAndWaitCore(PassThrough):
+class StopAndWaitCore(LinkPassThrough):
     def __init__(self, layer: StopAndWaitLayer) -> None:
         self.repeated = 0
         self._layer = layer
@@ -51,14 +53,14 @@ class StopAndWaitCore(PassThrough):
         self._is_connected = False
         self._last_received = (0, 0)  # incarnation and number
 
-    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        if len(self._queue) + len(messages) > self._layer.queue:
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        if len(self._queue) + len(packets) > self._layer.queue:
             raise Overloaded("too many messages wait")
         is_idle = not self._queue
-        self._queue += messages
+        self._queue += packets
         return self._send_first(now) if is_idle else []
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         effects: list[Effect] = []
         for packet in packets:
             if len(packet) < HEAD.size:
@@ -70,7 +72,7 @@ class StopAndWaitCore(PassThrough):
                 # The sender goes on only after an acknowledgement, so a later number is the next.
                 if (incarnation, number) > self._last_received:
                     self._last_received = incarnation, number
-                    effects.append(DeliverUp([packet[HEAD.size :]], peer))
+                    effects.append(DeliverUp([packet[HEAD.size :]]))
             elif (incarnation, number) == (self._layer.incarnation, self._number) and self._queue:
                 self._queue.popleft()
                 self._number += 1
@@ -97,3 +99,20 @@ class StopAndWaitCore(PassThrough):
         self._retry_at = now + self._layer.retry
         head = HEAD.pack(MESSAGE, self._layer.incarnation, self._number)
         return [SendDown([head + self._queue[0]])]
+
+
+@attrs.frozen
+class NoOptions:
+    """A stack without options."""
+
+
+@implementer(IPlugin, IProtocolStack)
+class StopAndWaitStack:
+    name: ClassVar[str] = "stop-and-wait"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "one message at a time, over raw datagrams"
+    options: ClassVar[type] = NoOptions
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.DATAGRAM})
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [StopAndWaitLayer(incarnation=settings.incarnation)]

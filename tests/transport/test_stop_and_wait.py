@@ -11,7 +11,7 @@ from zope.interface.verify import verifyObject
 from broker.errors import Overloaded, StackError
 from broker.testing.datagram_network import DatagramFaults
 from broker.transport.arq import FragmentationLayer, MacLayer, PacingLayer
-from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.layer import ILayer, ILinkCore, ILinkLayer, Property
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import DATAGRAM_PROPERTIES
 from broker.transport.stack import check_layers
@@ -44,8 +44,8 @@ def drawn_faults(random: Random) -> DatagramFaults:
 
 def test_it_is_a_layer_that_fits_on_raw_datagrams_and_p2p_is_not() -> None:
     layer = StopAndWaitLayer(incarnation=1)
-    assert verifyObject(ILayer, layer)
-    assert verifyObject(ILayerCore, layer.create_core())
+    assert verifyObject(ILinkLayer, layer)
+    assert verifyObject(ILinkCore, layer.create_core())
     held = check_layers([layer], DATAGRAM_PROPERTIES)
     assert held == {Property.FRAMED, Property.FIFO, Property.RELIABLE}
     with pytest.raises(StackError, match="'p2p' requires messages of any size"):

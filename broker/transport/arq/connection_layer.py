@@ -36,17 +36,16 @@ from broker.transport.effects import (
     Consumed,
     Effect,
     Failed,
-    Peer,
     SendDown,
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.layer import ILinkLayer, LinkPassThrough, Property
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME
 from broker.transport.view import LinkState, View
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class ConnectionLayer:
     """A connection of `docs/protocols/arq.md` with one peer, over packets that may be lost.
@@ -86,7 +85,7 @@ class _HalfOpen:
     until: float
 
 
-class ConnectionLayerCore(PassThrough):
+class ConnectionLayerCore(LinkPassThrough):
     """At most one dial, one half-open connection, and one connection."""
 
     def __init__(self, layer: ConnectionLayer) -> None:
@@ -102,15 +101,15 @@ class ConnectionLayerCore(PassThrough):
         self._half_open: _HalfOpen | None = None
         self._flush_at: float | None = None
 
-    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         if self.connection is None:
-            self.dropped += len(messages)
+            self.dropped += len(packets)
             return []
         # Messages of one turn leave together.
         self._flush_at = now
-        return self._convert(self.connection.submit(messages))
+        return self._convert(self.connection.submit(packets))
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         effects: list[Effect] = [Consumed(len(packets))]
         datagrams: list[bytes] = []
         for datagram in packets:
@@ -122,7 +121,7 @@ class ConnectionLayerCore(PassThrough):
                 datagrams.append(datagram)
                 continue
             try:
-                effects += self._receive_unconnected(kind, identity, datagram, peer, now)
+                effects += self._receive_unconnected(kind, identity, datagram, now)
             except BrokerError:
                 self.counts.malformed += 1
         if datagrams and self.connection is not None:
@@ -138,6 +137,8 @@ class ConnectionLayerCore(PassThrough):
             effects = self._forget()
             return [*effects, ViewChanged(view)] if is_reported else effects
         effects = self._forget()
+        # A cookie proves the address of one channel.
+        self._acceptor = Acceptor(self._layer.entropy, self.counts)
         if not self._layer.dials:
             return effects
         client = int.from_bytes(self._layer.entropy(8), "big") or 1
@@ -184,7 +185,7 @@ class ConnectionLayerCore(PassThrough):
         return min(due, default=None)
 
     def _receive_unconnected(
-        self, kind: int, identity: int, datagram: bytes, peer: Peer | None, now: float
+        self, kind: int, identity: int, datagram: bytes, now: float
     ) -> list[Effect]:
         dialler, half = self._dialler, self._half_open
         if kind >= DATA:
@@ -192,7 +193,7 @@ class ConnectionLayerCore(PassThrough):
                 return self._receive_first(half, datagram, now)
             self.counts.unknown_connection += 1
         elif kind in (HELLO, OPEN) and UNKEYED_MAC.verify(datagram):
-            answer = self._acceptor.receive(datagram, peer, now)
+            answer = self._acceptor.receive(datagram, None, now)
             if isinstance(answer, HandshakeRequest):
                 return self._accept(answer, now)
             return [] if answer is None else [SendDown([answer])]

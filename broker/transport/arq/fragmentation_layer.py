@@ -14,8 +14,8 @@ from broker.transport.arq.fragmentation import Fragmenter, Reassembler
 from broker.transport.arq.receive_window import ReceiveWindow
 from broker.transport.arq.settings import MAX_WINDOW, MIN_DATAGRAM
 from broker.transport.arq.wire import NO_START, Data
-from broker.transport.effects import Consumed, DeliverUp, Effect, Peer, SendDown
-from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.effects import Consumed, DeliverUp, Effect, SendDown
+from broker.transport.layer import ILinkLayer, LinkPassThrough, Property
 from broker.transport.socket.contract import DEFAULT_MAX_FRAME
 
 #: Incarnation, number, and the start and packet of DATA.
@@ -23,7 +23,7 @@ _HEAD = Struct(">QQHI")
 _PACKET_MODULUS = 2**32
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class FragmentationLayer:
     """Messages of any size over packets of bounded size, which may be lost or overtaken.
@@ -68,7 +68,7 @@ class FragmentationLayer:
         return FragmentationCore(self)
 
 
-class FragmentationCore(PassThrough):
+class FragmentationCore(LinkPassThrough):
     def __init__(self, layer: FragmentationLayer) -> None:
         #: Messages known to be lost.
         self.lost = 0
@@ -78,7 +78,6 @@ class FragmentationCore(PassThrough):
         self._layer = layer
         self._fragmenter = Fragmenter(layer.packet_bytes - _HEAD.size)
         self._number = 0
-        self._peer: Peer | None = None
         self._start_stream(0)
 
     def _start_stream(self, incarnation: int) -> None:
@@ -89,18 +88,17 @@ class FragmentationCore(PassThrough):
         )
         self._reassembler = Reassembler(layer.max_message)
 
-    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        fragmenter, packets = self._fragmenter, []
-        fragmenter.add_packets(messages)
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        fragmenter, fragments = self._fragmenter, []
+        fragmenter.add_packets(packets)
         while fragmenter:
             start, first, parts = fragmenter.next_fragment()
             self._number += 1
             head = (self._layer.incarnation, self._number, start, first % _PACKET_MODULUS)
-            packets.append(_HEAD.pack(*head) + b"".join(parts))
-        return [SendDown(packets)]
+            fragments.append(_HEAD.pack(*head) + b"".join(parts))
+        return [SendDown(fragments)]
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
-        self._peer = peer
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         effects: list[Effect] = [Consumed(len(packets))]
         for packet in packets:
             effects += self._receive_fragment(packet, now)
@@ -148,4 +146,4 @@ class FragmentationCore(PassThrough):
             self.lost += lost
             messages += run
         # Without messages this reports a part of one.
-        return [DeliverUp(messages, self._peer)]
+        return [DeliverUp(messages)]

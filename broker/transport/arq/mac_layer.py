@@ -9,11 +9,11 @@ import attrs
 from zope.interface import implementer
 
 from broker.transport.arq.mac import TAG_BYTES, Mac, derive_layer_key
-from broker.transport.effects import Consumed, DeliverUp, Effect, Peer, SendDown
-from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.effects import Consumed, DeliverUp, Effect, SendDown
+from broker.transport.layer import ILinkLayer, LinkPassThrough, Property
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class MacLayer:
     """A tag of 8 bytes at the end of each packet. Packets with a wrong tag are counted and dropped.
@@ -37,21 +37,21 @@ class MacLayer:
         return MacCore(Mac(derive_layer_key(self.secret)))
 
 
-class MacCore(PassThrough):
+class MacCore(LinkPassThrough):
     def __init__(self, mac: Mac) -> None:
         #: Damaged, or of a host without the secret.
         self.forged = 0
         self._mac = mac
 
-    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        return [SendDown([self._mac.add_tag(each) for each in messages])]
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        return [SendDown([self._mac.add_tag(each) for each in packets])]
 
-    def receive(self, packets: Sequence[bytes], peer: Peer | None, now: float) -> list[Effect]:
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
         verify = self._mac.verify
         genuine = [each[:-TAG_BYTES] for each in packets if len(each) >= TAG_BYTES and verify(each)]
         forged = len(packets) - len(genuine)
         self.forged += forged
         effects: list[Effect] = [Consumed(forged)] if forged else []
         if genuine or not packets:
-            effects.append(DeliverUp(genuine, peer))
+            effects.append(DeliverUp(genuine))
         return effects

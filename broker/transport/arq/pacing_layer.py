@@ -13,11 +13,11 @@ from broker.errors import ConfigurationError
 from broker.transport.arq.pacer import Pacer
 from broker.transport.arq.settings import constant_rate
 from broker.transport.effects import Effect, SendDown, WritableChanged
-from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.layer import ILinkLayer, LinkPassThrough, Property
 from broker.transport.socket.datagram_transport import DEFAULT_DATAGRAM
 
 
-@implementer(ILayer)
+@implementer(ILinkLayer)
 @attrs.frozen(kw_only=True)
 class PacingLayer:
     """Packets leave at most at `rate` bytes per second.
@@ -50,7 +50,7 @@ class PacingLayer:
         return PacingCore(self)
 
 
-class PacingCore(PassThrough):
+class PacingCore(LinkPassThrough):
     def __init__(self, layer: PacingLayer) -> None:
         self.dropped = 0
         self.queued_bytes = 0
@@ -59,13 +59,13 @@ class PacingCore(PassThrough):
         self._queue: deque[bytes] = deque()
         self._is_writable = True
 
-    def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
-        for message in messages:
-            if self.queued_bytes + len(message) > self._max_bytes:
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        for packet in packets:
+            if self.queued_bytes + len(packet) > self._max_bytes:
                 self.dropped += 1
             else:
-                self._queue.append(message)
-                self.queued_bytes += len(message)
+                self._queue.append(packet)
+                self.queued_bytes += len(packet)
         return self.handle_timeout(now)
 
     def handle_timeout(self, now: float) -> list[Effect]:

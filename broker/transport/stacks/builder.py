@@ -13,10 +13,12 @@ from broker.transport.stacks.contract import IProtocolStack, StackSettings
 def build_stack(
     plugin: IProtocolStack,
     settings: StackSettings,
-    bottom: frozenset[Property],
+    bottom: frozenset[Property] | None = None,
     faults: Sequence[ILayer] = (),
 ) -> Stack:
     """Return the stack of one link; `faults` are inserted below its own layers.
+
+    `bottom` replaces the properties of the settings' transport.
 
     Raises `ConfigurationError` for invalid settings, `StackError` if the layers do not fit.
     """
@@ -26,4 +28,6 @@ def build_stack(
             f"the stack {plugin.name!r} does not run over {settings.transport.value}: "
             f"it supports {supported or 'none'}"
         )
+    if bottom is None:
+        bottom = settings.transport.properties
     return Stack(plugin.name, [*faults, *plugin.layers(settings)], bottom)

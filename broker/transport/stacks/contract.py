@@ -9,15 +9,25 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import Attribute
 
-from broker.transport.layer import ILayer
+from broker.transport.layer import ILayer, Property
+from broker.transport.socket.contract import DATAGRAM_PROPERTIES, TCP_PROPERTIES
 
 
 class Transport(enum.Enum):
     """Kind of the socket channel below a stack."""
 
     TCP = "tcp"
+    #: Connections over datagrams, with the properties of TCP.
     UDP = "udp"
+    #: A group over datagrams, likewise.
     MULTICAST = "multicast"
+    #: Raw datagrams (`IDatagramChannel`): what repairs losses is a layer of the stack.
+    DATAGRAM = "datagram"
+
+    @property
+    def properties(self) -> frozenset[Property]:
+        """Properties of the channel for the layers above it."""
+        return DATAGRAM_PROPERTIES if self is Transport.DATAGRAM else TCP_PROPERTIES
 
 
 @attrs.frozen(kw_only=True)

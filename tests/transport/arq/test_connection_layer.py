@@ -14,11 +14,12 @@ from broker.testing.datagram_network import DatagramFaults
 from broker.transport.arq import ArqSettings, ConnectionLayer, MacLayer
 from broker.transport.arq.connection_layer import ConnectionLayerCore
 from broker.transport.arq.handshake import UNKEYED_MAC
-from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.effects import Effect, SendDown
+from broker.transport.layer import ILayer, ILinkCore, ILinkLayer, Property
 from broker.transport.p2p import P2PLayer
 from broker.transport.socket import DATAGRAM_PROPERTIES, TCP_PROPERTIES
 from broker.transport.stack import check_layers
-from broker.transport.view import LinkState
+from broker.transport.view import LinkState, View
 from tests.seeds import seeds
 from tests.transport.datagram_ends import HERE, THERE, DatagramLink, End
 
@@ -49,6 +50,10 @@ def core_of(end: End) -> ConnectionLayerCore:
     return core
 
 
+def sent(effects: Sequence[Effect]) -> list[bytes]:
+    return [each for effect in effects if isinstance(effect, SendDown) for each in effect.packets]
+
+
 def drawn_faults(random: Random) -> DatagramFaults:
     return DatagramFaults(
         loss=random.choice([0.0, 0.02, 0.2, 0.4]),
@@ -61,8 +66,8 @@ def drawn_faults(random: Random) -> DatagramFaults:
 
 def test_it_gives_the_properties_of_tcp_over_raw_datagrams() -> None:
     layer = make_layer(1)
-    assert verifyObject(ILayer, layer)
-    assert verifyObject(ILayerCore, layer.create_core())
+    assert verifyObject(ILinkLayer, layer)
+    assert verifyObject(ILinkCore, layer.create_core())
     assert check_layers([layer], DATAGRAM_PROPERTIES) == TCP_PROPERTIES
     held = check_layers([MacLayer(secret=b"s"), layer], DATAGRAM_PROPERTIES)
     assert held == TCP_PROPERTIES | {Property.AUTHENTICATED}
@@ -194,6 +199,20 @@ def test_another_version_ends_the_dial(monkeypatch: pytest.MonkeyPatch) -> None:
     assert core_of(link.there).counts.refused >= 1
 
 
+def test_a_cookie_is_valid_on_the_channel_that_it_was_sent_to_only() -> None:
+    acceptor, dialler = make_layer(2).create_core(), make_layer(1).create_core()
+    connected, lost = View(CONNECTED), View(DISCONNECTED)
+    acceptor.view_changed(connected, 0.0)
+    (hello,) = sent(dialler.view_changed(connected, 0.0))
+    (cookie,) = sent(acceptor.receive([hello], 0.0))
+    (open_request,) = sent(dialler.receive([cookie], 0.0))
+    acceptor.view_changed(lost, 1.0)
+    acceptor.view_changed(connected, 1.0)
+    # The channel may have another address, which the dialler has not proven.
+    assert sent(acceptor.receive([open_request], 1.0)) == []
+    assert acceptor.counts.bad_cookies == 1
+
+
 def test_noise_and_floods_of_handshakes_are_counted_and_bounded() -> None:
     link = DatagramLink(1, alone)
     assert link.run(lambda: CONNECTED in states(link.there), 5.0)
@@ -204,7 +223,7 @@ def test_noise_and_floods_of_handshakes_are_counted_and_bounded() -> None:
         noise = bytes([random.randrange(16)]) + random.randbytes(random.randrange(80))
         identity = random.choice([core.connection.own_id, random.getrandbits(64)])
         noise = noise[:1] + identity.to_bytes(8, "big") + noise[9:]
-        core.receive([noise, UNKEYED_MAC.add_tag(noise), noise[:5]], None, link.clock.seconds())
+        core.receive([noise, UNKEYED_MAC.add_tag(noise), noise[:5]], link.clock.seconds())
     assert core.counts.malformed > 3000
     link.here.driver.send([b"after"])
     assert link.run(lambda: link.there.messages == [b"after"], 5.0)

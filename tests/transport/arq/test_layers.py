@@ -12,7 +12,7 @@ from broker.errors import ConfigurationError
 from broker.testing.datagram_network import DatagramFaults
 from broker.transport.arq import FragmentationLayer, MacLayer, PacingLayer
 from broker.transport.effects import Consumed, DeliverUp, Effect, SendDown, WritableChanged
-from broker.transport.layer import ILayer, ILayerCore, Property
+from broker.transport.layer import ILayer, ILinkCore, ILinkLayer, Property
 from broker.transport.socket import DATAGRAM_PROPERTIES
 from broker.transport.stack import check_layers
 from tests.seeds import seeds
@@ -49,8 +49,8 @@ def test_each_is_a_layer_and_names_its_properties() -> None:
         (PacingLayer(rate=1e6), set()),
         (fragmentation(), {Property.ANY_SIZE, Property.FIFO}),
     ):
-        assert verifyObject(ILayer, layer)
-        assert verifyObject(ILayerCore, layer.create_core())
+        assert verifyObject(ILinkLayer, layer)
+        assert verifyObject(ILinkCore, layer.create_core())
         assert check_layers([layer], DATAGRAM_PROPERTIES) == DATAGRAM_PROPERTIES | more
     assert "secret" not in repr(SECRET)
 
@@ -62,11 +62,11 @@ def test_packets_of_other_secrets_and_damaged_ones_are_dropped_and_consumed() ->
     one, other, stranger = SECRET.create_core(), SECRET.create_core(), MacLayer().create_core()
     genuine = sent(one.submit([b"a", b"", b"b"], 0.0))
     forged = [*sent(stranger.submit([b"c"], 0.0)), b"", b"short", genuine[0][:-1] + b"\0"]
-    effects = other.receive([*genuine, *forged], "peer", 0.0)
-    assert effects == [Consumed(4), DeliverUp([b"a", b"", b"b"], "peer")]
+    effects = other.receive([*genuine, *forged], 0.0)
+    assert effects == [Consumed(4), DeliverUp([b"a", b"", b"b"])]
     assert other.forged == 4
-    assert other.receive(forged, "peer", 0.0) == [Consumed(4)]
-    assert other.receive([], "peer", 0.0) == [DeliverUp([], "peer")]
+    assert other.receive(forged, 0.0) == [Consumed(4)]
+    assert other.receive([], 0.0) == [DeliverUp([])]
 
 
 def test_every_flipped_bit_is_noticed_without_a_secret_too() -> None:
@@ -75,7 +75,7 @@ def test_every_flipped_bit_is_noticed_without_a_secret_too() -> None:
     for place in range(len(packet) * 8):
         damaged = bytearray(packet)
         damaged[place // 8] ^= 1 << place % 8
-        assert delivered(core.receive([bytes(damaged)], None, 0.0)) == []
+        assert delivered(core.receive([bytes(damaged)], 0.0)) == []
 
 
 # --------------------------------------------------------------------------- pacing
@@ -117,10 +117,10 @@ def test_small_messages_of_a_batch_share_a_packet_and_large_ones_are_split() -> 
     large = sent(core.submit([bytes(10_000)], 0.0))
     assert len(large) == 8
     assert max(map(len, large)) == 1300
-    assert len(delivered(other.receive(packets, None, 0.0))) == 100
+    assert len(delivered(other.receive(packets, 0.0))) == 100
     # A part of a message shows that the peer is there.
-    assert other.receive(large[:3], None, 0.0) == [Consumed(3), DeliverUp([], None)]
-    assert delivered(other.receive(large[3:], None, 0.0)) == [bytes(10_000)]
+    assert other.receive(large[:3], 0.0) == [Consumed(3), DeliverUp([])]
+    assert delivered(other.receive(large[3:], 0.0)) == [bytes(10_000)]
     assert other.next_timeout() is None
 
 
@@ -131,13 +131,13 @@ def test_a_lost_fragment_costs_its_messages_only_after_patience() -> None:
         for number in range(5)
         for each in sent(core.submit([b"%d" % number + bytes(3000)], 0.0))
     ]
-    arrived = delivered(other.receive([*packets[:4], *packets[5:]], None, 1.0))
+    arrived = delivered(other.receive([*packets[:4], *packets[5:]], 1.0))
     assert [message[:1] for message in arrived] == [b"0"]
     assert other.next_timeout() == pytest.approx(1.05)
     arrived = delivered(other.handle_timeout(1.05))
     assert [message[:1] for message in arrived] == [b"2", b"3", b"4"]
     assert other.lost == 1
-    assert delivered(other.receive([packets[4], packets[5]], None, 1.1)) == []
+    assert delivered(other.receive([packets[4], packets[5]], 1.1)) == []
     assert other.next_timeout() is None
 
 
@@ -148,7 +148,7 @@ def test_overtaken_and_doubled_fragments_are_put_in_order() -> None:
     Random(1).shuffle(packets)
     arrived: list[bytes] = []
     for packet in packets:
-        arrived += delivered(other.receive([packet], None, 0.0))
+        arrived += delivered(other.receive([packet], 0.0))
     assert arrived == messages
 
 
@@ -156,7 +156,7 @@ def test_a_restarted_sender_begins_anew_and_its_earlier_packets_are_ignored() ->
     old, new, other = (fragmentation(each).create_core() for each in (1, 5, 2))
     before = sent(old.submit([b"a"], 0.0)) + sent(old.submit([b"b"], 0.0))
     after = sent(new.submit([b"c"], 0.0))
-    assert delivered(other.receive([before[0], *after, before[1]], None, 0.0)) == [b"a", b"c"]
+    assert delivered(other.receive([before[0], *after, before[1]], 0.0)) == [b"a", b"c"]
     assert other.stale == 1
 
 
@@ -164,7 +164,7 @@ def test_a_receiver_that_joins_late_begins_with_a_later_message() -> None:
     core = fragmentation().create_core()
     packets = [sent(core.submit([b"%d" % number], 0.0))[0] for number in range(5000)]
     other = fragmentation(2).create_core()
-    arrived = delivered(other.receive(packets[4000:4010], None, 0.0))
+    arrived = delivered(other.receive(packets[4000:4010], 0.0))
     arrived += delivered(other.handle_timeout(0.05))
     assert arrived == [b"%d" % number for number in range(4000, 4010)]
 
@@ -174,7 +174,7 @@ def test_noise_is_counted_and_bounded() -> None:
     random = Random(1)
     for number in range(3000):
         noise = random.randbytes(random.randrange(60))
-        core.receive([bytes(8) + noise, noise], None, number / 1000)
+        core.receive([bytes(8) + noise, noise], number / 1000)
         held = len(core._window.buffered()) + len(core._window.missing)
         assert held <= 64
     assert core.malformed > 500

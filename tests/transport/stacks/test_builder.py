@@ -5,10 +5,10 @@ from zope.interface.verify import verifyObject
 
 from broker.errors import ConfigurationError, StackError
 from broker.transport.faults import DiscardLayer
-from broker.transport.layer import Property
+from broker.transport.layer import ILayer, Property
 from broker.transport.multicast import MulticastLayer
 from broker.transport.p2p import P2PLayer
-from broker.transport.socket import TCP_PROPERTIES
+from broker.transport.socket import DATAGRAM_PROPERTIES, TCP_PROPERTIES
 from broker.transport.stacks import (
     IProtocolStack,
     StackSettings,
@@ -17,9 +17,15 @@ from broker.transport.stacks import (
     find_stack,
 )
 from plugins.mspaces.settings import MspacesSettings
+from tests.transport.stop_and_wait import StopAndWaitStack
 
 FAULT = DiscardLayer(seed=1, rate=0.1)
 MSPACES = find_stack("mspaces")
+
+
+class UnfitStack(StopAndWaitStack):
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [P2PLayer(incarnation=settings.incarnation)]
 
 
 def test_the_first_stack_keeps_the_contract() -> None:
@@ -36,6 +42,17 @@ def test_faults_go_between_the_socket_and_the_stacks_own_layers() -> None:
 def test_a_stack_that_does_not_fit_on_the_socket_is_refused() -> None:
     with pytest.raises(StackError, match="'p2p' requires framed, which the socket channel"):
         build_stack(MSPACES, StackSettings(incarnation=7), TCP_PROPERTIES - {Property.FRAMED})
+
+
+def test_the_transport_decides_the_properties_of_the_channel() -> None:
+    stack = build_stack(MSPACES, StackSettings(incarnation=7, transport=Transport.UDP))
+    assert stack.bottom == TCP_PROPERTIES
+    raw = StackSettings(incarnation=7, transport=Transport.DATAGRAM)
+    assert build_stack(StopAndWaitStack(), raw).bottom == DATAGRAM_PROPERTIES
+    with pytest.raises(StackError, match="'p2p' requires messages of any size, which the socket"):
+        build_stack(UnfitStack(), raw)
+    with pytest.raises(ConfigurationError, match="does not run over tcp: it supports datagram"):
+        build_stack(StopAndWaitStack(), StackSettings(incarnation=7))
 
 
 def test_a_transport_that_the_stack_does_not_take_is_refused() -> None:
