@@ -11,7 +11,7 @@ from broker.errors import BadName, ProtocolError
 from broker.event.stream import StreamPattern
 from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch
 
-Count = Annotated[int, Meta(ge=0, lt=2**63)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(max_length=2048)]
 Mark = tuple[Count, Count]
 #: Place, record, document and level.

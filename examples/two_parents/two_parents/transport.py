@@ -96,6 +96,7 @@ class TwoParents:
         ticking.addErrback(self._failed)
 
     def _failed(self, failure: Failure) -> None:
+        assert isinstance(failure.value, Exception)
         self._context.fail(failure.value)
 
     def stop(self) -> Deferred[None]:
