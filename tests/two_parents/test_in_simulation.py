@@ -131,6 +131,8 @@ def test_a_batch_that_an_older_interest_selected_hides_no_event(seed: int) -> No
     """Subscriptions begin while events for earlier ones flow."""
     with NetworkWorld(seed) as world:
         add_diamond(world)
+        # Interest is active in the network of clusters before all parents have it.
+        world.datagrams.faults = DatagramFaults(delay=0.1)
         readers = [Reader(world, world.client("reader-0", "z"), at_altitude(0))]
         world.run_until(lambda: readers[0].is_flowing)
         publisher = Publisher(world.client("publisher", "r"))
@@ -138,9 +140,11 @@ def test_a_batch_that_an_older_interest_selected_hides_no_event(seed: int) -> No
             readers.append(
                 Reader(world, world.client(f"reader-{number}", "z"), at_altitude(number))
             )
-            for _ in range(40):
-                publisher.publish(RADAR, world.random.randrange(7))
-                world.run(0.005)
+            for _ in range(4):
+                world.run(0.04)
+                publisher.publish(RADAR, number)
+                publisher.publish(RADAR, 0)
+            world.run(2.0)
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         settle(world, publisher, *readers, seconds=20.0)
         assert all(reader.events for reader in readers)
