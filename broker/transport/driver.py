@@ -117,14 +117,20 @@ class StackDriver:
             self._queue.perform(self._call_core, height, core.peer_removed, peer)
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages to their destinations: each message then has its `outcomes`."""
-        if self.cores and self.failure is None:
+        """Send messages to their destinations: each message then has its `outcomes`.
+
+        It is SENT where a layer keeps the message for a while.
+        """
+        if self.cores:
             self._queue.perform(self._submit, self._top, messages)
-            return
-        # All links have failed with the stack.
         for message in messages:
             for peer in message.destinations:
-                self._queue.perform(self._send_to_link, peer, [message])
+                if self.failure is not None:
+                    message.outcomes[peer] = Outcome.ABSENT
+                elif self.cores:
+                    message.outcomes.setdefault(peer, Outcome.SENT)
+                else:
+                    self._queue.perform(self._send_to_link, peer, [message])
 
     def consumed(self, peer: Peer, count: int) -> None:
         """Return credit of a peer; without effect if it has not joined."""

@@ -226,6 +226,8 @@ class Link:
 
     def apply_effect(self, height: int, effect: Effect) -> None:
         """Apply an effect of the layer at `height`; -1 is the socket."""
+        if self.failure is not None:
+            return
         if isinstance(effect, DeliverUp):
             self._deliver_up(height + 1, effect.messages)
             return
