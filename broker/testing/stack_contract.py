@@ -1,91 +1,57 @@
-"""Contract tests for every implementation of IProtocolStack.
+"""Contract tests for every implementation of IProtocolStack, in virtual time.
 
 Mix the class into a `unittest.TestCase` and set `stack`, and `options` where the defaults do not
-fit. Properties that a stack does not provide are not tested.
+fit. Properties that a stack does not provide are not tested. `stack_socket_contract` has tests over
+real sockets.
 """
 
 from __future__ import annotations
 
 import tomllib
 import unittest
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
-from twisted.internet.task import Clock
-from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from broker.config.setting import settings_of
-from broker.errors import BrokerError, Overloaded
-from broker.testing.memory_network import MemoryNetwork
-from broker.transport.driver import StackDriver
+from broker.errors import BrokerError, Closed, Overloaded, StackError
+from broker.testing.stack_network import MakeFaults, MemoryWires, StackEnd, StackNetwork, build
+from broker.transport.faults import (
+    CorruptLayer,
+    DelayLayer,
+    DiscardLayer,
+    DuplicateLayer,
+    PartitionLayer,
+    ShuffleLayer,
+    ThrottleLayer,
+)
 from broker.transport.layer import ILayer, ILayerCore, ILinkCore, ILinkLayer, Property
-from broker.transport.message import Peer
-from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
-from broker.transport.stack_receiver import IStackReceiver
-from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
-from broker.transport.view import View
+from broker.transport.message import Outcome
+from broker.transport.socket.contract import ISocketChannel
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport
+from broker.transport.view import LinkState
 
 #: A stack may hold so much for a peer that reads nothing, before it stops its user.
 MAX_BUFFERED = 256 * 1024 * 1024
-#: In seconds of virtual time.
-TICK = 0.01
+
+#: Fault layers of one link, made from a seed.
+FAULTS: Mapping[str, Callable[[int], ILayer]] = {
+    "corrupt": lambda seed: CorruptLayer(seed=seed, rate=0.02),
+    "delay": lambda seed: DelayLayer(seed=seed, minimum=0.0, maximum=0.1),
+    "discard": lambda seed: DiscardLayer(seed=seed, rate=0.02),
+    "duplicate": lambda seed: DuplicateLayer(seed=seed, rate=0.05),
+    "partition": lambda seed: PartitionLayer(schedule=[(1.5, 2.0 + seed % 2)]),
+    "shuffle": lambda seed: ShuffleLayer(seed=seed, rate=0.02),
+    "throttle": lambda seed: ThrottleLayer(bytes_per_second=50_000),
+}
 
 if TYPE_CHECKING:
     _Base = unittest.TestCase
 else:
     _Base = object
-
-
-@implementer(IStackReceiver)
-class StackEnd:
-    """End with a user that records messages and optionally consumes them."""
-
-    def __init__(self, driver: StackDriver, errors: list[Exception]) -> None:
-        self.driver = driver.join("peer")
-        self.errors = errors
-        self.consumes = True
-        self.messages: list[bytes] = []
-        self.views: list[View] = []
-        driver.receiver = self
-
-    def messages_received(self, peer: Peer, messages: Sequence[bytes]) -> None:
-        self.messages += messages
-        if self.consumes:
-            self.driver.consumed(len(messages))
-
-    def view_changed(self, peer: Peer, view: View) -> None:
-        self.views.append(view)
-
-    def writable_changed(self, peer: Peer, writable: bool) -> None:
-        """Tests read the driver's state."""
-
-
-class StackLink:
-    def __init__(self, stack: IProtocolStack, options: object, seed: int = 0) -> None:
-        self.clock = Clock()
-        self.network = MemoryNetwork(self.clock, seed, latency=0.005, jitter=0.005)
-        self.one, self.other = (self._end(stack, options, life) for life in (1, 2))
-        self.network.listen("other", self.other.driver.attach)
-        self.connect()
-
-    def _end(self, stack: IProtocolStack, options: object, incarnation: int) -> StackEnd:
-        settings = StackSettings(incarnation=incarnation, options=options)
-        built = build_stack(stack, settings, TCP_PROPERTIES)
-        errors: list[Exception] = []
-        driver = StackDriver(built.layers, self.clock, bottom=built.bottom, on_error=errors.append)
-        return StackEnd(driver, errors)
-
-    def connect(self) -> None:
-        """Replace an existing connection."""
-        self.network.connect("other").addCallback(self.one.driver.attach)
-        self.run(0.1)
-
-    def run(self, seconds: float) -> None:
-        for _ in range(round(seconds / TICK)):
-            self.clock.advance(TICK)
 
 
 class StackContract(_Base):
@@ -94,12 +60,34 @@ class StackContract(_Base):
     stack: ClassVar[IProtocolStack]
     options: ClassVar[object] = None
 
-    def _provides(self, *properties: Property) -> bool:
-        settings = StackSettings(incarnation=1, options=self.options)
-        return build_stack(self.stack, settings, TCP_PROPERTIES).provides.issuperset(properties)
+    def network(
+        self,
+        count: int = 2,
+        seed: int = 0,
+        *,
+        transport: Transport = Transport.TCP,
+        suspect: float = 0.0,
+        make_faults: MakeFaults = lambda seed: (),
+    ) -> StackNetwork:
+        network = StackNetwork(
+            self.stack,
+            self.options,
+            count=count,
+            seed=seed,
+            transport=transport,
+            suspect=suspect,
+            make_faults=make_faults,
+        )
+        self.addCleanup(network.close)
+        return network
 
-    def _link(self, seed: int = 0) -> StackLink:
-        return StackLink(self.stack, self.options, seed)
+    def require(self, *properties: Property) -> None:
+        provided = build(self.stack, self.options).provides
+        missing = [each.value for each in properties if each not in provided]
+        if missing:
+            self.skipTest(f"the stack does not provide {', '.join(missing)}")
+
+    # ----------------------------------------------------------------- the description
 
     def test_stack_layers_and_cores_implement_their_interfaces(self) -> None:
         self.assertTrue(verifyObject(IProtocolStack, self.stack))
@@ -119,78 +107,226 @@ class StackContract(_Base):
             (written,) = tomllib.loads(f"value = {described.kind.write(default)}").values()
             self.assertEqual(described.kind.read(written), default, name)
 
-    def test_messages_of_any_size_arrive_as_they_were_sent(self) -> None:
-        link = self._link()
-        sent = [b"", b"a", bytes(100_000), *(b"%d" % number for number in range(500))]
-        link.one.driver.send(sent)
-        link.other.driver.send(sent[::-1])
-        link.run(2.0)
-        if self._provides(Property.RELIABLE, Property.FIFO):
-            self.assertEqual(link.other.messages, sent)
-            self.assertEqual(link.one.messages, sent[::-1])
-        self.assertEqual(link.one.errors + link.other.errors, [])
+    # ----------------------------------------------------------------- one link
 
-    def test_nothing_is_lost_or_doubled_by_connections_that_break(self) -> None:
-        if not self._provides(Property.RESUMABLE):
-            self.skipTest("the stack does not provide it")
-        for seed in range(20):
-            random = Random(seed)
-            link = self._link(seed)
-            sent = [b"%d" % number for number in range(200)]
-            for message in sent:
-                link.one.driver.send([message])
-                link.run(random.choice((0.0, TICK)))
-                if random.random() < 0.1:
-                    link.network.cut("other")
-                    link.run(random.choice((0.0, TICK, 1.0)))
-                    link.connect()
-            link.run(5.0)
-            self.assertEqual(link.other.messages, sent, f"seed {seed}")
+    def test_messages_of_any_size_arrive_as_they_were_sent(self) -> None:
+        network = self.network()
+        one, other = network.ends
+        sent = [b"", b"a", bytes(100_000), *(b"%d" % number for number in range(500))]
+        one.link(other).send(sent)
+        other.link(one).send(sent[::-1])
+        network.run(2.0)
+        if network.provides >= {Property.RELIABLE, Property.FIFO}:
+            self.assertEqual(other.received_from(one), sent)
+            self.assertEqual(one.received_from(other), sent[::-1])
+        self.assertEqual(one.errors + other.errors, [])
 
     def test_a_peer_that_takes_nothing_stops_the_sender(self) -> None:
         """Memory is bounded, and the peers stay connected."""
-        if not self._provides(Property.BACKPRESSURE):
-            self.skipTest("the stack does not provide it")
-        link = self._link()
-        link.other.consumes = False
-        message = bytes(64 * 1024)
-        taken = 0
+        self.require(Property.BACKPRESSURE)
+        network = self.network()
+        one, other = network.ends
+        other.consumes = False
+        link, message, taken = one.link(other), bytes(64 * 1024), 0
         with self.assertRaises(Overloaded):
             while taken < MAX_BUFFERED:
-                link.one.driver.send([message] * 16)
+                link.send([message] * 16)
                 taken += 16 * len(message)
-                link.run(TICK)
-        self.assertFalse(link.one.driver.is_writable)
-        link.run(60.0)
-        self.assertTrue(link.one.driver.is_attached)
-        link.other.consumes = True
-        link.other.driver.consumed(len(link.other.messages))
-        link.run(5.0)
-        self.assertTrue(link.one.driver.is_writable)
+                network.run(0.01)
+        self.assertFalse(link.is_writable)
+        network.run(60.0)
+        self.assertTrue(link.is_attached)
+        other.consumes = True
+        other.driver.consumed(one.name, len(other.deliveries))
+        network.run(5.0)
+        self.assertTrue(link.is_writable)
 
     def test_foreign_bytes_end_a_connection_but_not_the_stack(self) -> None:
         random = Random(1)
-        link = self._link()
+        network = self.network(3)
+        one, other, third = network.ends
+        assert isinstance(network.wires, MemoryWires)
         for length in (1, 2, 5, 13, 46, 200, 5000):
             strangers: list[ISocketChannel] = []
-            link.network.connect("other").addCallback(strangers.append)
-            link.run(0.1)
+            network.wires.network.connect(network.pair(one, other)).addCallback(strangers.append)
+            network.run(0.1)
             strangers[0].send([random.randbytes(length) for _ in range(3)])
-            link.run(0.1)
-            self.assertEqual(link.other.errors, [])
-            self.assertIsNone(link.other.driver.failure)
-            for view in link.other.views:
+            network.run(0.1)
+            self.assertEqual(other.errors, [])
+            self.assertIsNone(other.link(one).failure)
+            for view in other.views[one.name]:
                 self.assertIsInstance(view.error, BrokerError | None)
-        link.connect()
-        link.one.driver.send([b"after"])
-        link.run(0.1)
-        self.assertEqual(link.other.messages, [b"after"])
+        self.assertTrue(network.run_until(lambda: self._are_connected(one, other), 60.0))
+        self.assertEqual(len(other.views[third.name]), 1)
+        one.send(b"after", other)
+        network.run(1.0)
+        self.assertEqual(other.received_from(one)[-1:], [b"after"])
 
-    def test_no_timer_is_left_when_both_ends_have_closed(self) -> None:
-        link = self._link()
-        link.one.driver.send([b"a"])
-        link.run(0.1)
-        link.one.driver.close()
-        link.other.driver.close()
-        link.run(0.2)
-        self.assertEqual(link.clock.getDelayedCalls(), [])
+    def test_no_timer_is_left_when_all_ends_have_closed(self) -> None:
+        network = self.network(3)
+        one, other, third = network.ends
+        one.send(b"a", other, third)
+        network.run(0.1)
+        network.close()
+        self.assertEqual(network.clock.getDelayedCalls(), [])
+
+    # ----------------------------------------------------------------- several peers
+
+    def test_a_message_has_an_outcome_for_each_destination(self) -> None:
+        network = self.network(3)
+        one, other, third = network.ends
+        stranger = StackEnd("stranger", build(self.stack, self.options), network.clock)
+        outcomes = one.send(b"1", other, stranger)
+        self.assertEqual(outcomes, {other.name: Outcome.SENT, stranger.name: Outcome.ABSENT})
+        network.run(1.0)
+        self.assertEqual((third.deliveries, one.deliveries), ([], []))
+        self.check(network)
+
+    def test_a_slow_peer_slows_no_other(self) -> None:
+        self.require(Property.BACKPRESSURE, Property.ONE_TO_MANY)
+        network = self.network(3)
+        one, slow, third = network.ends
+        slow.consumes = False
+        message, found, taken = bytes(256 * 1024), Outcome.SENT, 0
+        while found is Outcome.SENT and taken < MAX_BUFFERED:
+            outcomes = one.send(message, slow, third)
+            self.assertIs(outcomes[third.name], Outcome.SENT)
+            found = outcomes[slow.name]
+            taken += len(message)
+            network.run(0.05)
+        self.assertIs(found, Outcome.FULL)
+        self.assertEqual(len(third.deliveries), len(one.sent[third.name]))
+
+    def test_a_removed_peer_leaves_nothing_and_may_join_again(self) -> None:
+        network = self.network(3)
+        one, other, third = network.ends
+        one.driver.remove(other.name, Closed("removed"))
+        other.driver.remove(one.name, Closed("removed"))
+        before = len(one.views[other.name])
+        self.assertEqual(
+            one.send(b"x", other, third), {other.name: Outcome.ABSENT, third.name: Outcome.SENT}
+        )
+        network.run(5.0)
+        self.assertEqual(len(one.views[other.name]), before)
+        for end, peer in ((one, other), (other, one)):
+            network.join(end, peer)
+        network.connect(one, other)
+        network.run(1.0)
+        self.assertEqual(one.send(b"y", other, third)[other.name], Outcome.SENT)
+        network.run(1.0)
+        self.check(network)
+
+    def test_a_broken_connection_is_suspected_before_it_is_given_up(self) -> None:
+        self.require(Property.RESUMABLE)
+        network = self.network(2, suspect=5.0)
+        one, other = network.ends
+        assert isinstance(network.wires, MemoryWires)
+        network.wires.network.refuse(network.pair(one, other))
+        network.cut(one, other)
+        network.run(4.0)
+        self.assertIs(one.state_of(other), LinkState.SUSPECTED)
+        self.assertEqual(one.send(b"kept", other), {other.name: Outcome.SENT})
+        network.run(2.0)
+        self.assertIs(one.state_of(other), LinkState.DISCONNECTED)
+        self.assertEqual(one.send(b"refused", other), {other.name: Outcome.ABSENT})
+        network.wires.network.heal(network.pair(one, other))
+        network.run(2.0)
+        self.assertIs(one.state_of(other), LinkState.CONNECTED)
+        self.check(network)
+
+    # ----------------------------------------------------------------- schedules
+
+    def test_two_ends_keep_what_the_stack_provides_over_each_fault(self) -> None:
+        for seed in range(3):
+            self._run_with_faults(2, seed, steps=60)
+
+    def test_three_ends_keep_what_the_stack_provides_over_each_fault(self) -> None:
+        self._run_with_faults(3, 10, steps=60)
+
+    def test_nine_ends_keep_what_the_stack_provides_over_each_fault(self) -> None:
+        self._run_with_faults(9, 20, steps=30)
+
+    def test_the_stack_keeps_what_it_provides_over_datagrams(self) -> None:
+        if Transport.UDP not in self.stack.transports:
+            self.skipTest("the stack does not run over UDP")
+        for count in (2, 3):
+            network = self.network(count, count, transport=Transport.UDP, suspect=1.0)
+            self._play(network, steps=40)
+            self.check(network, f"{count} ends over UDP")
+
+    def _run_with_faults(self, count: int, seed: int, steps: int) -> None:
+        for name, make_faults in self._faults():
+            try:
+                network = self.network(
+                    count, seed, suspect=float(seed % 2), make_faults=make_faults
+                )
+            except StackError:
+                # The stack is refused where the fault breaks what it requires.
+                continue
+            self._play(network, steps)
+            self.check(network, f"{count} ends, fault {name}, seed {seed}")
+
+    def _faults(self) -> Iterator[tuple[str, MakeFaults]]:
+        yield "none", lambda seed: ()
+        for name, make in FAULTS.items():
+            yield name, lambda seed, make=make: (make(seed),)  # type: ignore[misc]
+
+    def _play(self, network: StackNetwork, steps: int) -> None:
+        """Send to random peers while connections break, until all has arrived."""
+        random = network.random
+        for number in range(steps):
+            one = random.choice(network.ends)
+            others = [end for end in network.ends if end is not one]
+            peers = random.sample(others, random.randrange(1, len(others) + 1))
+            for part in range(random.choice((1, 1, 3))):
+                size = random.choice((0, 10, 1000))
+                one.send(b"%s %d %d " % (one.name.encode(), number, part) + bytes(size), *peers)
+            if random.random() < 0.05:
+                network.cut(one, random.choice(others))
+            network.run(random.choice((0.0, 0.01, 0.1)))
+        network.run_until(network.has_all_arrived)
+        network.run(1.0)
+
+    # ----------------------------------------------------------------- the checks
+
+    def check(self, network: StackNetwork, where: str = "") -> None:
+        """Compare the messages sent and delivered with what the stack provides."""
+        provides = network.provides
+        loses_nothing = Property.RESUMABLE in provides
+        keeps_order = bool(provides & {Property.FIFO, Property.SENDER_ORDER})
+        for one in network.ends:
+            self.assertEqual(one.errors, [], where)
+            for other in network.ends:
+                sent, received = one.sent[other.name], other.received_from(one)
+                if loses_nothing and keeps_order:
+                    self.assertEqual(received, sent, f"{where}: from {one.name} to {other.name}")
+                elif loses_nothing:
+                    self.assertEqual(sorted(received), sorted(sent), where)
+                elif keeps_order:
+                    places = [sent.index(message) for message in received]
+                    self.assertEqual(places, sorted(set(places)), where)
+        if Property.TOTAL_ORDER in provides:
+            self._check_total_order(network.ends, where)
+        if Property.AGREED_MEMBERSHIP in provides:
+            self._check_membership(network.ends, where)
+
+    def _check_total_order(self, ends: Sequence[StackEnd], where: str) -> None:
+        for one in ends:
+            for other in ends:
+                common = set(one.deliveries) & set(other.deliveries)
+                mine, theirs = ([e for e in end.deliveries if e in common] for end in (one, other))
+                self.assertEqual(mine, theirs, f"{where}: {one.name} and {other.name}")
+
+    def _check_membership(self, ends: Sequence[StackEnd], where: str) -> None:
+        """All ends have reported the same states of a third, in the same order."""
+        for third in ends:
+            histories = {
+                tuple(view.state for view in end.views[third.name])
+                for end in ends
+                if end is not third
+            }
+            self.assertEqual(len(histories), 1, f"{where}: views of {third.name}")
+
+    @staticmethod
+    def _are_connected(one: StackEnd, other: StackEnd) -> bool:
+        return {one.state_of(other), other.state_of(one)} == {LinkState.CONNECTED}

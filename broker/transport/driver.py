@@ -27,7 +27,7 @@ from broker.transport.effects import (
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILayer, Property
+from broker.transport.layer import ILayer, Property, is_changed
 from broker.transport.link import Link
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import TCP_PROPERTIES, ISocketChannel
@@ -66,6 +66,10 @@ class StackDriver:
         self.links: dict[Peer, Link] = {}
         #: Of the layers above the links, bottom up.
         self.cores = create_upper_cores(layers)
+        # A core that only passes on is not called for each message.
+        self.receives = any(is_changed(core, "receive") for core in self.cores)
+        self.credits = any(is_changed(core, "consumed") for core in self.cores)
+        self.timed_cores = [core for core in self.cores if is_changed(core, "next_timeout")]
         self._clock = clock
         self._on_error = on_error
         self._layers = layers
@@ -117,21 +121,31 @@ class StackDriver:
             self._queue.perform(self._call_core, height, core.peer_removed, peer)
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages to their destinations: each message then has its `outcomes`."""
-        if self.cores and self.failure is None:
+        """Send messages to their destinations: each message then has its `outcomes`.
+
+        It is SENT where a layer keeps the message for a while.
+        """
+        if self.cores:
             self._queue.perform(self._submit, self._top, messages)
-            return
-        # All links have failed with the stack.
         for message in messages:
-            for peer in message.destinations:
-                self._queue.perform(self._send_to_link, peer, [message])
+            if self.failure is not None:
+                message.outcomes.update(dict.fromkeys(message.destinations, Outcome.ABSENT))
+            elif len(message.outcomes) < len(message.destinations):
+                self._complete_outcomes(message)
+
+    def _complete_outcomes(self, message: Message) -> None:
+        for peer in message.destinations:
+            if peer not in message.outcomes:
+                message.outcomes[peer] = Outcome.SENT
+                if not self.cores:
+                    self._queue.perform(self._send_to_link, peer, [message])
 
     def consumed(self, peer: Peer, count: int) -> None:
         """Return credit of a peer; without effect if it has not joined."""
         link = self.links.get(peer)
         if link is None or not count:
             return
-        if self.cores:
+        if self.credits:
             self._queue.perform(self._call_core, self._top, self.cores[-1].consumed, peer, count)
         else:
             link.consumed(count)
@@ -202,7 +216,8 @@ class StackDriver:
     def _take_effects(self, height: int, effects: Sequence[Effect]) -> None:
         """Carry out what goes down, tell upper layers of outcomes, and put the rest into the
         queue."""
-        self._queue.touched.add(self)
+        if self.timed_cores:
+            self._queue.touched.add(self)
         upper = self.cores[height + 1] if height < self._top else None
         for effect in effects:
             if isinstance(effect, SendDown):
@@ -235,10 +250,11 @@ class StackDriver:
 
     def _send_to_link(self, peer: Peer | None, messages: Sequence[Message]) -> None:
         link = self.links.get(peer)
-        for message in messages:
-            message.outcomes[peer] = Outcome.ABSENT if link is None else Outcome.SENT
         if link is not None:
             link.submit(messages)
+            return
+        for message in messages:
+            message.outcomes[peer] = Outcome.ABSENT
 
     def _handle_timeouts(self) -> None:
         self._queue.touched.add(self)

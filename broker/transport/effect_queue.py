@@ -20,7 +20,7 @@ class CoreOwner(Protocol):
     """The layers of a link, or those above all links."""
 
     @property
-    def cores(self) -> Sequence[TimedCore]: ...
+    def timed_cores(self) -> Sequence[TimedCore]: ...
 
     @property
     def timer(self) -> DeadlineTimer: ...
@@ -84,7 +84,7 @@ class EffectQueue:
             self.is_running = False
         for owner in self.touched:
             deadline = None
-            for core in owner.cores if owner.failure is None else ():
+            for core in owner.timed_cores if owner.failure is None else ():
                 due = core.next_timeout()
                 if due is not None and (deadline is None or due < deadline):
                     deadline = due

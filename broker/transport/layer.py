@@ -201,3 +201,8 @@ class PassThrough:
 
     def next_timeout(self) -> float | None:
         return None
+
+
+def is_changed(core: ILayerCore, method: str) -> bool:
+    """Return False if a core inherits this method of `PassThrough`."""
+    return getattr(type(core), method, None) is not getattr(PassThrough, method)

@@ -36,6 +36,14 @@ class AboveLinks(Protocol):
     @property
     def receiver(self) -> IStackReceiver | None: ...
 
+    @property
+    def receives(self) -> bool:
+        """True if a layer changes received messages."""
+
+    @property
+    def credits(self) -> bool:
+        """True if a layer changes the return of credit."""
+
     def deliver(self, link: Link, packets: Sequence[bytes]) -> None:
         """Take packets that the link has received, if there are layers above."""
 
@@ -76,7 +84,7 @@ class Link:
     ) -> None:
         self.peer = peer
         #: Bottom up.
-        self.cores = cores
+        self.cores = self.timed_cores = cores
         #: After a bug the link is not usable.
         self.failure: BrokerError | None = None
         #: Packets without an open channel.
@@ -151,7 +159,7 @@ class Link:
 
     def consumed(self, count: int) -> None:
         """Raises ValueError for more messages than were delivered, if a layer counts them."""
-        if self._above.cores:
+        if self._above.credits:
             self._above.consumed(self.peer, count)
         elif self.cores and count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
@@ -226,6 +234,8 @@ class Link:
 
     def apply_effect(self, height: int, effect: Effect) -> None:
         """Apply an effect of the layer at `height`; -1 is the socket."""
+        if self.failure is not None:
+            return
         if isinstance(effect, DeliverUp):
             self._deliver_up(height + 1, effect.messages)
             return
@@ -337,7 +347,8 @@ class Link:
             else:
                 if effects:
                     self._take_effects(height, effects)
-        elif self._above.cores:
+        elif self._above.receives or (self._above.cores and self._queue.effects):
+            # Views that came before pass through the layers above.
             self._above.deliver(self, packets)
         elif packets and self._above.receiver is not None:
             try:

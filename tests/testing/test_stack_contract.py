@@ -1,12 +1,13 @@
-"""The contract tests, on the shipped stacks and on a faulty one."""
+"""The contract tests, on faulty stacks."""
 
 from __future__ import annotations
 
 import unittest
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import attrs
+import pytest
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
@@ -15,12 +16,11 @@ from broker.config.setting import setting
 from broker.testing.stack_contract import StackContract
 from broker.transport.effects import DeliverUp, Effect
 from broker.transport.layer import ILayer, ILinkLayer, LinkPassThrough, Property
+from broker.transport.message import Message, Peer
+from broker.transport.multicast import MulticastLayer
+from broker.transport.multicast.core import MulticastCore
 from broker.transport.p2p import P2PLayer
-from broker.transport.stacks import IProtocolStack, StackSettings, Transport, find_stack
-
-
-class TestMspaces(StackContract, unittest.TestCase):
-    stack = find_stack("mspaces")
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 
 
 class Careless(LinkPassThrough):
@@ -78,6 +78,65 @@ class BareStack(CarelessStack):
         return [CarelessLayer()]
 
 
+class Partial(MulticastCore):
+    """Sends nothing to the last of several destinations, and reports that it was sent."""
+
+    def submit(self, messages: Sequence[Message], now: float) -> list[Effect]:
+        effects = super().submit(messages, now)
+        return effects[:-2] + effects[-1:] if len(effects) > 2 else effects
+
+
+class Overtaking(MulticastCore):
+    """Delivers the messages of a batch in the wrong order."""
+
+    def receive(self, messages: Sequence[Message], peer: Peer, now: float) -> list[Effect]:
+        return [DeliverUp(messages[::-1], peer)]
+
+
+class Unfair(MulticastCore):
+    """Calls a full peer present, and all others full with it."""
+
+    def writable_changed(self, peer: Peer, writable: bool, now: float) -> list[Effect]:
+        for each in list(self._states):
+            super().writable_changed(each, writable, now)
+        return []
+
+
+@implementer(ILayer)
+@attrs.frozen
+class BadMulticastLayer(MulticastLayer):
+    core: Callable[[], MulticastCore]
+    more: frozenset[Property]
+
+    @property
+    def provides(self) -> frozenset[Property]:  # type: ignore[override]
+        return MulticastLayer.provides | self.more
+
+    def create_core(self) -> MulticastCore:
+        return self.core()
+
+
+@implementer(IPlugin, IProtocolStack)
+@attrs.frozen
+class BadMulticastStack:
+    core: Callable[[], MulticastCore]
+    more: frozenset[Property] = frozenset()
+    name: ClassVar[str] = "bad multicast"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "for this test"
+    options: ClassVar[type] = CarelessOptions
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP})
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        layer = P2PLayer(
+            incarnation=settings.incarnation,
+            suspect=settings.suspect,
+            send_buffer_bytes=2**22,
+            window_bytes=2**20,
+        )
+        return [layer, BadMulticastLayer(self.core, self.more)]
+
+
 def failures(stack: IProtocolStack) -> set[str]:
     case = type("Case", (StackContract, unittest.TestCase), {"stack": stack})
     result = unittest.TestResult()
@@ -89,11 +148,43 @@ def test_a_stack_that_loses_messages_and_does_not_check_is_found_out() -> None:
     found = failures(CarelessStack())
     assert "test_each_option_is_a_setting_whose_default_is_allowed" in found
     assert "test_messages_of_any_size_arrive_as_they_were_sent" in found
-    assert "test_nothing_is_lost_or_doubled_by_connections_that_break" in found
-    assert "test_no_timer_is_left_when_both_ends_have_closed" not in found
+    assert "test_two_ends_keep_what_the_stack_provides_over_each_fault" in found
+    assert "test_no_timer_is_left_when_all_ends_have_closed" not in found
 
 
 def test_a_stack_that_trusts_strangers_is_found_out() -> None:
     found = failures(BareStack())
     assert "test_foreign_bytes_end_a_connection_but_not_the_stack" in found
     assert "test_a_peer_that_takes_nothing_stops_the_sender" in found
+
+
+ACCEPTED = "test_an_unknown_option_is_rejected"
+THREE_ENDS = "test_three_ends_keep_what_the_stack_provides_over_each_fault"
+NINE_ENDS = "test_nine_ends_keep_what_the_stack_provides_over_each_fault"
+
+
+def test_a_good_layer_in_their_place_fails_nothing() -> None:
+    assert failures(BadMulticastStack(MulticastCore)) == {ACCEPTED}
+
+
+def test_a_stack_that_leaves_a_destination_out_is_found_out() -> None:
+    found = failures(BadMulticastStack(Partial))
+    assert THREE_ENDS in found
+    assert "test_messages_of_any_size_arrive_as_they_were_sent" not in found
+
+
+def test_a_stack_that_reorders_the_messages_of_a_sender_is_found_out() -> None:
+    assert THREE_ENDS in failures(BadMulticastStack(Overtaking))
+
+
+def test_a_stack_that_stops_all_peers_for_a_slow_one_is_found_out() -> None:
+    assert "test_a_slow_peer_slows_no_other" in failures(BadMulticastStack(Unfair))
+
+
+@pytest.mark.parametrize(
+    ("more", "where"),
+    # Two ends have messages of two senders in common if there is a fourth.
+    [(Property.TOTAL_ORDER, NINE_ENDS), (Property.AGREED_MEMBERSHIP, THREE_ENDS)],
+)
+def test_a_stack_that_provides_less_than_it_says_is_found_out(more: Property, where: str) -> None:
+    assert where in failures(BadMulticastStack(MulticastCore, frozenset({more})))

@@ -206,6 +206,13 @@ def test_a_layer_without_room_makes_all_destinations_full() -> None:
         user.driver.links["a"].send([b"x"])
 
 
+def test_a_message_that_a_layer_keeps_is_accepted() -> None:
+    user = User()
+    user.core.submit = lambda messages, now: []  # type: ignore[method-assign]
+    assert user.send(b"x", "a", "b") == {"a": SENT, "b": SENT}
+    assert user.upper.log == []
+
+
 def test_a_removed_peer_is_reported_to_the_layers_only() -> None:
     user = User()
     user.driver.remove("b", Closed("removed"))
@@ -244,7 +251,7 @@ def test_a_layer_that_raises_ends_the_stack_for_all_peers() -> None:
 
     user.upper.on_submit = fail
     user.core.deadline = 3.0
-    user.send(b"x", "a")
+    assert user.send(b"x", "a", "b") == {"a": ABSENT, "b": ABSENT}
     assert [type(error) for error in user.errors] == [KeyError]
     assert [(entry[0], *entry[1:]) for entry in user.log] == [
         ("a", LinkState.DISCONNECTED, Closed),

@@ -72,11 +72,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the installed package."""
     need("setuptools")
     folder = tmp_path_factory.mktemp("ferry")
-    layer, stack, drop_in = documented("python")
+    layer, upper, stack, drop_in, suite = documented("python")
     (configuration,) = documented("ini")
     for name, text in {
         "ferry/__init__.py": "",
         "ferry/tally.py": layer,
+        "ferry/clock.py": upper,
+        "ferry/test_stack.py": suite,
         "ferry/stack.py": stack,
         "twisted/plugins/ferry_stack.py": drop_in,
         "setup.cfg": configuration,
@@ -129,3 +131,8 @@ def test_it_works_where_the_cache_can_not_be_written(target: Path) -> None:
     stacks, messages, _, _, warnings, notes = run(target)
     assert (stacks, messages) == ("ferry mspaces", "over the water")
     assert (warnings, notes) == ("0", "1")
+
+
+def test_it_passes_the_contract_of_a_stack(target: Path) -> None:
+    path = os.pathsep.join((str(target), str(ROOT)))
+    python("-m", "unittest", "ferry.test_stack", path=path)

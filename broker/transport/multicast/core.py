@@ -25,9 +25,14 @@ class MulticastCore(PassThrough):
         batches: dict[Peer, list[Message]] = {}
         for message in messages:
             for peer in dict.fromkeys(message.destinations):
-                outcome = message.outcomes[peer] = self._find_outcome(peer, message)
-                if outcome is Outcome.SENT:
+                if self._states.get(peer, LinkState.DISCONNECTED) is LinkState.DISCONNECTED:
+                    outcome = Outcome.ABSENT
+                elif peer in self._full and not message.is_urgent:
+                    outcome = Outcome.FULL
+                else:
+                    outcome = Outcome.SENT
                     batches.setdefault(peer, []).append(message)
+                message.outcomes[peer] = outcome
         effects: list[Effect] = [SendDown(batch, peer) for peer, batch in batches.items()]
         effects.append(Outcomes(messages))
         return effects
@@ -47,10 +52,3 @@ class MulticastCore(PassThrough):
         self._states.pop(peer, None)
         self._full.discard(peer)
         return []
-
-    def _find_outcome(self, peer: Peer, message: Message) -> Outcome:
-        state = self._states.get(peer, LinkState.DISCONNECTED)
-        if state is LinkState.DISCONNECTED:
-            return Outcome.ABSENT
-        is_full = peer in self._full and not message.is_urgent
-        return Outcome.FULL if is_full else Outcome.SENT
