@@ -127,6 +127,7 @@ def test_another_version_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(0)
     monkeypatch.setattr("broker.transport.arq.handshake.VERSION", 99)
     pair.dial()
+    monkeypatch.undo()
     pair.run(lambda: bool(pair.failures), 1.0)
     assert pair.failures[0].check(VersionMismatch)
 
