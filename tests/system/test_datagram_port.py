@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from twisted.internet import reactor as the_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SkipTest
+from zope.interface import implementer
 
 from broker.testing.datagram_contract import DatagramChannelContract
 from broker.testing.socket_contract import RecordingReceiver
 from broker.transport.arq.udp_port import UdpPort
+from broker.transport.driver import IStackReceiver
 from broker.transport.socket import IDatagramChannel, ISocketChannel
 from broker.transport.socket.datagram_port import DatagramPort
 from broker.transport.socket.datagram_transport import Address
 from broker.transport.socket.multicast import MulticastSocket
 from broker.transport.socket.udp import UdpSocket
+from broker.transport.view import View
 from examples.free_ports import free_port
 from tests.capability import skipped
 from tests.system.waiting_test_case import WaitingTestCase
 from tests.transport.datagram_ends import End
+from tests.transport.documented import DOCUMENT, documented
 from tests.transport.stop_and_wait import StopAndWaitLayer
 
 reactor = cast(Any, the_reactor)
@@ -91,6 +96,47 @@ class StopAndWaitTests(WaitingTestCase):
         for end in (here, there):
             end.driver.close()
         await self.until(lambda: all(not end.driver.is_attached for end in (here, there)))
+
+
+class DocumentedStackTests(WaitingTestCase):
+    async def test_the_documented_stack_carries_messages_of_any_size(self) -> None:
+        names: dict[str, Any] = {}
+        exec(compile(documented("python")[3], str(DOCUMENT), "exec"), names)
+        sockets = [UdpSocket(reactor, "127.0.0.1", 0) for _ in range(2)]
+        for each in sockets:
+            each.start()
+            self.addCleanup(each.stop)
+        here, there = sockets
+        receivers: list[CollectingUser] = []
+
+        def make_receiver(address: Address) -> CollectingUser:
+            receivers.append(CollectingUser(self.changed))
+            return receivers[-1]
+
+        names["listen"](there, make_receiver, 1)
+        port = here.users.open_port("radar")
+        client = CollectingUser(self.changed)
+        driver = names["connect"](here, port, client, 2, *there.bound_address)
+        driver.send([b"small", bytes(50_000)])
+        await self.until(lambda: bool(receivers) and len(receivers[0].messages) == 2)
+        assert receivers[0].messages == [b"small", bytes(50_000)]
+
+
+@implementer(IStackReceiver)
+class CollectingUser:
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self.messages: list[bytes] = []
+        self.changed = changed
+
+    def messages_received(self, messages: Sequence[bytes]) -> None:
+        self.messages += messages
+        self.changed()
+
+    def view_changed(self, view: View) -> None:
+        """The view is of this end only."""
+
+    def writable_changed(self, writable: bool) -> None:
+        """Ignored: little is sent."""
 
 
 class GroupTests(WaitingTestCase):

@@ -70,7 +70,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the installed package."""
     need("setuptools")
     folder = tmp_path_factory.mktemp("ferry")
-    layer, stack, drop_in = documented("python")
+    layer, stack, drop_in = documented("python")[:3]
     (configuration,) = documented("ini")
     for name, text in {
         "ferry/__init__.py": "",
