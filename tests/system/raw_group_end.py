@@ -44,7 +44,7 @@ def report(receiver: RecordingReceiver) -> None:
 def main(name: str, group: str, interface: str) -> None:
     member = MulticastSocket(reactor, group, PORT, interface, loop=True)
     member.start()
-    port = member.demultiplexer.open_port("raw", accept)
+    port = member.users.open_port("raw", accept)
     LoopingCall(port.send_to_group, [name.encode()]).start(0.05)
     reactor.callLater(PATIENCE, os._exit, 1)
     stdio.StandardIO(StopAtEndOfInput(), reactor=reactor)

@@ -42,8 +42,8 @@ class DatagramChannelTests(WaitingTestCase, DatagramChannelContract):
             self.addCleanup(each.stop)
         here, there = sockets
         return (
-            here.demultiplexer.open_port("radar").connect(here.resolve(*there.bound_address)),
-            there.demultiplexer.open_port("radar").connect(there.resolve(*here.bound_address)),
+            here.users.open_port("radar").connect(here.resolve(*there.bound_address)),
+            there.users.open_port("radar").connect(there.resolve(*here.bound_address)),
         )
 
 
@@ -60,11 +60,11 @@ class SharedUdpTests(WaitingTestCase):
             port.start()
             self.addCleanup(port.stop)
         raw: list[RecordingReceiver] = []
-        there.udp.demultiplexer.open_port(
+        there.udp.users.open_port(
             "radar", lambda channel, _: raw.append(RecordingReceiver(channel, self.changed))
         )
         target = here.udp.resolve(*there.bound_address)
-        here.udp.demultiplexer.open_port("radar").connect(target).send([b"raw"])
+        here.udp.users.open_port("radar").connect(target).send([b"raw"])
         client = await here.connect(*there.bound_address)
         client.send([b"whole", bytes(100_000)])
         server = RecordingReceiver(await accepted, self.changed)
@@ -84,9 +84,9 @@ class StopAndWaitTests(WaitingTestCase):
         here, there = (
             End(reactor, [StopAndWaitLayer(incarnation=number)], self.changed) for number in (1, 2)
         )
-        sockets[1].demultiplexer.open_port("stop", lambda channel, _: there.driver.attach(channel))
+        sockets[1].users.open_port("stop", lambda channel, _: there.driver.attach(channel))
         target = sockets[0].resolve(*sockets[1].bound_address)
-        here.driver.attach(sockets[0].demultiplexer.open_port("stop").connect(target))
+        here.driver.attach(sockets[0].users.open_port("stop").connect(target))
         sent = [b"%d" % number for number in range(200)]
         here.driver.send(sent)
         await self.until(lambda: bool(there.messages))
@@ -114,7 +114,7 @@ class DocumentedStackTests(WaitingTestCase):
             return receivers[-1]
 
         names["listen"](there, make_receiver, 1)
-        port = here.demultiplexer.open_port("radar")
+        port = here.users.open_port("radar")
         client = CollectingUser(self.changed)
         driver = names["connect"](here, port, client, 2, *there.bound_address)
         driver.send([b"small", bytes(50_000)])
@@ -161,7 +161,7 @@ class GroupTests(WaitingTestCase):
             ) -> None:
                 heard[address] = RecordingReceiver(channel, self.changed)
 
-            ports.append(group.demultiplexer.open_port("radar", accept))
+            ports.append(group.users.open_port("radar", accept))
         ports[0].send_to_group([b"one", b"two"])
         await self.until(lambda: all(len(_packets(each)) == 2 for each in members[1:]))
         assert members[0] == {}

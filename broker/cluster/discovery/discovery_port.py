@@ -41,7 +41,7 @@ class DiscoveryPort:
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
         self._multicast.start()
-        self._multicast.demultiplexer.set_untagged_user(self._receive_batch)
+        self._multicast.users.set_untagged_user(self._receive_batch)
 
     def stop(self) -> None:
         self._seeds.close()

@@ -70,7 +70,7 @@ class MulticastPort:
             *(self._reactor, core, self._receiver),
             *(self.multicast.send_to_group, self.multicast.send),
         )
-        self.multicast.demultiplexer.set_untagged_user(member.datagrams_received)
+        self.multicast.users.set_untagged_user(member.datagrams_received)
 
     def send(self, packets: list[bytes]) -> None:
         self.member.send(packets)

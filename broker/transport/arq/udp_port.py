@@ -63,17 +63,17 @@ class UdpPort:
     @property
     def dropped(self) -> int:
         """Datagrams that the system did not accept."""
-        return self.udp.transport.dropped
+        return self.udp.socket.dropped
 
     def start(self) -> None:
         """Raises Twisted's `CannotListenError`."""
         self.udp.start()
         endpoint = self._endpoint = ConnectionEndpoint(
-            *(self._reactor, self.udp.transport, self._on_connect, self._settings),
+            *(self._reactor, self.udp.socket, self._on_connect, self._settings),
             *(secrets.token_bytes, self._max_frame, format_address),
         )
-        self._limit_window(self.udp.transport, endpoint)
-        self.udp.demultiplexer.set_untagged_user(endpoint.datagrams_received)
+        self._limit_window(self.udp.socket, endpoint)
+        self.udp.users.set_untagged_user(endpoint.datagrams_received)
 
     def connect(self, host: str, port: int) -> Deferred[ISocketChannel]:
         """Return a connection to a numeric address of this port's family.

@@ -82,7 +82,7 @@ class DatagramPort:
         self._strangers: dict[Address, DatagramChannel] = {}
 
     def connect(self, address: Address) -> IDatagramChannel:
-        """Return a new channel to a peer; nothing is sent yet.
+        """Return a new channel to a peer, which learns nothing of it.
 
         An earlier channel to this address ends. Raises `Closed` if the port is stopped.
         """

@@ -29,15 +29,15 @@ class MulticastSocket:
         self._sockets: tuple[DatagramSocket, ...] = ()
         self._find_source: Callable[[], Any] = lambda: None
         self._sources: set[Any] = set()
-        self._demultiplexer: DatagramDemultiplexer | None = None
+        self._users: DatagramDemultiplexer | None = None
         self._transmitter: GroupTransmitter | None = None
 
     @property
-    def demultiplexer(self) -> DatagramDemultiplexer:
+    def users(self) -> DatagramDemultiplexer:
         """Raises `Closed` if the socket is not started."""
-        if self._demultiplexer is None:
+        if self._users is None:
             raise Closed("the multicast port is not started")
-        return self._demultiplexer
+        return self._users
 
     def start(self) -> None:
         """Join the group. Raises Twisted's `CannotListenError`."""
@@ -48,7 +48,7 @@ class MulticastSocket:
         incoming, own = (DatagramSocket(self._reactor, sock, self._received) for sock in opened)
         self._sockets = (incoming, own)
         self._transmitter = GroupTransmitter(own, target, interface)
-        self._demultiplexer = DatagramDemultiplexer(
+        self._users = DatagramDemultiplexer(
             *(self._reactor, own),
             describe=format_address,
             to_group=self._transmitter.send,
@@ -67,11 +67,11 @@ class MulticastSocket:
 
     def stop(self) -> None:
         """Stop the ports of the named stacks too; the untagged user stops before."""
-        if self._demultiplexer is not None:
-            self._demultiplexer.stop()
+        if self._users is not None:
+            self._users.stop()
         for sock in self._sockets:
             sock.close()
-        self._sockets, self._demultiplexer, self._transmitter = (), None, None
+        self._sockets, self._users, self._transmitter = (), None, None
 
     def _is_own(self, address: Any) -> bool:
         """Return True for a source address of this member; a new IPv6 address can replace one."""
@@ -80,5 +80,5 @@ class MulticastSocket:
         return address in self._sources
 
     def _received(self, batch: Sequence[tuple[bytes, Address]]) -> None:
-        if self._demultiplexer is not None:
-            self._demultiplexer.datagrams_received(batch)
+        if self._users is not None:
+            self._users.datagrams_received(batch)

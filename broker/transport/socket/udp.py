@@ -28,7 +28,7 @@ class UdpSocket:
     @property
     def bound_address(self) -> tuple[str, int]:
         """Raises `Closed` if the port is not started."""
-        address = self.transport.address
+        address = self.socket.address
         return address[0], address[1]
 
     @property
@@ -36,12 +36,12 @@ class UdpSocket:
         return self._family
 
     @property
-    def transport(self) -> DatagramSocket:
+    def socket(self) -> DatagramSocket:
         """Raises `Closed` if the port is not started."""
         return self._require_started()[0]
 
     @property
-    def demultiplexer(self) -> DatagramDemultiplexer:
+    def users(self) -> DatagramDemultiplexer:
         """Raises `Closed` if the port is not started."""
         return self._require_started()[1]
 
@@ -60,11 +60,9 @@ class UdpSocket:
                 raise
         except OSError as error:
             raise CannotListenError(interface, port, error) from None
-        opened = DatagramSocket(
-            self._reactor, sock, lambda batch: demultiplexer.datagrams_received(batch)
-        )
-        demultiplexer = DatagramDemultiplexer(self._reactor, opened, describe=format_address)
-        self._started = (opened, demultiplexer)
+        opened = DatagramSocket(self._reactor, sock, lambda batch: users.datagrams_received(batch))
+        users = DatagramDemultiplexer(self._reactor, opened, describe=format_address)
+        self._started = (opened, users)
 
     def resolve(self, host: str, port: int) -> Address:
         """Return a peer's address. Raises OSError unless `host` is numeric and of this family."""
@@ -76,8 +74,8 @@ class UdpSocket:
     def stop(self) -> None:
         """Stop the ports of the named stacks too; the untagged user stops before."""
         if self._started is not None:
-            opened, demultiplexer = self._started
-            demultiplexer.stop()
+            opened, users = self._started
+            users.stop()
             opened.close()
             self._started = None
 
