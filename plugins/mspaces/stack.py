@@ -8,7 +8,6 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from broker.transport.arq import ConnectionLayer
 from broker.transport.layer import ILayer
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, read_options
@@ -22,21 +21,16 @@ class MspacesStack:
 
     name: ClassVar[str] = "mspaces"
     version: ClassVar[int] = 1
-    transports: ClassVar[frozenset[Transport]] = frozenset(
-        {Transport.TCP, Transport.UDP, Transport.DATAGRAM}
-    )
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
 
     def check(self, settings: StackSettings) -> None:
         """Raise `ConfigurationError` for an invalid option."""
         self.layers(settings)
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
-        """Return p2p, above error correction on raw datagrams."""
+        """Return p2p alone: a socket channel over UDP corrects errors itself, as TCP does."""
         options = read_options(self.name, MspacesSettings, settings.options)
-        p2p = P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))
-        if settings.transport is Transport.DATAGRAM:
-            return [ConnectionLayer(dials=settings.dials), p2p]
-        return [p2p]
+        return [P2PLayer(incarnation=settings.incarnation, **attrs.asdict(options))]
 
 
 mspaces = MspacesStack()

@@ -9,25 +9,15 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import Attribute
 
-from broker.transport.layer import ILayer, Property
-from broker.transport.socket.contract import DATAGRAM_PROPERTIES, TCP_PROPERTIES
+from broker.transport.layer import ILayer
 
 
 class Transport(enum.Enum):
     """Kind of the socket channel below a stack."""
 
     TCP = "tcp"
-    #: Connections of `broker.transport.arq`, with the properties of TCP.
     UDP = "udp"
     MULTICAST = "multicast"
-    #: Raw datagrams to one peer.
-    DATAGRAM = "datagram"
-
-    @property
-    def properties(self) -> frozenset[Property]:
-        if self in (Transport.TCP, Transport.UDP):
-            return TCP_PROPERTIES
-        return DATAGRAM_PROPERTIES
 
 
 @attrs.frozen(kw_only=True)
@@ -35,8 +25,6 @@ class StackSettings:
     #: u64, not 0; differs after each start of the end.
     incarnation: int
     transport: Transport = Transport.TCP
-    #: False for the channel of a stranger, whose address may be forged.
-    dials: bool = True
     options: Mapping[str, object] = attrs.field(factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""The `mspaces` stack over connections and raw datagrams, on a network that loses and reorders."""
+"""The `mspaces` stack over UDP, on a network that loses and reorders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker.testing.datagram_network import DatagramFaults, DatagramNetwork, Mem
 from broker.transport.arq import ArqSettings
 from broker.transport.arq.connection_endpoint import ConnectionEndpoint
 from broker.transport.driver import IStackReceiver, StackDriver
-from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
 from broker.transport.stacks import StackSettings, Transport, build_stack, find_stack
 from broker.transport.view import LinkState, View
 
@@ -39,24 +39,19 @@ class DatagramWire:
 class Node:
     """A neighbour with a port; the first one dials until it is connected."""
 
-    transport = Transport.UDP
-
     def __init__(self, clock: Clock, network: DatagramNetwork, number: int) -> None:
-        self.dials = number == 1
-        settings = StackSettings(incarnation=number, transport=self.transport, dials=self.dials)
-        stack = build_stack(find_stack("mspaces"), settings, self.transport.properties)
+        settings = StackSettings(incarnation=number, transport=Transport.UDP)
+        stack = build_stack(find_stack("mspaces"), settings, TCP_PROPERTIES)
         self.clock = clock
         self.driver = StackDriver(stack.layers, clock, self, stack.bottom)
-        self.messages: list[bytes] = []
-        self.views: list[View] = []
-        self.listen(network, number)
-
-    def listen(self, network: DatagramNetwork, number: int) -> None:
         wire = DatagramWire(network, ("node", number))
         self.endpoint = wire.endpoint = ConnectionEndpoint(
-            *(self.clock, wire.bound, self.driver.attach, ArqSettings()),
+            *(clock, wire.bound, self.driver.attach, ArqSettings()),
             *(Random(number).randbytes, DEFAULT_MAX_FRAME),
         )
+        self.dials = number == 1
+        self.messages: list[bytes] = []
+        self.views: list[View] = []
 
     def dial(self) -> None:
         self.endpoint.connect(("node", 2)).addCallbacks(self._connected, self._failed)
@@ -80,25 +75,11 @@ class Node:
         """Ignored: little is sent."""
 
 
-class RawNode(Node):
-    """A neighbour whose stack corrects errors above raw datagrams."""
-
-    transport = Transport.DATAGRAM
-
-    def listen(self, network: DatagramNetwork, number: int) -> None:
-        self.port = network.share(("node", number)).open_port(
-            "mspaces", lambda channel, _: self.driver.attach(channel)
-        )
-
-    def dial(self) -> None:
-        self.driver.attach(self.port.connect(("node", 2)))
-
-
 class Link:
-    def __init__(self, seed: int, faults: DatagramFaults, kind: type[Node]) -> None:
+    def __init__(self, seed: int, faults: DatagramFaults) -> None:
         self.clock = Clock()
         self.network = DatagramNetwork(self.clock, seed, faults)
-        self.one, self.other = (kind(self.clock, self.network, number) for number in (1, 2))
+        self.one, self.other = (Node(self.clock, self.network, number) for number in (1, 2))
         self.one.dial()
         self.run(2.0)
 
@@ -107,13 +88,9 @@ class Link:
             self.clock.advance(0.005)
 
 
-both_kinds = pytest.mark.parametrize("kind", [Node, RawNode])
-
-
-@both_kinds
 @pytest.mark.parametrize("seed", range(5))
-def test_lost_datagrams_cost_no_connection(seed: int, kind: type[Node]) -> None:
-    link = Link(seed, LOSSY, kind)
+def test_lost_datagrams_cost_no_connection(seed: int) -> None:
+    link = Link(seed, LOSSY)
     sent = [b"%d" % number + bytes(number * 7 % 3000) for number in range(300)]
     for message in sent:
         link.one.driver.send([message])
@@ -125,9 +102,8 @@ def test_lost_datagrams_cost_no_connection(seed: int, kind: type[Node]) -> None:
     assert link.network.lost > 50
 
 
-@both_kinds
-def test_partition_is_noticed_within_liveness_and_messages_arrive_later(kind: type[Node]) -> None:
-    link = Link(1, RELIABLE, kind)
+def test_partition_is_noticed_within_liveness_and_messages_arrive_later() -> None:
+    link = Link(1, RELIABLE)
     link.one.driver.send([b"before"])
     link.run(0.1)
     link.network.cut(("node", 1), ("node", 2))

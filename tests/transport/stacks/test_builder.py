@@ -38,8 +38,7 @@ def test_a_stack_that_does_not_fit_on_the_socket_is_refused() -> None:
 def test_a_transport_that_the_stack_does_not_take_is_refused() -> None:
     settings = StackSettings(incarnation=7, transport=Transport.MULTICAST)
     with pytest.raises(
-        ConfigurationError,
-        match="'mspaces' does not run over multicast: it supports datagram, tcp, udp",
+        ConfigurationError, match="'mspaces' does not run over multicast: it supports tcp, udp"
     ):
         build_stack(MSPACES, settings, TCP_PROPERTIES)
 
