@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from twisted.internet import reactor as the_reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.trial.unittest import SkipTest
-from zope.interface import implementer
 
 from broker.testing.datagram_contract import DatagramChannelContract
 from broker.testing.socket_contract import RecordingReceiver
 from broker.transport.arq.udp_port import UdpPort
-from broker.transport.driver import IStackReceiver
 from broker.transport.socket import IDatagramChannel, ISocketChannel
 from broker.transport.socket.datagram_port import DatagramPort
 from broker.transport.socket.datagram_transport import Address
 from broker.transport.socket.multicast import MulticastSocket
 from broker.transport.socket.udp import UdpSocket
-from broker.transport.view import View
 from examples.free_ports import free_port
 from tests.capability import skipped
 from tests.system.waiting_test_case import WaitingTestCase
@@ -107,36 +103,21 @@ class DocumentedStackTests(WaitingTestCase):
             each.start()
             self.addCleanup(each.stop)
         here, there = sockets
-        receivers: list[CollectingUser] = []
-
-        def make_receiver(address: Address) -> CollectingUser:
-            receivers.append(CollectingUser(self.changed))
-            return receivers[-1]
-
-        names["listen"](there, make_receiver, 1)
-        port = here.users.open_port("radar")
-        client = CollectingUser(self.changed)
-        driver = names["connect"](here, port, client, 2, *there.bound_address)
-        driver.send([b"small", bytes(50_000)])
-        await self.until(lambda: bool(receivers) and len(receivers[0].messages) == 2)
-        assert receivers[0].messages == [b"small", bytes(50_000)]
-
-
-@implementer(IStackReceiver)
-class CollectingUser:
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self.messages: list[bytes] = []
-        self.changed = changed
-
-    def messages_received(self, messages: Sequence[bytes]) -> None:
-        self.messages += messages
-        self.changed()
-
-    def view_changed(self, view: View) -> None:
-        """The view is of this end only."""
-
-    def writable_changed(self, writable: bool) -> None:
-        """Ignored: little is sent."""
+        client, server = (
+            End(reactor, names["make_layers"](incarnation), self.changed) for incarnation in (1, 2)
+        )
+        names["listen"](there, lambda _, channel: server.driver.attach(channel))
+        names["connect"](
+            *(here, here.users.open_port("radar")),
+            lambda _, channel: client.driver.attach(channel),
+            *there.bound_address,
+        )
+        client.driver.send([b"small", bytes(50_000)])
+        await self.until(lambda: len(server.messages) == 2)
+        server.driver.send([b"answer"])
+        await self.until(lambda: bool(client.messages))
+        assert server.messages == [b"small", bytes(50_000)]
+        assert client.messages == [b"answer"]
 
 
 class GroupTests(WaitingTestCase):
