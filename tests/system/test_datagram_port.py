@@ -22,6 +22,7 @@ from examples.free_ports import free_port
 from tests.capability import skipped
 from tests.system.waiting_test_case import WaitingTestCase
 from tests.transport.datagram_ends import End
+from tests.transport.documented import DOCUMENT, documented
 from tests.transport.stop_and_wait import StopAndWaitLayer
 
 reactor = cast(Any, the_reactor)
@@ -91,6 +92,32 @@ class StopAndWaitTests(WaitingTestCase):
         for end in (here, there):
             end.driver.close()
         await self.until(lambda: all(not end.driver.is_attached for end in (here, there)))
+
+
+class DocumentedStackTests(WaitingTestCase):
+    async def test_the_documented_stack_carries_messages_of_any_size(self) -> None:
+        names: dict[str, Any] = {}
+        exec(compile(documented("python")[3], str(DOCUMENT), "exec"), names)
+        sockets = [UdpSocket(reactor, "127.0.0.1", 0) for _ in range(2)]
+        for each in sockets:
+            each.start()
+            self.addCleanup(each.stop)
+        here, there = sockets
+        client, server = (
+            End(reactor, names["make_layers"](incarnation), self.changed) for incarnation in (1, 2)
+        )
+        names["listen"](there, lambda _, channel: server.driver.attach(channel))
+        names["connect"](
+            *(here, here.users.open_port("radar")),
+            lambda _, channel: client.driver.attach(channel),
+            *there.bound_address,
+        )
+        client.driver.send([b"small", bytes(50_000)])
+        await self.until(lambda: len(server.messages) == 2)
+        server.driver.send([b"answer"])
+        await self.until(lambda: bool(client.messages))
+        assert server.messages == [b"small", bytes(50_000)]
+        assert client.messages == [b"answer"]
 
 
 class GroupTests(WaitingTestCase):

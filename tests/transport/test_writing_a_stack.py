@@ -72,7 +72,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with the installed package."""
     need("setuptools")
     folder = tmp_path_factory.mktemp("ferry")
-    layer, upper, stack, drop_in, suite = documented("python")
+    layer, upper, stack, drop_in, suite = documented("python")[:5]
     (configuration,) = documented("ini")
     for name, text in {
         "ferry/__init__.py": "",
