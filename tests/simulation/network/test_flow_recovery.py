@@ -61,11 +61,13 @@ def test_each_flow_of_a_lost_disk_comes_from_its_replica(seed: int, far: bool) -
         reader = Reader(world, world.client("reader", "zone"))
         publisher = Publisher(world.client("publisher", "a"))
         world.run_until(lambda: reader.is_flowing)
+        link = world.network_of("keeper").neighbours.get("a")
         publish(world, publisher, 5)
         read(world, reader, seconds=2.0)
         world.cut("keeper", "zone", refuse=True)
         world.cut("a", "zone", refuse=True)
         publish(world, publisher, 20)
+        assert link is not None and world.network_of("keeper").neighbours.get("a") is link
         world.kill("a")
         world.lose_disk("a")
         world.heal("keeper", "zone")
