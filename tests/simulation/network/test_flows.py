@@ -323,6 +323,18 @@ def test_a_client_with_an_older_position_misses_no_flow_at_a_new_node(seed: int)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_the_first_cut_of_a_new_node_names_all_flows(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        add_node(world, "a", PATTERN)
+        world.run(4.0)
+        add_node(world, "b", join=["a"])
+        world.run_until(lambda: world.are_linked("a", "b"))
+        reader = Reader(world, world.client("reader", "b"))
+        world.run_until(lambda: reader.is_flowing)
+        assert set(flows_of(world, "a")) <= reader.starts_after.keys()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_new_subscription_gets_no_earlier_events_of_any_flow(seed: int) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 1.0)
