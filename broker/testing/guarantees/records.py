@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from broker.event.event_id import EventId
+from broker.event.flow import origin_of
 from broker.event.place import Mark, Place
 
 
@@ -113,7 +114,9 @@ class ReportedGap:
     at: float = 0.0
 
     def contains(self, place: Place) -> bool:
-        return place.origin == self.origin and self.first <= place.mark <= self.last
+        # Receipts name the origin, not the flow.
+        same = place.origin in (self.origin, origin_of(self.origin))
+        return same and self.first <= place.mark <= self.last
 
 
 @attrs.frozen
