@@ -383,21 +383,3 @@ def test_the_report_has_the_seed_and_a_trace() -> None:
     assert text.startswith("seed 7: 1 violations\n")
     for expected in ("published: s, flight 1.0", "acknowledged (node): a:1:3", "reason='lost'"):
         assert expected in text
-
-
-def test_flows_of_an_origin_may_overtake_each_other() -> None:
-    run = Run()
-    run.deliver(2, 1, 3, 5, 4)
-    run.change(2, place=Place("a/s", 1, 1))
-    run.change(5, place=Place("a/s", 1, 4))
-    assert check(run.seen, Allowances()) == []
-    run.change(2, place=Place("a/s", 1, 4))
-    run.change(5, place=Place("a/s", 1, 1))
-    assert {each.guarantee for each in check(run.seen, Allowances())} == {Guarantee.ORDER}
-
-
-def test_a_gap_of_a_flow_contains_its_places_in_the_log() -> None:
-    gap = ReportedGap("a/s", (1, 2), (1, 4), 3, "lost")
-    assert gap.contains(Place("a/s", 1, 3)) and gap.contains(Place("a", 1, 3))
-    assert not gap.contains(Place("a/t", 1, 3)) and not gap.contains(Place("a", 1, 5))
-    assert not ReportedGap("a", (1, 2), (1, 4), 3, "lost").contains(Place("a/s", 1, 3))

@@ -114,7 +114,10 @@ class ReportedGap:
     at: float = 0.0
 
     def contains(self, place: Place) -> bool:
-        # Receipts name the origin, not the flow.
+        return place.origin == self.origin and self.first <= place.mark <= self.last
+
+    def contains_logged(self, place: Place) -> bool:
+        """`place` is of a receipt or a log, and names the origin without the flow."""
         same = place.origin in (self.origin, origin_of(self.origin))
         return same and self.first <= place.mark <= self.last
 
