@@ -14,6 +14,7 @@ import attrs
 from broker.archive.layout import partition_may_match
 from broker.archive.manifest import Range
 from broker.archive.manifest_entry import ArchivedFile
+from broker.event.flow import origin_of
 from broker.event.place import Mark, Position
 from broker.event.stream import StreamPattern
 
@@ -46,8 +47,13 @@ class DurableNeed:
             may_match = any(map(self.pattern.matches, file.streams))
         else:
             may_match = partition_may_match(file.partition, self.pattern)
-        marks = self.position.marks
-        return may_match and any(last > marks.get(o, (0, 0)) for o, (_, last) in file.spans.items())
+        if not may_match:
+            return False
+        # The slowest flow of an origin counts.
+        marks: dict[str, Mark] = {}
+        for flow, mark in self.position.marks.items():
+            marks[origin_of(flow)] = min(mark, marks.get(origin_of(flow), mark))
+        return any(last > marks.get(o, (0, 0)) for o, (_, last) in file.spans.items())
 
 
 @attrs.frozen

@@ -96,7 +96,8 @@ class StreamTimes:
         own = None if messenger is None else messenger.own_address
         if messenger is None or own is None:
             return
-        others = [origin for origin in self._log.coverage.marks if origin != self._log.origin]
+        is_own = self._log.flows.is_own
+        others = [origin for origin in self._log.coverage.marks if not is_own(origin)]
         self._origins = {
             origin: self._origins.get(origin, _OriginTime()) for origin in others[-MOST_ORIGINS:]
         }
@@ -114,9 +115,10 @@ class StreamTimes:
         An empty name stands for all origins beyond `MOST_ORIGINS`.
         """
         coverage = self._log.coverage
-        found = [(self._log.origin, self._wall_clock())]
+        now, flows = self._wall_clock(), self._log.flows
+        found = [(origin, now) for origin in (self._log.origin, *flows.own)]
         for origin in coverage:
-            if origin == self._log.origin:
+            if flows.is_own(origin):
                 continue
             if len(found) > MOST_ORIGINS:
                 found.append(("", 0))
@@ -127,15 +129,16 @@ class StreamTimes:
         return tuple(found)
 
     def _receive_request(self, message: TimeRequest) -> None:
-        log, messenger = self._log, self._messenger
+        log, messenger, flow = self._log, self._messenger, message.origin
         if (
             messenger is not None
             and messenger.own_address is not None
-            and message.origin == log.origin
+            and log.flows.is_own(flow)
+            and flow in log.coverage
         ):
-            mark, now = log.coverage[log.origin], self._wall_clock()
+            mark, now = log.coverage[flow], self._wall_clock()
             messenger.send(
-                TimeReply(message.source, messenger.own_address, MAX_HOPS, log.origin, mark, now)
+                TimeReply(message.source, messenger.own_address, MAX_HOPS, flow, mark, now)
             )
 
     def _receive_reply(self, message: TimeReply) -> None:

@@ -139,7 +139,7 @@ class EventTypes:
     def start(self, log: EventLog) -> None:
         if self.unvalidated_events.is_file_damaged:
             marks = log.coverage.marks
-            marks.pop(log.origin, None)
+            marks = {flow: mark for flow, mark in marks.items() if not log.flows.is_own(flow)}
             self.unvalidated_events.add_all(log.begins_after, marks)
 
     def run_maintenance(self, matcher: IMatcher, log: EventLog) -> None:

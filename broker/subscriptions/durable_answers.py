@@ -196,10 +196,11 @@ class DurableAnswers:
         except (ValueError, TypeError):
             raise BadPosition(f"{to[:80]!r} is none of start, end, a time, a position") from None
         check_position(log, position)
-        if position.marks.get(log.origin, _BEFORE_ALL)[1] > log.own_end[1]:
+        own = [mark[1] for flow, mark in position.marks.items() if log.flows.is_own(flow)]
+        if max(own, default=0) > log.own_end[1]:
             # Of an earlier epoch: no event has this place, or it was lost with its branch.
             raise BadPosition(f"{log.origin} ends at offset {log.own_end[1]}, before {position}")
-        return position.marks
+        return log.flows.complete_marks(position.marks)
 
     async def _answer_delete(self, identity: Identity, ask: Ask) -> dict[str, Any]:
         client, name = self._parse_name(identity, ask)

@@ -20,7 +20,7 @@ from broker.cluster.descriptor import Endpoint
 from broker.cluster.network import Network
 from broker.config import Settings, StreamSettings
 from broker.config.network import NetworkSettings
-from broker.config.stacks import Plugins, StackInstance, find_plugins_of
+from broker.config.stacks import DEFAULT_STACK, Plugins, StackInstance, find_plugins_of
 from broker.event.stream import StreamPattern
 from broker.node.node import Node
 from broker.testing.datagram_network import DatagramNetwork
@@ -192,14 +192,13 @@ class NetworkWorld(VirtualTime):
         process.settings = attrs.evolve(process.settings, network=network)
 
     def set_stacks(self, name: str, stacks: Mapping[str, StackInstance]) -> None:
-        """Let stacks carry stream patterns, from the next start on."""
+        """Let stacks carry exactly these patterns, from the next start on. Otherwise the settings
+        of a wider pattern hold for them."""
         process = self._processes[name]
+        others = [each for each in process.settings.streams if each.stack == DEFAULT_STACK]
         process.settings = attrs.evolve(
             process.settings,
-            streams=tuple(
-                StreamSettings(StreamPattern.parse(pattern), stack=stack.name)
-                for pattern, stack in stacks.items()
-            ),
+            streams=(*others, *(_stream(text, stacks[text].name, others) for text in stacks)),
             stacks=tuple({stack.name: stack for stack in stacks.values()}.values()),
         )
 
@@ -334,3 +333,9 @@ def _link_acceptor(node: Node) -> Any:
 
 def _client_acceptor(node: Node) -> Any:
     return node.accept_connection
+
+
+def _stream(text: str, stack: str, others: Sequence[StreamSettings]) -> StreamSettings:
+    pattern = StreamPattern.parse(text)
+    wider = next((each for each in others if each.pattern.covers(pattern)), StreamSettings(pattern))
+    return attrs.evolve(wider, pattern=pattern, stack=stack)

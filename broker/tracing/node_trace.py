@@ -217,7 +217,7 @@ class NodeTrace:
         client = "" if question.place is None else question.client
         return {
             "place": (event.origin, *event.mark),
-            "is_origin": event.origin == self._log.origin,
+            "is_origin": self._log.flows.is_own(event.origin),
             **await self._match_document(event.document, client, place),
         }
 

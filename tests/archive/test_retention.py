@@ -80,6 +80,15 @@ def test_a_position_without_an_origin_needs_all_of_it() -> None:
     )
 
 
+def test_the_slowest_flow_of_an_origin_decides() -> None:
+    fast, slow = needed(">", 99), needed(">", 2)
+    marks = {**fast.position.marks, "aa/asdi.>": slow.position.marks["aa"]}
+    both = DurableNeed(slow.pattern, Position(marks))
+    limits = Retention(age_ms=HOUR)
+    assert expired_paths(limits, both) == expired_paths(limits, slow)
+    assert expired_paths(limits, both) != expired_paths(limits, fast)
+
+
 def test_needed_hours_expire_at_the_hard_age() -> None:
     bound = Retention(age_ms=HOUR, hard_age_ms=7 * HOUR)
     assert set(expired_paths(bound, needed("t", 0))) == {"s/1", "t/1", "s/2", "t/2"}

@@ -22,6 +22,7 @@ from broker.errors import ProtocolError
 from broker.event.place import Mark
 from broker.log.coverage import Coverage
 from broker.log.event_log import EventLog
+from broker.log.known_flows import KnownFlows
 from broker.wire.codec import WireTimes
 
 OWN, OTHER, THIRD = (Address(("c",), name) for name in ("own", "other", "third"))
@@ -52,7 +53,8 @@ class Bench:
         self.messenger, self.clock = FakeMessenger(), Clock()
         self.coverage = Coverage({"self": (1, 7), "o": (1, 10), **marks})
         self.changed: list[WireTimes] = []
-        log = cast(EventLog, SimpleNamespace(origin="self", coverage=self.coverage))
+        flows = KnownFlows("self", {"self/s": (((1, 0), None),)} if "self/s" in marks else {})
+        log = cast(EventLog, SimpleNamespace(origin="self", coverage=self.coverage, flows=flows))
         messenger = cast(NodeMessenger, self.messenger)
         self.times = StreamTimes(log, self.clock, lambda: NOW, messenger, self.changed.append)
 
@@ -152,3 +154,24 @@ def test_origins_beyond_the_bound_are_unknown() -> None:
     bench.times.request_times()
     times = bench.times.times()
     assert len(times) == MOST_ORIGINS + 2 and dict(times)[""] == 0
+
+
+def test_each_flow_has_a_time_of_its_own() -> None:
+    """Another transport may be behind with its events."""
+    bench = Bench(**{"o/s": (1, 4), "self/s": (1, 7)})
+    bench.messenger.find_sources = lambda origin: [OTHER]  # type: ignore[method-assign]
+    bench.times.request_times()
+    assert [each.origin for each in bench.messenger.sent] == ["o", "o/s"]
+    bench.reply((1, 10), 500)
+    bench.reply((1, 10), 500, origin="o/s")
+    assert dict(bench.times.times()) == {"self": NOW, "self/s": NOW, "o": 500, "o/s": 0}
+    bench.coverage.advance({"o/s": (1, 10)})
+    assert dict(bench.times.times())["o/s"] == 500
+
+
+def test_a_node_replies_for_its_flows_only() -> None:
+    bench = Bench(**{"self/s": (1, 5)})
+    for flow in ("self/s", "self/unknown", "o/s"):
+        bench.messenger.listeners[TimeRequest](TimeRequest(OWN, OTHER, 9, flow))
+    (reply,) = bench.messenger.sent
+    assert (reply.origin, reply.upto) == ("self/s", (1, 5))

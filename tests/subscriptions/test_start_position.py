@@ -14,6 +14,7 @@ from broker.log.history import BranchLoss, History, HistoryChain
 from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent
 from broker.subscriptions.start_position import (
+    check_position,
     find_lost_branches,
     find_start,
     first_serial_after,
@@ -160,3 +161,19 @@ def test_lost_branches_are_unreceived_places_behind_a_branch_place(
     log = log_with(far=((3, 13, (1, 5)), (4, 14, (3, 9))))
     found = find_lost_branches(log, ["far", "own"], {"far": had})
     assert found == ({} if lost is None else {"far": lost})
+
+
+def test_a_position_gets_the_flows_that_it_does_not_name() -> None:
+    """They began later, so their marks lie before their first events."""
+    known = {"own/s": (((3, 6), None),), "far/s": (((1, 2), None),)}
+    log = cast(EventLog, Log(flows=KnownFlows("own", known)))
+    found = find_start(log, wanted("position"), Position({"own": (1, 4), "far": (1, 3)}), CUT)
+    assert found.position == {"own": (1, 4), "own/s": (1, 4), "far": (1, 3), "far/s": (1, 2)}
+    assert found.skip == found.position
+
+
+def test_a_place_of_an_own_flow_may_not_lie_in_the_future() -> None:
+    log = cast(EventLog, Log(flows=KnownFlows("own", {"own/s": (((1, 0), None),)})))
+    check_position(log, Position({"own/s": (3, 8)}))
+    with pytest.raises(BadPosition, match="future of own/s"):
+        check_position(log, Position({"own/s": (3, 9)}))

@@ -116,7 +116,7 @@ def _find_excuse(
     complaint = None
     for gap in gaps:
         for place in places:
-            if gap.contains(place):
+            if gap.contains_logged(place):
                 if allowed.justifies_gap(key, place, gap):
                     return ""
                 complaint = f"reported as gone ({gap.reason}), and no fault justifies that"

@@ -1,9 +1,11 @@
-"""Guarantee 4: each origin's events come in its order, and each publisher's in theirs."""
+"""Guarantee 4: the events of each flow of an origin come in its order, and each publisher's in
+theirs within one carrying pattern."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.testing.guarantees.allowances import Allowances
 from broker.testing.guarantees.logged_again import is_logged_again
@@ -41,8 +43,10 @@ def order_of_publishers(
         for event in process.deliveries:
             if not event.handled or is_logged_again(seen, event, allowed):
                 continue
-            origin = "" if allowed.fifo_across_origins else event.place.origin
-            publisher = event.key.client_id, event.key.incarnation, origin
+            # Transports of different patterns overtake each other.
+            flow = event.place.origin
+            flow = pattern_of(flow) if allowed.fifo_across_origins else flow
+            publisher = event.key.client_id, event.key.incarnation, flow
             before = newest.get(publisher, 0)
             if event.key.number < before:
                 text = f"delivered after number {before}, in process {process.number}"

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import attrs
 
 from broker.event.event_id import EventId
+from broker.event.flow import origin_of
 from broker.event.place import Mark, Place
 
 
@@ -114,6 +115,11 @@ class ReportedGap:
 
     def contains(self, place: Place) -> bool:
         return place.origin == self.origin and self.first <= place.mark <= self.last
+
+    def contains_logged(self, place: Place) -> bool:
+        """`place` is of a receipt or a log, and names the origin without the flow."""
+        same = place.origin in (self.origin, origin_of(self.origin))
+        return same and self.first <= place.mark <= self.last
 
 
 @attrs.frozen

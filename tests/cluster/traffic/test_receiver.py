@@ -15,7 +15,6 @@ from broker.cluster.traffic.received_range import (
     StoreHistories,
 )
 from broker.cluster.traffic.receiver import (
-    FLOW_GRACE_SECONDS,
     MAX_HELD_RANGES,
     MAX_INCOMPLETE_ORIGINS,
     MAX_ORIGINS,
@@ -113,18 +112,6 @@ def test_a_missing_range_is_requested_with_backoff() -> None:
     pauses = [later - sooner for sooner, later in zip(times, times[1:], strict=False)]
     assert [round(pause, 6) for pause in pauses[:4]] == [RETRY_SECONDS * 2**i for i in range(4)]
     assert round(pauses[-1], 6) == MAX_RETRY_SECONDS
-
-
-def test_another_transport_has_a_grace_before_its_events_are_requested() -> None:
-    flow = "o/asdi.>"
-    log = Log(**{"o": (1, 5), flow: (1, 3)})
-    assert log.receive(9, 9, origin=flow, now=100.0) == []
-    assert log.receiver.next_timeout() == 100.0 + FLOW_GRACE_SECONDS
-    assert log.receive(3, 9, origin=flow, now=100.2) == [("take", 3, 9, 3)]
-    assert log.receiver.next_timeout() is None
-    assert log.receiver.position_of("o") == (1, 5)
-    log.receive(12, 12, origin=flow, now=101.0)
-    assert plain(log.receiver.handle_timeout(101.0 + FLOW_GRACE_SECONDS)) == [("ask", 9)]
 
 
 def test_all_nodes_of_an_origin_are_asked_in_turn() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from broker.client.received import ALL
-from broker.event.place import Mark
+from broker.client.received import ALL, since
+from broker.event.place import Mark, Position
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
 from tests.simulation.network.other_transport import OtherTransport
@@ -22,6 +22,8 @@ from tests.simulation.network.simulated_client import (
 SEEDS = seeds(2, 6)
 FAST, SLOW = "other", "asdi.zny.tz"
 PATTERN = "asdi.>"
+#: Seconds; longer than `start_position.MAX_CLOCK_SKEW`.
+LONG = 700.0
 
 
 def add_node(
@@ -225,6 +227,88 @@ def test_an_absent_client_of_the_origin_node_misses_nothing(seed: int, change: s
         got = [name_of(event) for event in [*reader.events, *second.events]]
         assert len(set(got)) == 80
         assert len(second.events) <= 61 and second.gaps == []
+
+
+def old_nodes(world: NetworkWorld, transport: OtherTransport) -> tuple[Publisher, Reader]:
+    """Start `a` and `b` long ago: they are older than any difference of clocks."""
+    add_node(transport, "a")
+    add_node(transport, "b", join=["a"])
+    world.run(4.0)
+    reader = Reader(world, world.client("reader", "b"), durable="d")
+    world.run_until(lambda: reader.is_flowing)
+    publisher = Publisher(world.client("publisher", "a"))
+    publish_both(world, publisher)
+    read(world, reader, seconds=1.0)
+    world.run(LONG)
+    return publisher, reader
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_flow_that_began_while_a_node_was_away_is_read_from_its_begin(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.05)
+        publisher, reader = old_nodes(world, transport)
+        world.kill("b")
+        restart(transport, "a", PATTERN)
+        publish_both(world, publisher)
+        world.run(LONG)
+        world.start("b")
+        settle(world, publisher, reader, seconds=20.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_with_an_older_position_misses_no_flow_at_a_new_node(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.05)
+        publisher, reader = old_nodes(world, transport)
+        world.kill_client(reader.client)
+        world.kill("b")
+        restart(transport, "a", PATTERN)
+        publish_both(world, publisher)
+        world.run(LONG)
+        add_node(transport, "c", PATTERN, join=["a"])
+        position = Position({world["a"].event_log.origin: publisher.marks[0]})
+        second = Reader(
+            world,
+            world.client("reader", "c", incarnation=2),
+            durable="d",
+            start=since(position),
+        )
+        world.run_until(lambda: second.is_flowing)
+        publish_both(world, publisher)
+        read(world, second, seconds=20.0)
+        assert sorted(name_of(event)[2] for event in second.events) == list(range(2, 61))
+        assert second.gaps == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_first_cut_of_a_new_node_names_all_flows(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world)
+        add_node(transport, "a", PATTERN)
+        world.run(4.0)
+        add_node(transport, "b", join=["a"])
+        world.run_until(lambda: world.are_linked("a", "b"))
+        reader = Reader(world, world.client("reader", "b"))
+        world.run_until(lambda: reader.is_flowing)
+        assert set(flows_of(world, "a")) <= reader.starts_after.keys()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_new_subscription_gets_no_earlier_events_of_any_flow(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 1.0)
+        publisher, reader = old_nodes(world, transport)
+        restart(transport, "a", PATTERN)
+        publish_both(world, publisher)
+        world.run(LONG)
+        add_node(transport, "c", join=["a"])
+        world.run(3.0)
+        late = Reader(world, world.client("late", "c"))
+        world.run_until(lambda: late.is_flowing)
+        publish_both(world, publisher)
+        settle(world, publisher, late, reader)
+        assert len(late.events) == 20 and set(flows_of(world, "a")) <= late.starts_after.keys()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
