@@ -27,11 +27,11 @@ FLOORS = (
     ("broker.event", "broker.transport", "broker.streams.contract"),
     ("broker.dtd", "broker.config"),
     ("broker.matching", "broker.log", "broker.archive", "broker.identity"),
-    ("broker.wire", "broker.streams"),
+    ("broker.wire",),
     (
         *("broker.ingest", "broker.delivery", "broker.subscriptions", "broker.sessions"),
         *("broker.tracing", "broker.cluster", "broker.client", "plugins"),
-        *("broker.recovery", "broker.replay", "broker.archiver", "broker.child"),
+        *("broker.streams", "broker.recovery", "broker.replay", "broker.archiver", "broker.child"),
     ),
     ("broker.node", "broker.cli"),
     # Test doubles.
