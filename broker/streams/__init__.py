@@ -1,0 +1,1 @@
+"""Parts that all transports of streams share (issue 20)."""
