@@ -13,7 +13,7 @@ from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.history import BranchLoss
 from broker.matching.query.query import Query
-from broker.streams.queue_policy import BLOCK, DROP_OLDEST, IQueuePolicy
+from broker.streams.queue_policy import BLOCK, DROP_OLDEST, IQueuePolicy, default_policy
 
 
 class FeedState(enum.Enum):
@@ -99,7 +99,7 @@ class Feed:
 
     @policy.default
     def _default_policy(self) -> IQueuePolicy:
-        return BLOCK if self.is_durable else DROP_OLDEST
+        return default_policy(is_durable=self.is_durable)
 
     @property
     def needs_own_queue(self) -> bool:

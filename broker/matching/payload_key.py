@@ -9,8 +9,7 @@ from lxml import etree
 from broker.errors import BadQuery, BrokerError
 from broker.event.payload import find_payload_element
 from broker.event.reader import parse_document
-from broker.matching.query.limits import QueryLimits
-from broker.matching.query.query import parse_query
+from broker.matching.query.query import Query
 from broker.matching.query.tree import Axis, Path, PathStart
 
 
@@ -36,15 +35,12 @@ def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], s
     return key
 
 
-def check_key_path(
-    text: str, namespaces: Mapping[str, str], limits: QueryLimits = QueryLimits()
-) -> tuple[tuple[str, str], ...]:
+def check_key_path(query: Query) -> tuple[tuple[str, str], ...]:
     """Check a path of elements and attributes, such as `/flight/@id`; return its prefixes.
 
     Its evaluation visits a node at most once. Raises `BadQuery` for another expression.
     """
-    query = parse_query(text, namespaces, limits)
-    path = query.expression
+    text, path = query.text, query.expression
     if (
         not isinstance(path, Path)
         or path.start is not PathStart.DOCUMENT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Final, Protocol
 
 import attrs
@@ -11,7 +11,7 @@ from zope.interface import Attribute, Interface, implementer
 
 from broker.errors import BadQuery, BadQueuePolicy
 from broker.matching.payload_key import check_key_path
-from broker.matching.query.limits import QueryLimits
+from broker.matching.query.query import Query, parse_query
 
 #: Characters of a policy's text.
 MAX_POLICY_TEXT: Final = 1024
@@ -137,13 +137,19 @@ _WITHOUT_KEY: Final[Mapping[str, IQueuePolicy]] = {
 POLICY_NAMES: Final = (*_WITHOUT_KEY, Coalesce.name)
 
 
+def default_policy(*, is_durable: bool) -> IQueuePolicy:
+    """Return the policy of a subscription that names none."""
+    return BLOCK if is_durable else DROP_OLDEST
+
+
 def parse_queue_policy(
     text: str,
     namespaces: Mapping[str, str] | None = None,
-    limits: QueryLimits = QueryLimits(),
+    parse: Callable[[str, Mapping[str, str]], Query] = parse_query,
 ) -> IQueuePolicy:
     """Return the policy of a text such as `drop-newest` or `coalesce:/flight/@id`.
 
+    `parse` parses the key within the limits of a query.
     Raises `BadQueuePolicy` for an unknown one, or a path that is no key.
     """
     if len(text) > MAX_POLICY_TEXT:
@@ -155,7 +161,7 @@ def parse_queue_policy(
         if not colon:
             return Coalesce()
         try:
-            return Coalesce(path, check_key_path(path, namespaces or {}, limits))
+            return Coalesce(path, check_key_path(parse(path, namespaces or {})))
         except BadQuery as error:
             raise BadQueuePolicy(f"the key of {text[:80]!r}: {error.text}") from None
     known = _WITHOUT_KEY.get(text)
