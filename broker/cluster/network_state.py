@@ -17,6 +17,7 @@ from broker.cluster.interest.effects import (
     InterestActive,
     InterestAdded,
     InterestRemoved,
+    QueuePoliciesChanged,
 )
 from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
@@ -38,6 +39,7 @@ from broker.dtd.reference import DtdReference
 from broker.event.stream import StreamPattern
 from broker.matching.covering.interest_union import MAX_QUERIES
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import IQueuePolicy
 
 
 @attrs.frozen
@@ -66,6 +68,7 @@ NetworkStateEffect: TypeAlias = (
     Send
     | InterestAdded
     | InterestRemoved
+    | QueuePoliciesChanged
     | InterestActive
     | BadInterest
     | MapChanged
@@ -144,6 +147,11 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """The node must match for this interest already."""
         return self._apply_effects(self.profiles.add_interest(key, pattern, query, now), now)
+
+    def set_interest_policy(
+        self, key: Hashable, policy: IQueuePolicy, now: float
+    ) -> list[NetworkStateEffect]:
+        return self._apply_effects(self.profiles.set_policy(key, policy, now), now)
 
     def withdraw_interest(self, key: Hashable, now: float) -> list[NetworkStateEffect]:
         return self._apply_effects(self.profiles.remove_interest(key, now), now)
@@ -332,6 +340,7 @@ class NetworkState:
                 Send
                 | InterestAdded
                 | InterestRemoved
+                | QueuePoliciesChanged
                 | InterestActive
                 | BadInterest
                 | NameConflict,
