@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import attrs
@@ -11,8 +12,17 @@ from broker.client.received import Gap, ReceivedEvent, since
 from broker.config import Settings
 from broker.errors import BadQueuePolicy, BrokerError, QueueFull, VersionMismatch
 from broker.event.place import Position
+from broker.node.metrics import NodeCollector
+from broker.node.status import build_status
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher, Reader, altitude_of, read_log
+from tests.seeds import seeds
+from tests.simulation.simulated_client import (
+    INTERESTS,
+    Publisher,
+    Reader,
+    altitude_of,
+    read_log,
+)
 from tests.simulation.test_slow_subscribers import QUEUE, SLOW, publish_steadily, read_all
 
 BY_ALTITUDE = "coalesce:/flight/flightleg/altitude"
@@ -215,6 +225,67 @@ def test_subscriptions_of_a_session_keep_their_policies(world: World) -> None:
     assert isinstance(readers["drop-newest"].items[-1], Gap)
     world.check_outcomes()
     assert {gap.reason for gap in readers[BY_ALTITUDE].gaps} == {"coalesced"}
+
+
+def test_status_and_metrics_count_drops_by_policy(world: World) -> None:
+    publisher = Publisher(world.client("publisher"))
+    client = world.client("slow", window_bytes=SLOW)
+    readers = [Reader(world, client, queue=queue) for queue in ("", "drop-newest", BY_ALTITUDE)]
+    world.run(1.0)
+    publish_altitudes(world, publisher, 300, 11)
+    readers[2].subscription.unsubscribe()  # type: ignore[union-attr]
+    world.run(1.0)
+    status = build_status(world.node)
+    (rows,) = [row["subscriptions"] for row in status["sessions"] if row["subscriptions"]]
+    assert [row["queue"] for row in rows] == ["drop-oldest", "drop-newest"]
+    dropped = status["dropped_by_policy"]
+    assert set(dropped) == {"block", "fail", "drop-oldest", "drop-newest", "coalesce"}
+    assert [row["dropped"] for row in rows] == [dropped["drop-oldest"], dropped["drop-newest"]]
+    assert dropped["coalesce"] > 100 and dropped["fail"] == dropped["block"] == 0
+    assert sum(dropped.values()) == status["delivered"]["dropped"]
+    families = {family.name: family for family in NodeCollector(world.node).collect()}
+    samples = families["xmlbroker_dropped_events"].samples
+    assert {each.labels["policy"]: each.value for each in samples} == dropped
+
+
+@pytest.mark.parametrize("seed", seeds(6, 300))
+def test_random_readers_get_or_miss_each_event_once(seed: int) -> None:
+    chance = random.Random(seed)
+    settings = Settings()
+    settings = attrs.evolve(
+        settings,
+        limits=attrs.evolve(settings.limits, window_bytes=8_192),
+        queue=attrs.evolve(settings.queue, events=chance.choice([20, 60, 200])),
+    )
+    with World(seed, settings=settings) as world:
+        publisher = Publisher(world.client("publisher"))
+        clients = [world.client(name, window_bytes=SLOW) for name in ("one", "two")]
+        readers = [
+            Reader(world, client, chance.choice(INTERESTS[:3]), queue=chance.choice(POLICIES[:-1]))
+            for client in clients
+            for _ in range(chance.randint(1, 4))
+        ]
+        world.run(1.0)
+        for number in range(400):
+            stream = chance.choice(["asdi.zbw.tz", "asdi.zny.tz", "other"])
+            publisher.publish(stream, altitude=chance.choice([number % 5, 7, 200, 1000]))
+            if chance.random() < 0.3:
+                world.run(chance.random() / 10)
+            for reader in readers:
+                if chance.random() < 0.02:
+                    reader.read_one()
+            if chance.random() < 0.005:
+                world.cut_client(chance.choice(["one", "two"]))
+            if chance.random() < 0.004:
+                world.kill_node()
+                world.run(chance.random())
+                world.start_node()
+        world.run(10.0)
+        read_all(world, *readers, seconds=30.0)
+        log = read_log(world)
+        for reader in readers:
+            reader.check(log)
+        world.check_outcomes()
 
 
 @pytest.mark.parametrize(
