@@ -161,6 +161,14 @@ class BoundedQueue(Generic[Item, Owner]):
             and budget.bytes + size <= budget.max_bytes
         )
 
+    def could_fit(self, size: int) -> bool:
+        budget = self._budget
+        return (
+            size <= budget.max_bytes // budget.queues
+            and budget.items - self._items < budget.max_items
+            and budget.bytes - self._bytes + size <= budget.max_bytes
+        )
+
     def drop_oldest(self) -> bool:
         if not self._items:
             return False

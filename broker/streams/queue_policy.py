@@ -35,6 +35,9 @@ class QueueRoom(Protocol):
     def has_room(self, size: int) -> bool:
         """Return whether an item of this size fits."""
 
+    def could_fit(self, size: int) -> bool:
+        """Return whether an item of this size would fit into the empty queue."""
+
     def drop_oldest(self) -> bool:
         """Drop the oldest item and record the loss; return False if the queue is empty."""
 
@@ -111,6 +114,8 @@ class Coalesce:
         return f"coalesce:{self.path}" if self.path else "coalesce"
 
     def admit(self, queue: QueueRoom, size: int) -> Admission:
+        if not queue.could_fit(size):
+            return Admission.DROPPED
         queue.drop_superseded()
         return DROP_OLDEST.admit(queue, size)
 

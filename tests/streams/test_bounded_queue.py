@@ -121,8 +121,15 @@ def test_an_item_above_the_bounds_is_dropped() -> None:
         fill(queue, 1)
         added = queue.add(Thing(2, 1001), ["a"], "x")
         assert added.admission is Admission.DROPPED
-        lost = 1 if policy is DROP_NEWEST else 2
+        lost = 2 if policy is DROP_OLDEST else 1
         assert len(added.dropped) == lost
+
+
+def test_an_item_is_not_replaced_by_one_that_is_dropped() -> None:
+    queue = make_queue(COALESCE)
+    queue.add(Thing(1), ["a"], "x")
+    queue.add(Thing(2, 1001), ["a"], "x")
+    assert drain(queue) == [1, ("a", 2, 2, 1, False)]
 
 
 def test_queues_share_a_budget_in_equal_parts() -> None:
