@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgpack
 
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.matching.payload_key import compile_key_path
 from broker.streams.queue_policy import Coalesce, IQueuePolicy
+
+#: Bytes; the event of a larger document has no key. Parsing takes time on the reactor's thread.
+MAX_KEY_DOCUMENT: Final = 64 * 1024
 
 
 def make_key_reader(policy: IQueuePolicy) -> Callable[[LoggedEvent], str | None]:
@@ -18,7 +22,12 @@ def make_key_reader(policy: IQueuePolicy) -> Callable[[LoggedEvent], str | None]
     if not policy.path:
         return _read_stream
     read_path = compile_key_path(policy.path, dict(policy.namespaces))
-    return lambda event: read_path(event.document) or None
+
+    def read_key(event: LoggedEvent) -> str | None:
+        is_short = len(event.document) <= MAX_KEY_DOCUMENT
+        return (read_path(event.document) or None) if is_short else None
+
+    return read_key
 
 
 def _read_nothing(event: LoggedEvent) -> None:

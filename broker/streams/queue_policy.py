@@ -15,6 +15,8 @@ from broker.matching.query.query import Query, parse_query
 
 #: Characters of a policy's text.
 MAX_POLICY_TEXT: Final = 1024
+#: Subscriptions of a session that evaluate a path on each queued event.
+MAX_KEY_PATHS: Final = 16
 
 
 class Admission(enum.Enum):
@@ -140,6 +142,11 @@ _WITHOUT_KEY: Final[Mapping[str, IQueuePolicy]] = {
     each.name: each for each in (BLOCK, DROP_OLDEST, DROP_NEWEST, FAIL)
 }
 POLICY_NAMES: Final = (*_WITHOUT_KEY, Coalesce.name)
+
+
+def has_key_path(policy: IQueuePolicy) -> bool:
+    """Return whether the policy evaluates a path on each queued event."""
+    return isinstance(policy, Coalesce) and bool(policy.path)
 
 
 def default_policy(*, is_durable: bool) -> IQueuePolicy:

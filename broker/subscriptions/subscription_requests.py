@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from broker.delivery.feed import Feed
@@ -27,8 +27,10 @@ from broker.matching.query.query import Query
 from broker.streams.queue_policy import (
     BLOCK,
     FAIL,
+    MAX_KEY_PATHS,
     IQueuePolicy,
     default_policy,
+    has_key_path,
     parse_queue_policy,
 )
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
@@ -118,7 +120,7 @@ class SubscriptionRequests:
         self._check_limits(profile, request)
         query = self._parse_query(request.query, request.namespaces)
         self._check_bounds(request)
-        policy = self._find_policy(request)
+        policy = self._find_policy(request, delivery.feeds)
         log = self._context.log
         stored = None
         if request.durable:
@@ -207,8 +209,9 @@ class SubscriptionRequests:
             raise BadQuery("start 'last' needs a number of events above 0")
         check_position(self._context.log, Position.from_wire(request.until))
 
-    def _find_policy(self, request: Subscribe) -> IQueuePolicy:
-        """Raises `BadQueuePolicy`; also for a durable subscription that would lose events."""
+    def _find_policy(self, request: Subscribe, feeds: Iterable[Feed]) -> IQueuePolicy:
+        """Raises `BadQueuePolicy`, also for a durable subscription that would lose events, or
+        `TooManySubscriptions` for those that evaluate a path."""
         if not request.queue:
             return default_policy(is_durable=bool(request.durable))
         policy = parse_queue_policy(request.queue, request.namespaces, self._parse_query)
@@ -216,6 +219,10 @@ class SubscriptionRequests:
             raise BadQueuePolicy(
                 f"a durable subscription loses no event: its queue policy is block or fail, "
                 f"not {policy.name}"
+            )
+        if has_key_path(policy) and sum(has_key_path(f.policy) for f in feeds) >= MAX_KEY_PATHS:
+            raise TooManySubscriptions(
+                f"{MAX_KEY_PATHS} subscriptions that coalesce by a path are the limit of a session"
             )
         return policy
 

@@ -10,10 +10,17 @@ import pytest
 
 from broker.client.received import Gap, ReceivedEvent, since
 from broker.config import Settings
-from broker.errors import BadQueuePolicy, BrokerError, QueueFull, VersionMismatch
+from broker.errors import (
+    BadQueuePolicy,
+    BrokerError,
+    QueueFull,
+    TooManySubscriptions,
+    VersionMismatch,
+)
 from broker.event.place import Position
 from broker.node.metrics import NodeCollector
 from broker.node.status import build_status
+from broker.streams.queue_policy import MAX_KEY_PATHS
 from broker.testing.simulation import World
 from tests.seeds import seeds
 from tests.simulation.simulated_client import (
@@ -308,6 +315,17 @@ def test_a_policy_that_is_unknown_or_does_not_fit_is_refused(
     assert world.node.subscription_requests.refused_subscriptions == {"bad-queue-policy": 1}
     (session,) = world.node.acceptor.sessions
     assert not session.delivery.feeds
+
+
+def test_the_number_of_keys_with_a_path_is_bounded(world: World) -> None:
+    client = world.client("reader")
+    for _ in range(MAX_KEY_PATHS):
+        assert Reader(world, client, queue=BY_ALTITUDE).error is None
+    others = [Reader(world, client, queue=queue) for queue in ("coalesce", "", BY_ALTITUDE)]
+    world.run(1.0)
+    assert [type(each.error) for each in others] == [type(None), type(None), TooManySubscriptions]
+    (session,) = world.node.acceptor.sessions
+    assert len(session.delivery.feeds) == MAX_KEY_PATHS + 2
 
 
 def test_a_client_of_an_earlier_version_has_the_default(

@@ -6,7 +6,7 @@ from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.log.logged_event import LoggedEvent, encode_header
-from broker.streams.coalescing_key import make_key_reader
+from broker.streams.coalescing_key import MAX_KEY_DOCUMENT, make_key_reader
 from broker.streams.queue_policy import DROP_NEWEST, parse_queue_policy
 
 
@@ -44,6 +44,16 @@ def test_a_key_is_the_first_value_of_its_path_in_the_payload(
 def test_a_document_that_can_not_be_parsed_has_no_key() -> None:
     read_key = make_key_reader(parse_queue_policy("coalesce:/flight/@id"))
     assert read_key(LoggedEvent(1, 1, 0, 0, b"", b"<flight id='7'", "n", 1)) is None
+
+
+def test_a_large_document_has_no_key() -> None:
+    read_key = make_key_reader(parse_queue_policy("coalesce:/flight/@id"))
+    small = event(b"<flight id='7'/>")
+    room = MAX_KEY_DOCUMENT - len(small.document)
+    largest = event(b"<flight id='7'" + b" " * room + b"/>")
+    assert len(largest.document) == MAX_KEY_DOCUMENT
+    assert read_key(largest) == "7"
+    assert read_key(event(b"<flight id='7'" + b" " * (room + 1) + b"/>")) is None
 
 
 def test_without_a_path_the_key_is_the_stream() -> None:
