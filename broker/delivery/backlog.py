@@ -58,10 +58,10 @@ class Backlog:
             return
         shared = []
         for feed in feeds:
-            if feed.policy is DROP_OLDEST:
-                shared.append(feed)
-            else:
+            if feed in self._own:
                 self._add_to_own(event, feed)
+            else:
+                shared.append(feed)
         if shared:
             _count_dropped(self._shared.add(event, shared).dropped)
 

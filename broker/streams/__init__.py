@@ -1,1 +1,1 @@
-"""Parts that all transports of streams share (issue 20)."""
+"""Stream transports: plug-ins that carry the events of streams between nodes."""
