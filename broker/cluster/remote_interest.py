@@ -93,7 +93,7 @@ class RemoteInterest:
         else:
             self._queue_policies.pop(destination, None)
 
-    def queue_policy(self, destination: Address, matches: Iterable[int]) -> IQueuePolicy:
+    def queue_policy(self, destination: Address, matches: tuple[int, ...]) -> IQueuePolicy:
         """Return the policy for an event at a full link to a destination.
 
         `matches` are the queries that it matches; those of other destinations are ignored.

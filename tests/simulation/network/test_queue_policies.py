@@ -48,7 +48,7 @@ def installed_policies(world: NetworkWorld) -> Mapping[Address, IQueuePolicy]:
     """Return the policy at node `a` of all interest of each destination."""
     remote = world.network_of("a").driver.remote_interest
     return {
-        destination: remote.queue_policy(destination, remote._installed)
+        destination: remote.queue_policy(destination, tuple(remote._installed))
         for destination in remote.count_by_destination()
     }
 
@@ -154,7 +154,7 @@ def test_the_policy_of_an_event_is_the_least_lossy_of_its_matches(world: Network
     remote = world.network_of("a").driver.remote_interest
     (destination,) = remote.count_by_destination()
     by_query = {each.interest.query.text: number for number, each in remote._installed.items()}
-    numbers = [by_query[low.query], by_query[streams.query]]
+    numbers = by_query[low.query], by_query[streams.query]
     assert remote.queue_policy(destination, numbers[:1]).text == "drop-newest"
     assert remote.queue_policy(destination, numbers[1:]).text == "fail"
     assert remote.queue_policy(destination, numbers) == BLOCK
