@@ -325,6 +325,18 @@ class TooManySubscriptions(PeerError):
     code = "too-many-subscriptions"
 
 
+class BadQueuePolicy(PeerError):
+    """The queue policy is unknown, or does not fit the subscription."""
+
+    code = "bad-queue-policy"
+
+
+class QueueFull(PeerError):
+    """The queue of a subscription with the policy `fail` was full."""
+
+    code = "queue-full"
+
+
 class UnknownSubscription(PeerError):
     code = "unknown-subscription"
 

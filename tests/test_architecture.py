@@ -27,7 +27,7 @@ FLOORS = (
     ("broker.event", "broker.transport", "broker.streams.contract"),
     ("broker.dtd", "broker.config"),
     ("broker.matching", "broker.log", "broker.archive", "broker.identity"),
-    ("broker.wire",),
+    ("broker.wire", "broker.streams"),
     (
         *("broker.ingest", "broker.delivery", "broker.subscriptions", "broker.sessions"),
         *("broker.tracing", "broker.cluster", "broker.client", "plugins"),

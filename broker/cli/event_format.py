@@ -73,12 +73,13 @@ def clock_time(timestamp: int) -> str:
 
 _REASONS: Final = {
     "slow": "dropped, because this subscriber was too slow",
+    "coalesced": "replaced by newer ones, because this subscriber was too slow",
     "retention": "no longer in the node's log",
 }
 
 
 def gap_as_text(gap: Gap) -> str:
-    what = "events" if gap.reason == "slow" else "places"
+    what = "events" if gap.reason in ("slow", "coalesced") else "places"
     reason = _REASONS.get(gap.reason, gap.reason)
     return f"gap: {gap.count} {what} from {gap.first} to {gap.last} are {reason}"
 

@@ -57,6 +57,13 @@ def _parse_start(_: click.Context, __: click.Parameter, value: str | None) -> St
     help="new, all, stored, a time (ISO 8601 or ms since 1970), or a position.  "
     "[default: new; stored with --durable]",
 )
+@click.option(
+    "--queue",
+    default="",
+    metavar="POLICY",
+    help="If this client is too slow: drop-oldest, drop-newest, coalesce (by stream), "
+    "coalesce:PATH, block or fail.  [default: drop-oldest; block with --durable]",
+)
 @merge_options
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N events.")
 @click.option(
@@ -81,6 +88,7 @@ def command(
     namespaces: dict[str, str],
     durable: str,
     start: Start | None,
+    queue: str,
     merge: Merging | None,
     count: int | None,
     idle: float | None,
@@ -119,6 +127,7 @@ def command(
                         namespaces=namespaces,
                         durable=durable,
                         start=start,
+                        queue=queue,
                         on_gap=output.print_gap,
                         on_change=output.print_change,
                         merge=merge,

@@ -186,6 +186,7 @@ class Client(ClientDriver):
         until_time: int = 0,
         pace: float = 0.0,
         rate: int = 0,
+        queue: str = "",
         on_gap: Callable[..., None] | None = None,
         on_change: Callable[..., None] | None = None,
         merge: Merging | None = None,
@@ -197,16 +198,20 @@ class Client(ClientDriver):
         events are replayed at `pace` times their arrival pace, at most `rate` a second; 0 is
         unlimited.
 
+        `queue` names the rule while this client takes events too slowly: `drop-oldest` (the
+        default), `drop-newest`, `coalesce` (by stream), `coalesce:/flight/@id`, `block` (the
+        default of a durable one) or `fail`. A durable one takes only `block` and `fail`.
+
         `on_gap` and `on_change` are called in order with the events. `merge` makes a
         `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`,
-        `BadPosition` or `TooManySubscriptions`.
+        `BadPosition`, `BadQueuePolicy`, `VersionMismatch` or `TooManySubscriptions`.
         """
         begin = start if start is not None else (STORED if durable else NEW)
         end = Position() if until is None else until
         request = SubscriptionRequest(
             query, streams, namespaces or {}, durable, begin, end, until_time, pace, rate
         )
-        request = attrs.evolve(request, stream_times=merge is not None)
+        request = attrs.evolve(request, stream_times=merge is not None, queue=queue)
         return self._start_subscription(
             request, on_gap, on_change, subscription_factory(merge)
         ).flowing

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, get_args
 
+from msgspec.structs import replace
+
 from broker.client.delivery_credit import DeliveryCredit
 from broker.client.effects import (
     Effect,
@@ -29,7 +31,7 @@ from broker.client.position_reporter import ACKNOWLEDGE_EVENTS, PositionReporter
 from broker.client.received import ReceivedEvent, TypeChanged
 from broker.client.subscription_request import SubscriptionRequest
 from broker.client.subscription_state import SubscriptionState
-from broker.errors import ProtocolError, UnknownSubscription, from_wire
+from broker.errors import ProtocolError, UnknownSubscription, VersionMismatch, from_wire
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
@@ -222,7 +224,7 @@ class ClientCore:
             for batch in state.drop_held():
                 self._release_delivery(batch)
         effects.append(_send(Credit(self._credit.begin_session())))
-        for state in self._subscriptions.values():
+        for state in list(self._subscriptions.values()):
             state.acknowledged_position = Position()
             effects.append(self._send_versioned(state.begin_session()))
         for number, (state, forget) in list(self._ending.items()):
@@ -319,8 +321,17 @@ class ClientCore:
                 effects += _item_effects(number, items)
         return effects
 
-    def _send_versioned(self, message: Message) -> Send:
-        return Send(messages.encode(message, self._protocol_version))
+    def _send_versioned(self, message: Message) -> Effect:
+        """End a subscription if the node is too old for its queue policy."""
+        try:
+            return Send(messages.encode(message, self._protocol_version))
+        except VersionMismatch as error:
+            assert isinstance(message, messages.Subscribe)
+            if (state := self._subscriptions.pop(message.number, None)) is None:
+                # It is ending, and gets no events.
+                return self._send_versioned(replace(message, queue=""))
+            self._duplicates_dropped += state.duplicates_dropped
+            return ItemArrived(message.number, SubscriptionEnded(error, state.processed_position))
 
     def _receive_for_subscription(
         self, state: SubscriptionState, message: _AboutSubscription

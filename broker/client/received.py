@@ -58,9 +58,10 @@ class Gap:
     first: Place
     last: Place
     count: int
-    """For `slow` the dropped events; else the places, matching or not."""
+    """For `slow` and `coalesced` the dropped events; else the places, matching or not."""
     reason: str
-    """`slow`: the transient subscriber's queue was full. `retention`: the node's log has expired
+    """`slow`: the subscriber's queue was full. `coalesced`: newer events replaced them in the
+    queue. `retention`: the node's log has expired
     them, and no other source could be asked. `lost`: no source has them.
     """
 

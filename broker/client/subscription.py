@@ -225,7 +225,9 @@ class Subscription:
         if self._on_gap is not None:
             self._on_gap(item)
         else:
-            _log.warning(
+            # The user requested that events are coalesced.
+            _log.log(
+                logging.DEBUG if item.reason == "coalesced" else logging.WARNING,
                 "subscription %r: %d events from %s to %s are lost (%s)",
                 self.query,
                 item.count,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 
 from broker.client.received import NEW, Start
-from broker.errors import BadName, BadPosition, BadQuery
+from broker.errors import BadName, BadPosition, BadQuery, BadQueuePolicy
 from broker.event.place import Position
 from broker.wire.messages import MAX_CONTROL
 
@@ -34,9 +34,12 @@ class SubscriptionRequest:
     rate: int = 0
     """Recovered events a second at most; 0: no bound."""
     stream_times: bool = False
+    queue: str = ""
+    """Policy of its queue at the node; empty: the node's default."""
 
     def validate(self) -> SubscriptionRequest:
-        """Return the request itself. Raises `BadQuery`, `BadName` or `BadPosition`.
+        """Return the request itself. Raises `BadQuery`, `BadName`, `BadQueuePolicy` or
+        `BadPosition`.
 
         A node ends each session of a client that sends an invalid message.
         """
@@ -64,6 +67,7 @@ class SubscriptionRequest:
             *((text, BadQuery) for binding in self.namespaces.items() for text in binding),
             (self.pattern, BadName),
             (self.durable, BadName),
+            (self.queue, BadQueuePolicy),
         ):
             if not isinstance(text, str):
                 raise error(f"{text!r:.80} is not a text")

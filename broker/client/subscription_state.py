@@ -101,6 +101,7 @@ class SubscriptionState:
             if request.durable and self.has_begun
             else None,
             times=request.stream_times,
+            queue=request.queue,
         )
 
     def _session_start(self) -> Start:

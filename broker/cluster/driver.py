@@ -15,6 +15,7 @@ from broker.cluster.interest.effects import (
     InterestActive,
     InterestAdded,
     InterestRemoved,
+    QueuePoliciesChanged,
 )
 from broker.cluster.local_interest import LocalInterest
 from broker.cluster.log_page_server import LogPageServer
@@ -207,6 +208,9 @@ class ClusterDriver:
                     traffic.restart_destination(target)
             case InterestRemoved(destination, id):
                 self.remote_interest.remove(state.to_frame_destination(destination), id)
+            case QueuePoliciesChanged(destination, policies):
+                target = state.to_frame_destination(destination)
+                self.remote_interest.set_queue_policies(target, policies)
             case InterestActive(key, cuts):
                 self._activate_interest(key, cuts)
             case BadInterest():

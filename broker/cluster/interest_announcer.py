@@ -9,6 +9,7 @@ from broker.cluster.local_interest import ActiveCallback
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import BLOCK, IQueuePolicy
 
 
 class InterestAnnouncer:
@@ -44,8 +45,15 @@ class InterestAnnouncer:
             return
         driver.call(driver.state.announce_interest, key, pattern, query)
 
+    def set_queue_policy(self, key: Hashable, policy: IQueuePolicy) -> None:
+        driver = self._driver
+        if driver.local_interest.set_policy(key, policy) and driver.state is not None:
+            driver.call(driver.state.set_interest_policy, key, policy)
+
     def mark_absent(self, key: Hashable) -> None:
         """Keep the key's interest matched while its client is absent."""
+        # The log feeds an absent subscription later.
+        self.set_queue_policy(key, BLOCK)
         local = self._driver.local_interest
         if key in local:
             self._driver.remote_interest.install_for_absent(key, local[key])

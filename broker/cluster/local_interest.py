@@ -12,6 +12,7 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import BLOCK, IQueuePolicy
 
 #: Gets the marks after which no event is missed, for origins where it is not the log's mark.
 ActiveCallback: TypeAlias = Callable[[Mapping[str, Mark]], object]
@@ -23,6 +24,7 @@ class _LocalEntry:
     query: Query
     on_active: ActiveCallback
     is_active: bool = False
+    policy: IQueuePolicy = BLOCK
 
 
 class LocalInterest:
@@ -35,8 +37,9 @@ class LocalInterest:
         self._reactivating: set[Hashable] = set()
         """Keys from before `deactivate_all`."""
 
-    def __iter__(self) -> Iterator[tuple[Hashable, StreamPattern, Query]]:
-        return iter([(key, entry.pattern, entry.query) for key, entry in self._entries.items()])
+    def __iter__(self) -> Iterator[tuple[Hashable, StreamPattern, Query, IQueuePolicy]]:
+        entries = self._entries.items()
+        return iter([(key, each.pattern, each.query, each.policy) for key, each in entries])
 
     def __bool__(self) -> bool:
         return bool(self._entries)
@@ -60,6 +63,14 @@ class LocalInterest:
         entry.on_active = on_active
         if entry.is_active:
             on_active({})
+
+    def set_policy(self, key: Hashable, policy: IQueuePolicy) -> bool:
+        """Return True if the queue policy of a known key changes."""
+        entry = self._entries.get(key)
+        if entry is None or entry.policy == policy:
+            return False
+        entry.policy = policy
+        return True
 
     def remove(self, key: Hashable) -> bool:
         self._reactivating.discard(key)

@@ -214,8 +214,9 @@ class Network:
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
         self.driver.call(state.publish_descriptor, node)
-        for key, pattern, query in self.driver.local_interest:
+        for key, pattern, query, policy in self.driver.local_interest:
             self.driver.call(state.announce_interest, key, pattern, query)
+            self.driver.call(state.set_interest_policy, key, policy)
 
     def _own_cuts(self) -> list[tuple[str, int, int]]:
         log = self.event_log

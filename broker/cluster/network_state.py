@@ -18,6 +18,7 @@ from broker.cluster.interest.effects import (
     InterestActive,
     InterestAdded,
     InterestRemoved,
+    QueuePoliciesChanged,
 )
 from broker.cluster.map.core import NetworkMap
 from broker.cluster.map.own_links import OwnLinks, Publication
@@ -41,6 +42,7 @@ from broker.event.flow import origin_of
 from broker.event.stream import StreamPattern
 from broker.matching.covering.interest_union import MAX_QUERIES
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import IQueuePolicy
 
 
 @attrs.frozen
@@ -69,6 +71,7 @@ NetworkStateEffect: TypeAlias = (
     Send
     | InterestAdded
     | InterestRemoved
+    | QueuePoliciesChanged
     | InterestActive
     | BadInterest
     | MapChanged
@@ -156,6 +159,11 @@ class NetworkState:
     ) -> list[NetworkStateEffect]:
         """The node must match for this interest already."""
         return self._apply_effects(self.profiles.add_interest(key, pattern, query, now), now)
+
+    def set_interest_policy(
+        self, key: Hashable, policy: IQueuePolicy, now: float
+    ) -> list[NetworkStateEffect]:
+        return self._apply_effects(self.profiles.set_policy(key, policy, now), now)
 
     def withdraw_interest(self, key: Hashable, now: float) -> list[NetworkStateEffect]:
         return self._apply_effects(self.profiles.remove_interest(key, now), now)
@@ -344,6 +352,7 @@ class NetworkState:
                 Send
                 | InterestAdded
                 | InterestRemoved
+                | QueuePoliciesChanged
                 | InterestActive
                 | BadInterest
                 | NameConflict,

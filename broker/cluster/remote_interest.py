@@ -16,6 +16,7 @@ from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 from broker.streams.instance import LinkKey
+from broker.streams.queue_policy import BLOCK, IQueuePolicy, merge_policies
 
 #: A node or unit of the network, or a link of another transport.
 Destination: TypeAlias = Address | LinkKey
@@ -47,6 +48,7 @@ class RemoteInterest:
         self._removed: deque[list[int]] = deque([[] for _ in range(REMOVED_KEPT)], REMOVED_KEPT)
         """By second of the removal."""
         self._absent: dict[Hashable, tuple[int, StreamInterest]] = {}
+        self._queue_policies: dict[Address, Mapping[str, IQueuePolicy]] = {}
         self.widened = 0
         """Slow queries, replaced by all events of their streams."""
 
@@ -95,7 +97,31 @@ class RemoteInterest:
             self._targets.clear()
         self._removed.append([])
 
+    def set_queue_policies(
+        self, destination: Address, policies: Mapping[str, IQueuePolicy]
+    ) -> None:
+        """Set all policies of a destination's interest, by its id; others are `block`."""
+        if policies:
+            self._queue_policies[destination] = policies
+        else:
+            self._queue_policies.pop(destination, None)
+
+    def queue_policy(self, destination: Address, matches: tuple[int, ...]) -> IQueuePolicy:
+        """Return the policy for an event at a full link to a destination.
+
+        `matches` are the queries that it matches; those of other destinations are ignored.
+        """
+        policies = self._queue_policies.get(destination, {})
+        merged: IQueuePolicy | None = None
+        for number in matches if policies else ():
+            installed = self._installed.get(number)
+            if installed is not None and installed.destination == destination:
+                named = BLOCK if installed.widened else policies.get(installed.id, BLOCK)
+                merged = named if merged is None else merge_policies(merged, named)
+        return merged or BLOCK
+
     def clear(self) -> None:
+        self._queue_policies.clear()
         for destination, id in list(self._numbers):
             self.remove(destination, id)
 

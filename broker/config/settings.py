@@ -151,7 +151,7 @@ class LogSettings:
 
 @attrs.frozen
 class QueueSettings:
-    """Queue of one slow transient subscriber. When it is full, the oldest events are dropped."""
+    """Queues of one slow client, with equal parts. When one is full, its queue policy applies."""
 
     events: int = setting(value_kind.count(1, 10_000_000), 10_000, "Events in the queue.")
     bytes: int = setting(

@@ -12,26 +12,19 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.history import BranchLoss
-from broker.log.logged_event import LoggedEvent
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import BLOCK, DROP_OLDEST, IQueuePolicy, default_policy
 
 
 class FeedState(enum.Enum):
     UNCONFIRMED = "unconfirmed"
     """Not accepted yet; nothing is sent."""
     LIVE = "live"
-    """Fed by commits; the excess of a transient subscription waits in the session's queue."""
+    """Fed by commits. While the session is full, events wait in a queue unless it blocks."""
     RECOVERING = "recovering"
     """Fed by a recovery with events that the log does not have."""
     CATCHING_UP = "catching-up"
     """Fed from the log at its own cursor."""
-
-
-@attrs.define
-class DroppedRange:
-    first: Mark
-    last: Mark
-    count: int
 
 
 @attrs.frozen
@@ -96,13 +89,21 @@ class Feed:
     """During catch-up: marks read that the client does not know."""
     reported_version: int = 0
     """While live: coverage version that the client knows."""
-    dropped_ranges: dict[str, DroppedRange] = attrs.field(factory=dict)
-    """Since the last report, by origin."""
     unavailable_ranges: dict[str, UnavailableRange] = attrs.field(factory=dict)
     """By origin; reported when feeding begins or the recovery ends."""
     fed_from: Mapping[str, Mark] = attrs.field(factory=dict)
     """The client's position when feeding began."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
+    policy: IQueuePolicy = attrs.field()
+    """Rule while the session is full. With `block` it reads the log, also if it is transient."""
+
+    @policy.default
+    def _default_policy(self) -> IQueuePolicy:
+        return default_policy(is_durable=self.is_durable)
+
+    @property
+    def needs_own_queue(self) -> bool:
+        return self.policy not in (BLOCK, DROP_OLDEST)
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
         """Return whether the client was on the lost branch, behind all its lost events."""
@@ -122,14 +123,6 @@ class Feed:
         self.count_filtered(serial)
         self.state = FeedState.CATCHING_UP
         self.cursor = serial
-
-    def record_drop(self, event: LoggedEvent) -> None:
-        self.outcomes.dropped += 1
-        dropped = self.dropped_ranges.setdefault(
-            event.origin, DroppedRange(event.mark, event.mark, 0)
-        )
-        dropped.last = event.mark
-        dropped.count += 1
 
     def add_unavailable(self, unavailable: UnavailableRange) -> None:
         known = self.unavailable_ranges.get(unavailable.origin, unavailable)

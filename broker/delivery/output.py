@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from broker.delivery.commit_share import SharedEncodings
@@ -11,6 +12,7 @@ from broker.delivery.session_delivery import SessionDelivery
 from broker.event.place import Mark
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.logged_event import LoggedEvent
+from broker.streams.queue_policy import POLICY_NAMES
 from broker.wire.codec import WireTimes
 
 
@@ -22,6 +24,7 @@ class Output:
         self._session_deliveries: dict[SessionDelivery, None] = {}
         self._waiting_for_commit: dict[SessionDelivery, None] = {}
         self.ended_outcomes = DeliveryOutcomes()
+        self._ended_dropped: Counter[str] = Counter(dict.fromkeys(POLICY_NAMES, 0))
 
     @property
     def session_deliveries(self) -> Iterable[SessionDelivery]:
@@ -49,6 +52,14 @@ class Output:
         delivery, feed = self._feeds.pop(matcher_number)
         delivery.remove_feed(feed.number)
         self.ended_outcomes.add(feed.outcomes)
+        self._ended_dropped[feed.policy.name] += feed.outcomes.dropped
+
+    def count_dropped_by_policy(self) -> Counter[str]:
+        """Return the numbers of dropped events by the name of the subscription's queue policy."""
+        counts = self._ended_dropped.copy()
+        for _, feed in self._feeds.values():
+            counts[feed.policy.name] += feed.outcomes.dropped
+        return counts
 
     def find_feed(self, matcher_number: int) -> tuple[SessionDelivery, Feed] | None:
         return self._feeds.get(matcher_number)

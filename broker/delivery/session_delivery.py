@@ -1,9 +1,8 @@
 """Delivery to one client session (DCP D21, DESIGN 4, 5).
 
-Commits are sent directly while the session has room. In a full session, a durable subscription
-reads the log later, at its own cursor. Events of a transient one wait in a bounded queue; the
-oldest are dropped, counted and reported. So a slow subscriber costs bounded memory and delays no
-other.
+Commits are sent directly while the session has room. In a full session, a subscription that blocks
+reads the log later, at its own cursor. Events of others wait in bounded queues; dropped ones are
+counted and reported. So a slow subscriber costs bounded memory and delays no other.
 """
 
 from __future__ import annotations
@@ -29,11 +28,13 @@ from broker.delivery.gaps import GapRecovery
 from broker.delivery.pacing import Pacing
 from broker.delivery.recovered_feeds import RecoveredFeeds
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange
+from broker.errors import QueueFull
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.ingest.late_validation import LateValidator
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
+from broker.streams.queue_policy import BLOCK
 from broker.subscriptions.start_position import first_serial_after
 from broker.transport.clock import IClock
 from broker.wire.codec import WirePosition, WireTimes
@@ -61,6 +62,7 @@ class SessionDelivery:
         self._clearance = clearance
         self._limits = limits
         self._log = log
+        self._on_failed = on_failed
         self._feeds: dict[int, Feed] = {}
         self._backlog = Backlog(limits)
         self._sender = DeliverySender(writer)
@@ -107,6 +109,7 @@ class SessionDelivery:
     def add_feed(self, feed: Feed) -> None:
         """Add a subscription; nothing is sent before `start_feed`."""
         self._feeds[feed.number] = feed
+        self._backlog.add_feed(feed)
 
     def start_feed(self, number: int) -> None:
         """Feed a subscription that the client knows as accepted."""
@@ -149,8 +152,8 @@ class SessionDelivery:
         feed = self._feeds[number]
         feed.is_paused = paused
         if paused and feed.state is FeedState.LIVE:
-            # All committed events were delivered.
-            feed.fall_behind(self._log.bounds.last + 1)
+            # All other committed events were delivered.
+            self._fall_behind(feed, self._log.bounds.last + 1)
         elif not paused:
             self.send_waiting()
 
@@ -181,7 +184,7 @@ class SessionDelivery:
         if feed is not None:
             feed.count_filtered(self._log.bounds.last + 1)
             feed.outcomes.elsewhere = self._log.unlogged_places - feed.elsewhere_at_start
-            self._backlog.drop_events_for(feed)
+            self._backlog.remove_feed(feed)
             self._recovered_feeds.wake_waiting()
         return feed
 
@@ -252,13 +255,13 @@ class SessionDelivery:
         return live
 
     def _enqueue(self, events: list[LoggedEvent], runs: Iterable[RecipientRun]) -> None:
-        """Queue events for transient subscriptions; durable ones fall behind."""
+        """Queue events, except for subscriptions that block: these fall behind."""
         if self.is_closed:
             return
         start = 0
         for count, feeds in runs:
             for feed in feeds:
-                if feed.is_durable and feed.state is FeedState.LIVE:
+                if feed.policy is BLOCK and feed.state is FeedState.LIVE:
                     feed.fall_behind(events[start].serial)
             live = self._select_live(feeds, count)
             for event in events[start : start + count] if live else ():
@@ -267,7 +270,10 @@ class SessionDelivery:
                 else:
                     _count_denied(live)
             start += count
-        self._backlog.enforce_limits()
+        for feed in self._backlog.take_failed():
+            if self._feeds.get(feed.number) is feed:
+                error = QueueFull("the subscription's queue is full: it takes events too slowly")
+                self._on_failed(feed, Failure(error))
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
         """Let live subscriptions to these streams read the log from `serial` on."""
@@ -276,12 +282,17 @@ class SessionDelivery:
             if feed.state is FeedState.LIVE and any(
                 not stream or pattern is None or pattern.matches(stream) for stream in streams
             ):
-                waiting = self._backlog.take_events_for(feed)
-                feed.fall_behind(serial)
-                if waiting:
-                    feed.outcomes.seen -= len(waiting)
-                    feed.cursor = min(serial, waiting[0].serial)
+                self._fall_behind(feed, serial)
                 self._catch_up.continue_feed(feed)
+
+    def _fall_behind(self, feed: Feed, serial: int) -> None:
+        """Let a live subscription read the log from its first queued event, or from `serial` on."""
+        waiting, lost = self._backlog.take_events_for(feed)
+        feed.fall_behind(serial)
+        if waiting:
+            feed.outcomes.seen -= len(waiting) + lost
+            feed.outcomes.dropped -= lost
+            feed.cursor = min(serial, waiting[0].serial)
 
     # ------------------------------------------------------------------ room in the session
 
@@ -289,26 +300,20 @@ class SessionDelivery:
         """Send as far as the session has room."""
         if self.is_closed:
             return
-        if self._backlog.has_unreported_drops and self._writer.writable:
-            self._report_dropped()
-        while self._backlog and self._writer.writable:
-            taken = self._backlog.take_delivery()
-            events = [one.event for one in taken]
-            encoded = encode_events(events)
-            runs = encode_runs(one.feeds for one in taken)
-            self._sender.send_delivery(encoded, events, runs, Liveness.LIVE)
+        while self._backlog.has_pending and self._writer.writable:
+            losses, taken = self._backlog.take_delivery()
+            for feed, origin, lost in losses:
+                reason = "coalesced" if lost.is_coalesced else "slow"
+                gap = Gap(feed.number, origin, lost.first, lost.last, lost.count, reason)
+                self._writer.send_message(gap)
+            if taken:
+                events = [event for event, _ in taken]
+                runs = encode_runs(feeds for _, feeds in taken)
+                self._sender.send_delivery(encode_events(events), events, runs, Liveness.LIVE)
         self._recovered_feeds.wake_waiting()
         for feed in list(self._feeds.values()):
             if feed.state is FeedState.CATCHING_UP:
                 self._catch_up.continue_feed(feed)
-
-    def _report_dropped(self) -> None:
-        self._backlog.has_unreported_drops = False
-        for feed in self._feeds.values():
-            for origin, lost in feed.dropped_ranges.items():
-                gap = Gap(feed.number, origin, lost.first, lost.last, lost.count, "slow")
-                self._writer.send_message(gap)
-            feed.dropped_ranges.clear()
 
     # ------------------------------------------------------------------ from the log
 

@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping
 
 from lxml import etree
 
-from broker.errors import BadQuery
+from broker.errors import BadQuery, BrokerError
+from broker.event.payload import find_payload_element
+from broker.event.reader import parse_document
+from broker.matching.query.query import Query
+from broker.matching.query.tree import Axis, Path, PathStart
 
 
 def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
@@ -27,5 +31,43 @@ def compile_key(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], s
             return str(xpath(etree.fromstring(payload, parser)))
         except etree.LxmlError as error:
             raise BadQuery(f"the key {text[:80]!r} can not be evaluated: {error}") from None
+
+    return key
+
+
+def check_key_path(query: Query) -> tuple[tuple[str, str], ...]:
+    """Check a path of elements and attributes, such as `/flight/@id`; return its prefixes.
+
+    Its evaluation visits a node at most once. Raises `BadQuery` for another expression.
+    """
+    text, path = query.text, query.expression
+    if (
+        not isinstance(path, Path)
+        or path.start is not PathStart.DOCUMENT
+        or not path.steps
+        or not text.startswith("/")
+        or "::" in text
+        or any(step.axis not in (Axis.CHILD, Axis.ATTRIBUTE) for step in path.steps)
+        or any(step.predicates for step in path.steps)
+    ):
+        raise BadQuery(
+            f"{text[:80]!r} is no path of elements and attributes from the payload's root, "
+            "such as /flight/@id"
+        )
+    return query.namespaces
+
+
+def compile_key_path(text: str, namespaces: Mapping[str, str]) -> Callable[[bytes], str]:
+    """Return a function that evaluates a checked path on a document; "" without a value."""
+    xpath = etree.XPath(
+        f"string(self::{text[1:]})", namespaces=dict(namespaces), regexp=False, smart_strings=False
+    )
+
+    def key(document: bytes) -> str:
+        try:
+            payload = find_payload_element(parse_document(document))
+            return "" if payload is None else str(xpath(payload))
+        except (BrokerError, etree.LxmlError):
+            return ""
 
     return key

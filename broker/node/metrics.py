@@ -62,6 +62,14 @@ class NodeCollector(Collector):
             if outcome not in ("seen", "elsewhere"):
                 delivered.add_metric([outcome], count)
         yield delivered
+        dropped = CounterMetricFamily(
+            "xmlbroker_dropped_events",
+            "Events that subscriptions dropped, by the policy of their queue.",
+            labels=["policy"],
+        )
+        for policy, count in node.output.count_dropped_by_policy().items():
+            dropped.add_metric([policy], count)
+        yield dropped
         notices = CounterMetricFamily(
             "xmlbroker_type_notices",
             "Notices of changed event types to subscribers.",

@@ -92,6 +92,7 @@ def build_status(node: InspectedNode) -> dict[str, Any]:
         },
         "published": build_publish_status(node),
         "delivered": attrs.asdict(sum_delivery_outcomes(node)),
+        "dropped_by_policy": dict(node.output.count_dropped_by_policy()),
         "matcher": dict(node.matcher.statistics()),
         "types": [attrs.asdict(figures) for figures in node.matcher.type_counters()],
         "dtds": node.types.snapshot(),
@@ -148,6 +149,7 @@ def _session_row(session: Session) -> dict[str, Any]:
                 "number": feed.number,
                 "pace": feed.state.value,
                 "durable": feed.is_durable,
+                "queue": feed.policy.text,
                 **attrs.asdict(feed.outcomes),
             }
             for feed in session.delivery.feeds

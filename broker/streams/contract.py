@@ -66,6 +66,8 @@ class CarriedInterest:
     pattern: StreamPattern
     query: str
     namespaces: Mapping[str, str]
+    queue: str = "block"
+    """Text of the policy for a full queue on the way (`broker.streams.queue_policy`)."""
 
 
 class ILinkReceiver(Interface):
@@ -150,7 +152,7 @@ class IStreamTransport(Interface):
 
     def announce(key: str, interest: CarriedInterest) -> None:
         """Announce the interest of a subscription of this node whose pattern overlaps those of
-        the instance.
+        the instance, or replace that of the key.
 
         From now on a batch for `receive` must have the events that match it. Batches that other
         nodes selected without it must be dropped: their events then come from the log.

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Mapping
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import IQueuePolicy
 from broker.streams.transports import StreamTransports
 from broker.subscriptions.interest import Interest, OnActive
 
@@ -34,6 +35,10 @@ class CarriedInterests:
     ) -> None:
         self._transports.announce(key, pattern, query)
         self._network.announce(key, pattern, query, on_active, position)
+
+    def set_queue_policy(self, key: Hashable, policy: IQueuePolicy) -> None:
+        self._transports.set_queue_policy(key, policy.text)
+        self._network.set_queue_policy(key, policy)
 
     def mark_absent(self, key: Hashable) -> None:
         self._network.mark_absent(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import Any
 
+import attrs
 from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
@@ -61,7 +62,8 @@ class StreamTransports:
             self._by_pattern.update((pattern.text, instance) for pattern in patterns)
         # The default flow has no pattern.
         self._by_pattern[""] = self._instances[DEFAULT_STACK]
-        self._keys: dict[Hashable, str] = {}
+        self._announced: dict[Hashable, tuple[str, CarriedInterest]] = {}
+        """Interest by key, with the key's name for the transports."""
         self._last_key = 0
 
     def __iter__(self) -> Iterator[TransportInstance]:
@@ -93,16 +95,26 @@ class StreamTransports:
         """Announce interest under a key, or replace that of the key."""
         self.withdraw(key)
         self._last_key += 1
-        text = self._keys[key] = str(self._last_key)
         interest = CarriedInterest(pattern, query.text, dict(query.namespaces))
+        self._set_interest(key, str(self._last_key), interest)
+
+    def set_queue_policy(self, key: Hashable, policy: str) -> None:
+        """Announce another policy with the interest of a key."""
+        if key in self._announced:
+            name, interest = self._announced[key]
+            if interest.queue != policy:
+                self._set_interest(key, name, attrs.evolve(interest, queue=policy))
+
+    def _set_interest(self, key: Hashable, name: str, interest: CarriedInterest) -> None:
+        self._announced[key] = name, interest
         for instance in self:
-            instance.announce(text, interest)
+            instance.announce(name, interest)
 
     def withdraw(self, key: Hashable) -> None:
-        text = self._keys.pop(key, None)
-        if text is not None:
+        name, _ = self._announced.pop(key, ("", None))
+        if name:
             for instance in self:
-                instance.withdraw(text)
+                instance.withdraw(name)
 
     def snapshot(self) -> list[dict[str, Any]]:
         return [instance.snapshot() for instance in self]

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import IQueuePolicy
 
 #: Called once, when no matching event is missed behind these marks; of other origins behind the
 #: log's marks.
@@ -32,6 +33,9 @@ class Interest(Protocol):
         `on_active` may be called at once. A `position` means that a subscription resumes. Then
         events behind it are included from origins that are new to this node, and all events from
         origins that are in neither."""
+
+    def set_queue_policy(self, key: Hashable, policy: IQueuePolicy) -> None:
+        """Set the queue policy of announced interest; `block` before."""
 
     def mark_absent(self, key: Hashable) -> None:
         """Keep the interest until `withdraw`, although no subscription of this node uses it."""
@@ -58,6 +62,9 @@ class StandaloneInterest:
         position: Mapping[str, Mark] | None = None,
     ) -> None:
         on_active({})
+
+    def set_queue_policy(self, key: Hashable, policy: IQueuePolicy) -> None:
+        """Do nothing."""
 
     def mark_absent(self, key: Hashable) -> None:
         """Do nothing."""

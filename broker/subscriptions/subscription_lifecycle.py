@@ -34,6 +34,7 @@ from broker.delivery.splice import (
 )
 from broker.errors import BrokerError, NotConnected, PeerError
 from broker.event.place import Mark, Position, common_position, merge_positions
+from broker.streams.queue_policy import BLOCK
 from broker.subscriptions.durable_subscriptions import DurableSubscription
 from broker.subscriptions.profile import Profile
 from broker.subscriptions.start_position import (
@@ -108,6 +109,8 @@ class SubscriptionLifecycle:
         position = {} if needs_handover else self._start.position
         resume_at = position if self._resumes else None
         context.interest.announce(self._key, feed.pattern, feed.query, self._activate, resume_at)
+        # Earlier versions send all events to a subscription that names no policy.
+        context.interest.set_queue_policy(self._key, feed.policy if message.queue else BLOCK)
         if not needs_handover:
             self._store_durable()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from broker.delivery.feed import Feed
@@ -13,6 +13,7 @@ from broker.delivery.recovery_contract import RecoveryService
 from broker.errors import (
     BadName,
     BadQuery,
+    BadQueuePolicy,
     PeerError,
     TooManySubscriptions,
     UnknownSubscription,
@@ -22,6 +23,15 @@ from broker.event.stream import StreamPattern, check_client_id
 from broker.log.event_log import EventLog
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import (
+    BLOCK,
+    FAIL,
+    MAX_KEY_PATHS,
+    IQueuePolicy,
+    default_policy,
+    has_key_path,
+    parse_queue_policy,
+)
 from broker.subscriptions.durable_subscriptions import DurableSubscription, DurableSubscriptions
 from broker.subscriptions.interest import Interest
 from broker.subscriptions.profile import Profile
@@ -89,8 +99,8 @@ class SubscriptionRequests:
         """Accept a subscription at once; a durable one after it is stored, because its client may
         then disconnect.
 
-        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions` or
-        `BadPosition`, and then changes only the count of refused ones.
+        Raises `BadName`, `BadQuery`, `QueryTooExpensive`, `NotAllowed`, `TooManySubscriptions`,
+        `BadPosition` or `BadQueuePolicy`, and then changes only the count of refused ones.
         """
         try:
             self._create_subscription(profile, request, callbacks)
@@ -109,6 +119,7 @@ class SubscriptionRequests:
         self._check_limits(profile, request)
         query = self._parse_query(request.query, request.namespaces)
         self._check_bounds(request)
+        policy = self._find_policy(request, delivery.feeds)
         log = self._context.log
         stored = None
         if request.durable:
@@ -132,6 +143,7 @@ class SubscriptionRequests:
             reported_marks=dict(start.position),
             skip_marks=start.skip,
             wants_stream_times=request.times,
+            policy=policy,
         )
         self._output.add_feed(delivery, feed)
         SubscriptionLifecycle(
@@ -192,6 +204,23 @@ class SubscriptionRequests:
         if request.start == "last" and not request.last:
             raise BadQuery("start 'last' needs a number of events above 0")
         check_position(self._context.log, Position.from_wire(request.until))
+
+    def _find_policy(self, request: Subscribe, feeds: Iterable[Feed]) -> IQueuePolicy:
+        """Raises `BadQueuePolicy`, also for a durable subscription that would lose events, or
+        `TooManySubscriptions` for those that evaluate a path."""
+        if not request.queue:
+            return default_policy(is_durable=bool(request.durable))
+        policy = parse_queue_policy(request.queue, request.namespaces, self._parse_query)
+        if request.durable and policy not in (BLOCK, FAIL):
+            raise BadQueuePolicy(
+                f"a durable subscription loses no event: its queue policy is block or fail, "
+                f"not {policy.name}"
+            )
+        if has_key_path(policy) and sum(has_key_path(f.policy) for f in feeds) >= MAX_KEY_PATHS:
+            raise TooManySubscriptions(
+                f"{MAX_KEY_PATHS} subscriptions that coalesce by a path are the limit of a session"
+            )
+        return policy
 
     def _check_limits(self, profile: Profile, request: Subscribe) -> None:
         if len(profile.delivery.feeds) >= self._max_subscriptions:

@@ -18,12 +18,12 @@ from broker.errors import NotConnected
 from broker.testing.datagram_network import DatagramFaults, DatagramNetwork
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.arq import ArqSettings
+from broker.transport.arq.connection_endpoint import ConnectionEndpoint
 from broker.transport.clock import IClock
 from broker.transport.driver import Link, StackDriver
 from broker.transport.layer import ILayer
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
-from broker.transport.socket.datagram_endpoint import DatagramEndpoint
 from broker.transport.stack import Stack
 from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
@@ -127,8 +127,8 @@ class DatagramWires:
         endpoint = self._bind(("dialler", pair), lambda channel: None)
         return endpoint.connect(("listener", pair))
 
-    def _bind(self, address: Hashable, on_connect: OnChannel) -> DatagramEndpoint:
-        endpoints: list[DatagramEndpoint] = []
+    def _bind(self, address: Hashable, on_connect: OnChannel) -> ConnectionEndpoint:
+        endpoints: list[ConnectionEndpoint] = []
 
         def receive(batch: Sequence[tuple[bytes, Hashable]]) -> None:
             for endpoint in endpoints:
@@ -136,7 +136,7 @@ class DatagramWires:
 
         bound = self._network.bind(address, receive)
         entropy = Random(repr(address)).randbytes
-        endpoint = DatagramEndpoint(
+        endpoint = ConnectionEndpoint(
             self._clock, bound, on_connect, ArqSettings(), entropy, DEFAULT_MAX_FRAME
         )
         endpoints.append(endpoint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from broker.errors import ProtocolError, WireError
+from broker.errors import ProtocolError, VersionMismatch, WireError
 from broker.wire.codec import (
     Address,
     Codec,
@@ -18,8 +18,9 @@ from broker.wire.codec import (
     WireTimes,
 )
 
-#: Version 2 adds stream times.
-PROTOCOL_VERSIONS = (1, 2)
+#: Version 2 adds stream times, version 3 queue policies.
+PROTOCOL_VERSIONS = (1, 2, 3)
+QUEUE_POLICY_VERSION = 3
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"
@@ -137,6 +138,9 @@ class Subscribe(Message, frozen=True):
     """For a durable one that continues at `position`: the processed position, which is stored."""
     times: bool = False
     """True if `Progress` is to carry stream times."""
+    queue: str = ""
+    """Queue policy while the session is full, such as `drop-newest`; empty: `block` for a durable
+    one, else `drop-oldest`."""
 
 
 class Subscribed(Message, frozen=True):
@@ -200,8 +204,9 @@ class Gap(Message, frozen=True):
     """Node: events that may have matched are lost.
 
     `reason`: `retention` (no log has them; `count` places are lost), `lost` (not found elsewhere),
-    `damaged` (no other source has them) or `slow` (a queue was full; exactly `count` matching
-    events were dropped). Bounds are inclusive.
+    `damaged` (no other source has them), `slow` (a queue was full) or `coalesced` (newer events
+    replaced them in a queue). With the last two, exactly `count` matching events were dropped.
+    Bounds are inclusive.
     """
 
     kind = 0x27
@@ -285,13 +290,18 @@ CODEC: Final = Codec[Message](
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
 )
 _encode = CODEC.encode
-#: One more field since version 2.
-_LONGER_IN_VERSION_2: Final = (Subscribe, Progress)
 
 
 def encode(message: Message, version: int = PROTOCOL_VERSIONS[-1]) -> bytes:
-    """Omit fields that `version` does not have."""
-    if version == 1 and isinstance(message, _LONGER_IN_VERSION_2):
+    """Omit fields that `version` does not have, and an empty queue policy.
+
+    Raises `VersionMismatch` for a queue policy that `version` does not have.
+    """
+    if isinstance(message, Subscribe) and not (message.queue and version >= QUEUE_POLICY_VERSION):
+        if message.queue:
+            raise VersionMismatch(f"the node is too old for the queue policy {message.queue[:80]}")
+        return CODEC.encode_first(message, len(message.__struct_fields__) - (2 - (version > 1)))
+    if version == 1 and isinstance(message, Progress):
         return CODEC.encode_first(message, len(message.__struct_fields__) - 1)
     return _encode(message)
 

@@ -65,6 +65,8 @@ def test_options_are_passed_to_the_client() -> None:
             "me",
             "--from",
             "all",
+            "--queue",
+            "coalesce:/v:a/@id",
             "--count",
             "1",
         ),
@@ -78,6 +80,7 @@ def test_options_are_passed_to_the_client() -> None:
         "namespaces": {"v": "urn:v", "w": "urn:w=1"},
         "durable": "mine",
         "start": ALL,
+        "queue": "coalesce:/v:a/@id",
         "merge": None,
     }
 

@@ -82,10 +82,10 @@ def consumed(effects: list[Effect]) -> int:
     return sum(effect.count for effect in effects if isinstance(effect, MessagesConsumed))
 
 
-def new_core(connected: bool = True, window: int = WINDOW) -> ClientCore:
+def new_core(connected: bool = True, window: int = WINDOW, version: int = 1) -> ClientCore:
     core = ClientCore(Outbox(100, 100_000), window)
     if connected:
-        effects = core.session_up(False)
+        effects = core.session_up(False, version=version)
         assert (credit_limits(effects), sent(effects)) == ([window], [])
     return core
 

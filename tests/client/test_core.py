@@ -25,7 +25,8 @@ from broker.client.received import (
     TypeChanged,
     since,
 )
-from broker.errors import BadQuery, LogUnavailable, ProtocolError
+from broker.client.subscription_request import SubscriptionRequest
+from broker.errors import BadQuery, LogUnavailable, ProtocolError, VersionMismatch
 from broker.event.envelope import Liveness
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
@@ -133,6 +134,40 @@ def test_a_request_is_sent_unchanged() -> None:
     (message,) = sent(subscribe(core, since(at(7)), "d"))
     wire = (("n", 1, 7),)
     assert message == Subscribe(1, "p.>", "q", {"a": "b"}, "d", "position", wire, 0)
+
+
+def test_a_named_queue_policy_is_sent() -> None:
+    core = new_core(version=3)
+    request = SubscriptionRequest("q", queue="coalesce:/flight/@id")
+    (message,) = sent(core.subscribe(request)[1])
+    assert isinstance(message, Subscribe) and message.queue == "coalesce:/flight/@id"
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_queue_policy_ends_the_subscription_at_an_older_node(connected: bool) -> None:
+    core = new_core(version=2 if connected else 3)
+    if not connected:
+        core.session_down()
+    number, effects = core.subscribe(SubscriptionRequest("q", queue="fail"))
+    other, _ = core.subscribe(SubscriptionRequest("q"))
+    if not connected:
+        assert effects == []
+        effects = core.session_up(False, version=2)
+        assert [each.number for each in sent(effects) if isinstance(each, Subscribe)] == [other]
+    (ended,) = items_for(effects, number)
+    assert isinstance(ended.error, VersionMismatch)
+    assert "too old for the queue policy fail" in str(ended.error)
+    assert core.unsubscribe(number) == []
+
+
+def test_an_ended_durable_subscription_is_deleted_at_an_older_node() -> None:
+    core = new_core(version=3)
+    number, _ = core.subscribe(SubscriptionRequest("q", durable="d", queue="fail"))
+    core.session_down()
+    core.unsubscribe(number, forget=True)
+    message, *rest = sent(core.session_up(False, version=2))
+    assert isinstance(message, Subscribe) and (message.durable, message.queue) == ("d", "")
+    assert rest == [messages.Unsubscribe(number, True)]
 
 
 def test_acceptance_and_flow_arrive_in_order() -> None:

@@ -39,8 +39,8 @@ def batch(*offsets: int, complete: bool = True) -> EventBatch:
     )
 
 
-def gap(first: int, last: int) -> Gap:
-    return Gap(Place("n", 1, first), Place("n", 1, last), last - first + 1, "slow")
+def gap(first: int, last: int, reason: str = "slow") -> Gap:
+    return Gap(Place("n", 1, first), Place("n", 1, last), last - first + 1, reason)
 
 
 CHANGE = TypeChanged(
@@ -218,3 +218,10 @@ def test_a_gap_without_a_callback_is_a_warning(caplog: pytest.LogCaptureFixture)
     subscription.receive_item(gap(2, 5))
     assert subscription.take_ready() == []
     assert "4 events from n:1:2 to n:1:5 are lost (slow)" in caplog.text
+
+
+def test_coalesced_events_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    subscription = Subscription(FakeOwner(), cast(Loop, FakeLoop()), 1, "q", "s", None)
+    subscription.receive_item(gap(2, 5, "coalesced"))
+    assert subscription.take_ready() == []
+    assert caplog.text == "" and [each.reason for each in subscription.gaps] == ["coalesced"]

@@ -130,7 +130,7 @@ def test_welcome_carries_the_address_of_the_node(world: World) -> None:
     assert isinstance(welcome, Welcome) and welcome.address == "alps.c1/simulated"
 
 
-@pytest.mark.parametrize("versions", [(), (3, 4), tuple(range(100, 200))])
+@pytest.mark.parametrize("versions", [(), (4, 5), tuple(range(100, 200))])
 def test_other_protocol_versions_are_refused(world: World, versions: tuple[int, ...]) -> None:
     stranger = RawConnection(world)
     stranger.channel.send([messages.encode(msgspec.structs.replace(hello("a"), versions=versions))])

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.client.asyncio_face import connect
 from broker.errors import BadQuery, InvalidEvent
 from broker.event.envelope import EventType
+from broker.streams.queue_policy import POLICY_NAMES
 from examples.free_ports import free_port
 from tests.system.node_process import NodeProcess
 from tests.system.test_full_disk import http_request
@@ -62,6 +63,8 @@ def test_metrics_add_up(tmp_path: Path) -> None:
             seen = page["xmlbroker_subscription_events_total"]
             assert seen["delivered"] == 20 + 9
             assert sum(seen.values()) == 2 * 21
+            dropped = page["xmlbroker_dropped_events_total"]
+            assert dropped == status["dropped_by_policy"] == dict.fromkeys(POLICY_NAMES, 0)
             assert page["xmlbroker_log_events"] == {"": 21}
             assert page["xmlbroker_sessions"] == {"": 1}
             assert page["xmlbroker_log_failures_total"] == {"": 0}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import BadQuery, ProtocolError
+from broker.errors import BadQuery, ProtocolError, VersionMismatch
 from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.messages import (
@@ -39,6 +39,7 @@ EXAMPLES: list[Message] = [
         *(2, ">", "true()", {}, "", "last", (), 0),
         *("alps.c1/n", 1 << 40, (("n", 1, 9),), 100, 0.5, 1000, (("n", 1, 3),), True),
     ),
+    Subscribe(3, ">", "true()", {}, "", "new", (), 0, queue="coalesce:/a/@id"),
     messages.Subscribed(1, (("n", 1, 17),), ("a warning",)),
     messages.Subscribed(1, None, ()),
     messages.Flowing(1, (("n", 1, 17),)),
@@ -128,6 +129,17 @@ def test_version_1_has_no_stream_times(message: Message, fields: int) -> None:
     encoded = messages.encode(message, 1)
     assert len(msgpack.unpackb(encoded[1:])) == fields
     assert type(messages.decode(encoded)) is type(message)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_earlier_version_has_no_queue_policy(version: int) -> None:
+    named = Subscribe(*WANTED, queue="fail")
+    with pytest.raises(VersionMismatch, match="too old for the queue policy fail"):
+        messages.encode(named, version)
+    without = messages.encode(Subscribe(*WANTED, times=True), version)
+    assert len(msgpack.unpackb(without[1:])) == 14 + version
+    # Later versions write the same bytes if no policy is named.
+    assert version == 1 or messages.encode(Subscribe(*WANTED, times=True)) == without
 
 
 @pytest.mark.parametrize("times", [5, [[1, [["n"]]]], [[1, [["n", -1]]]], [["n", []]]])

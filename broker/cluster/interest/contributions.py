@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -14,12 +14,15 @@ from broker.cluster.interest.effects import (
     InterestAdded,
     InterestEffect,
     InterestRemoved,
+    QueuePoliciesChanged,
 )
 from broker.cluster.interest.entries import SETTLED_KEY, decode_interest, interest_id
+from broker.cluster.interest.queue_policies import INTEREST_KINDS, apply_policies
 from broker.cluster.messages import Value
 from broker.cluster.tables.table import TableKey
 from broker.errors import BadName
 from broker.matching.covering.stream_interest import StreamInterest
+from broker.streams.queue_policy import BLOCK, IQueuePolicy, merge_policies
 
 PROFILE, SUMMARY = "profile", "summary"
 
@@ -43,6 +46,7 @@ class ContributionChange(NamedTuple):
     removed: Mapping[str, StreamInterest]
     is_settled: bool
     """True if a newer version is settled."""
+    has_new_policies: bool = False
 
 
 class Contributions:
@@ -51,12 +55,25 @@ class Contributions:
         self.by_table: dict[TableKey, Contribution] = {}
         self._scopes: dict[TableKey, UnitPath] = {}
         self._uses: dict[tuple[Destination, StreamInterest], int] = {}
+        self._policies: dict[TableKey, dict[str, IQueuePolicy]] = {}
+        """By the table with the interest, and the entry's id."""
+        self._known_policies: dict[Destination, dict[str, IQueuePolicy]] = {}
+        """As in the last effect."""
         self.bad_entries = 0
 
     def of_unit(self, scope: UnitPath) -> Iterator[tuple[Contributor, Contribution]]:
         for key, contribution in self.by_table.items():
             if self._scopes[key] == scope:
                 yield Contributor(scope, key.author), contribution
+
+    def policies_of_unit(self, scope: UnitPath) -> dict[Hashable, IQueuePolicy]:
+        """Return the named queue policies, by contributor and entry."""
+        return {
+            (Contributor(scope, key.author), entry): policy
+            for key, policies in self._policies.items()
+            if self._scopes.get(key) == scope
+            for entry, policy in policies.items()
+        }
 
     def apply_change(
         self,
@@ -70,6 +87,14 @@ class Contributions:
         if destination is None:
             self.bad_entries += 1
             return None, []
+        if key.kind in INTEREST_KINDS:
+            table = key._replace(kind=INTEREST_KINDS[key.kind])
+            policies = self._policies.setdefault(table, {})
+            apply_policies(policies, changes)
+            if is_removed or not policies:
+                del self._policies[table]
+            change = ContributionChange(Contributor(scope, key.author), {}, {}, False, True)
+            return change, list(self._policy_effects(destination))
         contribution = self.by_table.setdefault(key, Contribution())
         self._scopes[key] = scope
         effects: list[InterestEffect] = []
@@ -92,12 +117,15 @@ class Contributions:
             del self.by_table[key], self._scopes[key]
         if not self._includes_this_node(destination):
             effects += self._destination_effects(destination, added, removed)
+            effects += self._policy_effects(destination)
         return ContributionChange(
             Contributor(scope, key.author), added, removed, is_settled
         ), effects
 
     def _destination(self, key: TableKey, scope: UnitPath) -> Destination | None:
         """None for an invalid table."""
+        if key.kind in INTEREST_KINDS:
+            key = key._replace(kind=INTEREST_KINDS[key.kind])
         if key.kind == PROFILE:
             return key.author if key.subject == key.author and scope == self._cluster else None
         try:
@@ -105,6 +133,26 @@ class Contributions:
         except BadName:
             return None
         return unit if len(unit) == len(scope) + 1 and is_within(unit, scope) else None
+
+    def _policy_effects(self, destination: Destination) -> Iterator[QueuePoliciesChanged]:
+        known = self._known_policies.get(destination, {})
+        if self._includes_this_node(destination) or not (known or self._policies):
+            return
+        tables = [
+            key for key in self.by_table if self._destination(key, self._scopes[key]) == destination
+        ]
+        merged: dict[str, IQueuePolicy] = {}
+        for key in tables:
+            named = self._policies.get(key, {})
+            for entry, interest in self.by_table[key].interests.items():
+                policy, id = named.get(entry, BLOCK), interest_id(interest)
+                merged[id] = merge_policies(merged.get(id, policy), policy)
+        policies = {id: policy for id, policy in merged.items() if policy != BLOCK}
+        if policies != known:
+            self._known_policies[destination] = policies
+            if not policies:
+                del self._known_policies[destination]
+            yield QueuePoliciesChanged(destination, policies)
 
     def _includes_this_node(self, destination: Destination) -> bool:
         if isinstance(destination, str):

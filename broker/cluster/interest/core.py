@@ -27,6 +27,7 @@ from broker.cluster.interest.propagation import (
     parse_covered,
     parse_term,
 )
+from broker.cluster.interest.queue_policies import QUEUE_KINDS
 from broker.cluster.interest.summary import Summary
 from broker.cluster.messages import Value
 from broker.cluster.tables.core import Tables
@@ -35,8 +36,10 @@ from broker.cluster.tables.table import TableKey
 from broker.event.stream import StreamPattern
 from broker.matching.covering.interest_union import MAX_QUERIES
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import IQueuePolicy
 
 FLOWING = "flowing"
+_INTEREST_KINDS = (*QUEUE_KINDS, *QUEUE_KINDS.values())
 
 
 class InterestExchange:
@@ -71,6 +74,11 @@ class InterestExchange:
         self._own_profile.remove_interest(key)
         return []
 
+    def set_policy(self, key: Hashable, policy: IQueuePolicy, now: float) -> list[InterestEffect]:
+        """Set the queue policy of an added key's interest; `block` before."""
+        self._own_profile.set_policy(key, policy)
+        return []
+
     def set_leadership(self, unit: UnitPath, leads: bool, now: float) -> list[InterestEffect]:
         """A former leader's summary stays until a new leader's summary covers it."""
         if unit not in self._units:
@@ -95,7 +103,7 @@ class InterestExchange:
         while queue:
             effect = queue.popleft()
             match effect:
-                case TableChanged(key=TableKey(kind=("profile" | "summary"))):
+                case TableChanged(key=TableKey(kind=kind)) if kind in _INTEREST_KINDS:
                     done += self._apply_table(effect)
                 case TableChanged(key=TableKey(kind="flowing")):
                     self._may_advance = True
@@ -138,7 +146,8 @@ class InterestExchange:
         )
         if propagation is not None:
             propagation.version = (self._tables.incarnation, version)
-        return effects
+        policies = self._own_profile.take_policy_changes()
+        return effects + self._publish_policies(PROFILE, self._node, self._cluster, policies, now)
 
     def _finish_profile_echo(self, echoed: TableEchoed, now: float) -> list[TablesEffect]:
         for propagation in self._own_profile.propagations:
@@ -196,7 +205,20 @@ class InterestExchange:
             echo=summary.needs_echo,
         )
         summary.mark_published(version)
-        return effects
+        policies, text = summary.take_policy_changes(), unit_text(summary.unit)
+        return effects + self._publish_policies(SUMMARY, text, summary.unit[:-1], policies, now)
+
+    def _publish_policies(
+        self,
+        kind: str,
+        subject: str,
+        scope: UnitPath,
+        changes: dict[str, Value | None],
+        now: float,
+    ) -> list[TablesEffect]:
+        if not changes:
+            return []
+        return self._publish(QUEUE_KINDS[kind], subject, scope, changes, now, echo=False)[1]
 
     def _finish_summary_echo(self, echoed: TableEchoed, now: float) -> list[TablesEffect]:
         """Publish to members and the leader above that the scope above has the summary."""
@@ -259,8 +281,13 @@ class InterestExchange:
         entries = dict.fromkeys(self._tables.get(key))
         change, _ = self._contributions.apply_change(key, unit[:-1], entries, is_removed=True)
         self._update_summary(change)
+        policies = key._replace(kind=QUEUE_KINDS[SUMMARY])
+        entries = dict.fromkeys(self._tables.get(policies))
+        change, _ = self._contributions.apply_change(policies, unit[:-1], entries, is_removed=True)
+        self._update_summary(change)
         return [
             *self._tables.withdraw(SUMMARY, key.subject, now),
+            *self._tables.withdraw(QUEUE_KINDS[SUMMARY], key.subject, now),
             *self._tables.withdraw(FLOWING, key.subject, now),
         ]
 

@@ -10,6 +10,7 @@ import attrs
 from broker.cluster.address import UnitPath
 from broker.cluster.tables.effects import TablesEffect
 from broker.matching.covering.stream_interest import StreamInterest
+from broker.streams.queue_policy import IQueuePolicy
 
 #: A node of the own cluster by its name, or a far unit.
 Destination: TypeAlias = str | UnitPath
@@ -28,6 +29,14 @@ class InterestAdded:
 class InterestRemoved:
     destination: Destination
     id: str
+
+
+@attrs.frozen
+class QueuePoliciesChanged:
+    """All named queue policies of a destination's interest, by its id; others are `block`."""
+
+    destination: Destination
+    policies: Mapping[str, IQueuePolicy]
 
 
 @attrs.frozen
@@ -52,5 +61,10 @@ class BadInterest:
 
 
 InterestEffect: TypeAlias = (
-    TablesEffect | InterestAdded | InterestRemoved | InterestActive | BadInterest
+    TablesEffect
+    | InterestAdded
+    | InterestRemoved
+    | QueuePoliciesChanged
+    | InterestActive
+    | BadInterest
 )

@@ -6,11 +6,13 @@ from collections.abc import Hashable
 
 from broker.cluster.interest.entries import encode_interest, interest_id
 from broker.cluster.interest.propagation import Propagation
+from broker.cluster.interest.queue_policies import PublishedPolicies
 from broker.cluster.messages import Value
 from broker.event.stream import StreamPattern
 from broker.matching.covering.interest_union import InterestDelta, InterestUnion
 from broker.matching.covering.stream_interest import CoverNode, StreamInterest
 from broker.matching.query.query import Query
+from broker.streams.queue_policy import BLOCK, IQueuePolicy
 
 #: Beyond it, a later version replaces the earliest.
 _MAX_PROPAGATIONS = 64
@@ -28,10 +30,27 @@ class OwnProfile:
         self._next: Propagation | None = None
         self.changes: dict[str, Value | None] = {}
         self.propagations: list[Propagation] = []
+        self._policies: dict[Hashable, IQueuePolicy] = {}
+        """Other than `block`."""
+        self._published_policies = PublishedPolicies()
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.changes) or self._next is not None
+        return bool(self.changes) or self._next is not None or self._published_policies.is_outdated
+
+    def set_policy(self, key: Hashable, policy: IQueuePolicy) -> None:
+        """Set the queue policy of a key's interest."""
+        if self._policies.pop(key, BLOCK) != policy:
+            self._published_policies.is_outdated = True
+        if policy != BLOCK:
+            self._policies[key] = policy
+
+    def take_policy_changes(self) -> dict[str, Value | None]:
+        """Return the changes of the table of queue policies."""
+        published = self._published_policies
+        if not (self._policies or published.is_outdated):
+            return {}
+        return published.update(self._union, lambda key: self._policies.get(key, BLOCK))
 
     def add_interest(self, key: Hashable, pattern: StreamPattern, query: Query) -> bool:
         """Return True if the interest is active already. Raises `ValueError` for a used key."""
@@ -41,11 +60,14 @@ class OwnProfile:
         if propagation is not None:
             propagation.keys.add(key)
             self._propagation_of[key] = propagation
+        self._published_policies.is_outdated |= bool(self._policies)
         return propagation is None
 
     def remove_interest(self, key: Hashable) -> None:
         """Raises `KeyError` for an unknown key."""
         self._apply_delta(self._union.remove(key))
+        self._published_policies.is_outdated |= bool(self._policies)
+        self._policies.pop(key, None)
         propagation = self._propagation_of.pop(key, None)
         if propagation is not None:
             propagation.keys.discard(key)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from broker.cluster.address import UnitPath
 from broker.cluster.interest.contributions import ContributionChange, Contributions
 from broker.cluster.interest.entries import encode_interest, interest_id
+from broker.cluster.interest.queue_policies import PublishedPolicies
 from broker.cluster.messages import Value
 from broker.matching.covering.interest_union import InterestDelta, InterestUnion
+from broker.streams.queue_policy import BLOCK
 
 Version = tuple[int, int]
 _MAX_AWAITED = 64
@@ -27,6 +29,8 @@ class Summary:
         """True if it covers more, or members are settled."""
         self.covered: dict[str, Version] = {}
         """By member: the version of its interest that the echoed summary covers."""
+        self._published_policies = PublishedPolicies()
+        self._published_policies.is_outdated = bool(members.policies_of_unit(unit))
         for member, contribution in members.of_unit(unit):
             for entry, interest in contribution.interests.items():
                 self._apply_delta(
@@ -35,7 +39,15 @@ class Summary:
 
     @property
     def has_changes(self) -> bool:
-        return bool(self.changes) or self.needs_echo
+        return bool(self.changes) or self.needs_echo or self._published_policies.is_outdated
+
+    def take_policy_changes(self) -> dict[str, Value | None]:
+        """Return the changes of the table of queue policies."""
+        published = self._published_policies
+        policies = self._contributions.policies_of_unit(self.unit)
+        if not (policies or published.is_outdated):
+            return {}
+        return published.update(self._union, lambda key: policies.get(key, BLOCK))
 
     def apply_change(self, change: ContributionChange) -> None:
         for entry in change.removed.keys() & change.added.keys():
@@ -47,6 +59,10 @@ class Summary:
         for entry in change.removed.keys() - change.added.keys():
             self._apply_delta(self._union.remove((change.contributor, entry)))
         self.needs_echo = self.needs_echo or change.is_settled
+        self._published_policies.is_outdated |= change.has_new_policies or (
+            bool(change.added or change.removed)
+            and bool(self._contributions.policies_of_unit(self.unit))
+        )
 
     def _apply_delta(self, delta: InterestDelta) -> None:
         for interest in delta.withdraw:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 
 import attrs
 
@@ -66,6 +66,19 @@ class InterestUnion:
         del self._use_counts[interest]
         self._forest.remove(interest)
         return self._compute_delta()
+
+    def keys_by_announced(self) -> Iterator[tuple[StreamInterest, list[Hashable]]]:
+        """Yield each announced interest with the keys of those that it covers.
+
+        Each key is below one of them. Widened interests are left out.
+        """
+        if self._widened is not None:
+            return
+        keys: dict[StreamInterest, list[Hashable]] = {}
+        for key, interest in self._by_key.items():
+            keys.setdefault(interest, []).append(key)
+        for interest, root in self._forest.roots.items():
+            yield interest, [key for node in root.subtree() for key in keys[node.interest]]
 
     def _compute_delta(self) -> InterestDelta:
         appeared, gone = self._forest.take_changes()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 
 from broker.event.stream import StreamPattern
@@ -65,6 +67,14 @@ class CoverNode:
             and self.interest.pattern.covers(other.interest.pattern)
             and implies(other.form, self.form)
         )
+
+    def subtree(self) -> Iterator[CoverNode]:
+        """Yield this node and all below it."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += node.children
 
     def add_child(self, other: CoverNode) -> None:
         other.parent = self

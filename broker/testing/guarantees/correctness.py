@@ -20,7 +20,7 @@ from broker.testing.guarantees.records import (
 from broker.testing.guarantees.subscriber import Process, Subscriber
 
 #: Of the session protocol, and codes of errors for which a node could not pass an event on.
-REASONS = frozenset({"slow", "retention", "lost", *BrokerError._by_code})
+REASONS = frozenset({"slow", "coalesced", "retention", "lost", *BrokerError._by_code})
 
 
 def altered_events(

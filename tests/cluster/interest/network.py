@@ -19,12 +19,14 @@ from broker.cluster.interest.effects import (
     InterestAdded,
     InterestEffect,
     InterestRemoved,
+    QueuePoliciesChanged,
 )
 from broker.cluster.messages import Value, decode
 from broker.cluster.tables.effects import TablesEffect
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
+from broker.streams.queue_policy import parse_queue_policy
 from tests.cluster.tables.network import Network, Node
 
 #: Some cover others. A low query limit widens all in the end.
@@ -76,6 +78,7 @@ class ProfileNode(Node):
     def __init__(self, network: Network, address: Address, incarnation: int) -> None:
         super().__init__(network, address, incarnation)
         self.interests: dict[tuple[Destination, str], StreamInterest] = {}
+        self.policies: dict[Destination, dict[str, str]] = {}
         self.keys: dict[int, Key] = {}
         self.delivered: set[tuple[str, int]] = set()
         self.bad: list[BadInterest] = []
@@ -92,6 +95,10 @@ class ProfileNode(Node):
                     self.interests[effect.destination, effect.id] = effect.interest
                 case InterestRemoved():
                     del self.interests[effect.destination, effect.id]
+                case QueuePoliciesChanged():
+                    self.policies[effect.destination] = {
+                        id: policy.text for id, policy in effect.policies.items()
+                    }
                 case InterestActive():
                     assert isinstance(effect.key, int)
                     key = self.keys[effect.key]
@@ -124,6 +131,19 @@ class ProfileNode(Node):
             self.profiles.add_interest(number, interest.pattern, interest.query, self.network.now)
         )
         return key
+
+    def set_policy(self, number: int, text: str) -> None:
+        policy = parse_queue_policy(text)
+        self.apply_all(self.profiles.set_policy(number, policy, self.network.now))
+
+    def policies_by_query(self, destination: Destination) -> dict[tuple[str, str], str]:
+        """Return the queue policy of each interest of a destination, by pattern and query."""
+        policies = self.policies.get(destination, {})
+        return {
+            (interest.pattern.text, interest.query.text): policies.get(id, "block")
+            for (other, id), interest in self.interests.items()
+            if other == destination
+        }
 
     def remove_interest(self, number: int) -> None:
         self.keys[number].until = self.network.now

@@ -59,6 +59,7 @@ class Reader:
         *,
         durable: str = "",
         start: Start | None = None,
+        queue: str = "",
     ) -> None:
         self.world = world
         self.client = client
@@ -72,7 +73,12 @@ class Reader:
         self.wrong_liveness: list[ReceivedEvent] = []
         self._start = start
         asked: Any = client.subscribe(
-            interest.query, interest.pattern, durable=durable, start=start, on_gap=self.items.append
+            interest.query,
+            interest.pattern,
+            durable=durable,
+            start=start,
+            queue=queue,
+            on_gap=self.items.append,
         )
         asked.addCallbacks(self._flowing, self._failed)
 
