@@ -158,7 +158,7 @@ def test_a_stack_that_trusts_strangers_is_found_out() -> None:
     assert "test_a_peer_that_takes_nothing_stops_the_sender" in found
 
 
-ACCEPTED = "test_an_unknown_option_is_rejected"
+ACCEPTED = "test_each_option_is_a_setting_whose_default_is_allowed"
 THREE_ENDS = "test_three_ends_keep_what_the_stack_provides_over_each_fault"
 NINE_ENDS = "test_nine_ends_keep_what_the_stack_provides_over_each_fault"
 
