@@ -312,6 +312,51 @@ def test_a_new_subscription_gets_no_earlier_events_of_any_flow(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_another_cluster_gets_the_events_that_the_other_transport_loses(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.05, lambda number: number % 2 == 0)
+        world.add("a", "one", start=False)
+        world.set_carrying("a", PATTERN)
+        world.start("a")
+        world.add("b", "two", gateways=["a"])
+        world.add("c", "two", join=["b"])
+        world.run(5.0)
+        transport.attach("a")
+        reader = Reader(world, world.client("reader", "c"))
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish_both(world, publisher)
+        settle(world, publisher, reader)
+        assert processed(reader)[flows_of(world, "a")[1]] == world["a"].event_log.own_end
+
+
+@pytest.mark.parametrize("seed", seeds(4, 20))
+def test_random_faults_lose_no_event_of_any_flow(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        names = ("a", "b", "c")
+        transport = OtherTransport(world, 0.5, lambda _: world.random.random() < 0.3)
+        add_nodes(world, transport, *names)
+        readers = [Reader(world, world.client(f"at-{name}", name), durable="d") for name in names]
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
+        publisher = Publisher(world.client("publisher", "a"))
+        patterns = {name: (PATTERN,) for name in names}
+        for _ in range(12):
+            transport.delay = world.random.choice([0.0, 0.2, 3.0])
+            name, other = world.random.sample(names, 2)
+            match world.random.choice(["none", "restart", "cut", "change"]):
+                case "restart":
+                    restart(world, transport, name, *patterns[name])
+                case "cut":
+                    world.cut(name, other)
+                case "change":
+                    patterns[name] = () if patterns[name] else (PATTERN,)
+                    restart(world, transport, name, *patterns[name])
+            publish_both(world, publisher, 3)
+            read(world, *readers, seconds=world.random.uniform(0.1, 2.0))
+        settle(world, publisher, *readers, seconds=60.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_node_without_the_pattern_gets_all_events(seed: int) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 0.05)
