@@ -315,13 +315,12 @@ def test_a_new_subscription_gets_no_earlier_events_of_any_flow(seed: int) -> Non
 def test_another_cluster_gets_the_events_that_the_other_transport_loses(seed: int) -> None:
     with NetworkWorld(seed) as world:
         transport = OtherTransport(world, 0.05, lambda number: number % 2 == 0)
-        world.add("a", "one", start=False)
-        world.set_carrying("a", PATTERN)
-        world.start("a")
-        world.add("b", "two", gateways=["a"])
-        world.add("c", "two", join=["b"])
+        add_node(transport, "a", PATTERN)
+        for name, joined in (("b", {"gateways": ["a"]}), ("c", {"join": ["b"]})):
+            world.add(name, "two", start=False, **joined)  # type: ignore[arg-type]
+            transport.set_patterns(name, PATTERN)
+            world.start(name)
         world.run(5.0)
-        transport.attach("a")
         reader = Reader(world, world.client("reader", "c"))
         world.run_until(lambda: reader.is_flowing)
         publisher = Publisher(world.client("publisher", "a"))
@@ -345,12 +344,12 @@ def test_random_faults_lose_no_event_of_any_flow(seed: int) -> None:
             name, other = world.random.sample(names, 2)
             match world.random.choice(["none", "restart", "cut", "change"]):
                 case "restart":
-                    restart(world, transport, name, *patterns[name])
+                    restart(transport, name, *patterns[name])
                 case "cut":
                     world.cut(name, other)
                 case "change":
                     patterns[name] = () if patterns[name] else (PATTERN,)
-                    restart(world, transport, name, *patterns[name])
+                    restart(transport, name, *patterns[name])
             publish_both(world, publisher, 3)
             read(world, *readers, seconds=world.random.uniform(0.1, 2.0))
         settle(world, publisher, *readers, seconds=60.0)
