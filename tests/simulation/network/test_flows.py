@@ -334,11 +334,11 @@ def test_random_faults_lose_no_event_of_any_flow(seed: int) -> None:
     with NetworkWorld(seed) as world:
         names = ("a", "b", "c")
         transport = OtherTransport(world, 0.5, lambda _: world.random.random() < 0.3)
-        add_nodes(world, transport, *names)
+        add_nodes(transport, *names)
         readers = [Reader(world, world.client(f"at-{name}", name), durable="d") for name in names]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         publisher = Publisher(world.client("publisher", "a"))
-        patterns = {name: (PATTERN,) for name in names}
+        patterns = dict.fromkeys(names, (PATTERN,))
         for _ in range(12):
             transport.delay = world.random.choice([0.0, 0.2, 3.0])
             name, other = world.random.sample(names, 2)
