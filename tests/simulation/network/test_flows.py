@@ -338,7 +338,7 @@ def test_random_faults_lose_no_event_of_any_flow(seed: int) -> None:
         readers = [Reader(world, world.client(f"at-{name}", name), durable="d") for name in names]
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         publisher = Publisher(world.client("publisher", "a"))
-        patterns = dict.fromkeys(names, (PATTERN,))
+        patterns: dict[str, tuple[str, ...]] = dict.fromkeys(names, (PATTERN,))
         for _ in range(12):
             transport.delay = world.random.choice([0.0, 0.2, 3.0])
             name, other = world.random.sample(names, 2)
