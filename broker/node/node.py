@@ -167,7 +167,7 @@ class Node:
             durables=self.durables,
             interest=self._make_interest(),
             recovery=self.recovery,
-            on_resumed=self._check_missed_versions,
+            on_resumed=lambda *resumed: self.notices.check_missed_versions(*resumed),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
         )
         questions = self.recovery.questions
@@ -294,9 +294,6 @@ class Node:
             late_validator=self._late_validator,
         )
 
-    def _check_missed_versions(self, feed: Feed, left_ms: int | None) -> None:
-        self.notices.check_missed_versions(feed, left_ms)
-
     async def _select_events(self, *of: Any) -> list[bool]:
         selected = await self._selection.select(*of)
         # The subscription of a suspended query must end before later events are selected.
@@ -313,7 +310,12 @@ class Node:
     # ------------------------------------------------------------------ running
 
     def start(self) -> None:
-        """Start the threads and the network, before any connection."""
+        """Start the threads and the network, before any connection.
+
+        Raises `ConfigurationError`, with nothing started, if a stack can not open its links.
+        """
+        if self.transports is not None:
+            self.transports.listen()
         self._threads.start()
         self.types.start(self.event_log)
         self.subscription_requests.announce_stored()

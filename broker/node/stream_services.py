@@ -151,6 +151,9 @@ class ClusterTransport:
         self._network = network
         self._context = context
 
+    def listen(self) -> None:
+        """Do nothing: `broker.cluster.listener` has listened before."""
+
     def start(self) -> None:
         self._network.start()
 

@@ -141,8 +141,14 @@ class ITransportContext(Interface):
 class IStreamTransport(Interface):
     """One instance of a transport in a node.
 
-    An exception from one of these methods stops the instance with the reason.
+    Any other exception from one of these methods stops the instance with the reason.
     """
+
+    def listen() -> None:
+        """Open links, before anything of the node has started.
+
+        Raises `ConfigurationError`: then the node does not start.
+        """
 
     def start() -> None:
         """Start, after the node's log and network have started."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -120,17 +121,29 @@ class TransportInstance:
         self._matched: tuple[FlowBatch, Sequence[frozenset[Hashable]]] | None = None
         """Own events that are being published, which were matched before."""
         self._transport: IStreamTransport | None = None
-        try:
+        with self._guarded():
             self._transport = plugin.create(self)
-        except ConfigurationError as wrong:
-            raise ConfigurationError(f"stacks.{stack.name}: {wrong.text}") from None
-        except Exception as error:
-            self.fail(error)
 
     # ------------------------------------------------------------------ for the node
 
+    def listen(self) -> None:
+        """Raises `ConfigurationError`."""
+        if self._transport is not None:
+            with self._guarded():
+                self._transport.listen()
+
     def start(self) -> None:
         self._call("start")
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Let a wrong configuration stop the node, and another error this instance."""
+        try:
+            yield
+        except ConfigurationError as wrong:
+            raise ConfigurationError(f"stacks.{self.instance}: {wrong.text}") from None
+        except Exception as error:
+            self.fail(error)
 
     def stop(self) -> Deferred[None]:
         transport, self._transport = self._transport, None
@@ -218,7 +231,8 @@ class TransportInstance:
     # ------------------------------------------------------------------ for the transport
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
-        return self._services.open_links(self._stack, listen, receiver)
+        guarded = _GuardedReceiver(self, receiver)
+        return self._services.open_links(self._stack, listen, guarded)
 
     def receive(self, batch: FlowBatch) -> None:
         self.received += len(batch.events)
@@ -258,3 +272,18 @@ class TransportInstance:
                 self._services.link_interest.remove(LinkKey(self.instance, link), id)
         self._queries.clear()
         self.stop()
+
+
+@implementer(ILinkReceiver)
+class _GuardedReceiver:
+    def __init__(self, instance: TransportInstance, receiver: ILinkReceiver) -> None:
+        self._instance = instance
+        self._receiver = receiver
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        if self._instance.error:
+            return
+        try:
+            self._receiver.messages_received(peer, messages)
+        except Exception as error:
+            self._instance.fail(error)

@@ -72,18 +72,17 @@ class LinkOpener:
     def open(self, instance: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
         """Raises `ConfigurationError`."""
         host, port = split_host_port(listen)
-        where = f"stacks.{instance.name}: {listen}"
         if self._key is None and not is_loopback_address(listen):
             raise ConfigurationError(
-                f"{where} can be reached by others: without network.key_file it must be an address "
-                "of the loopback interface"
+                f"{listen} can be reached by others: without network.key_file it must be an "
+                "address of the loopback interface"
             )
         if listen not in self._sockets:
             try:
                 self._sockets[listen] = self._open_datagrams(host, port), []
             except CannotListenError as error:
                 reason = getattr(error.socketError, "strerror", None) or error.socketError
-                raise ConfigurationError(f"{where}: {reason}") from None
+                raise ConfigurationError(f"{listen}: {reason}") from None
         socket, users = self._sockets[listen]
         links = StackLinks(
             instance,

@@ -69,6 +69,11 @@ class StreamTransports:
     def __iter__(self) -> Iterator[TransportInstance]:
         return iter(self._instances.values())
 
+    def listen(self) -> None:
+        """Raises `ConfigurationError`."""
+        for instance in self:
+            instance.listen()
+
     def start(self) -> None:
         for instance in self:
             instance.start()

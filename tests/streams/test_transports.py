@@ -56,6 +56,11 @@ class Recorder:
         if call[0] == self.fails:
             raise RuntimeError("no more")
 
+    def listen(self) -> None:
+        if self.fails == "port":
+            raise ConfigurationError("the port is in use")
+        self._record("listen")
+
     def start(self) -> None:
         self._record("start")
 
@@ -164,6 +169,7 @@ def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
     plugins: dict[str, Plugin],
 ) -> None:
     transports = make(Services(), plugins)
+    transports.listen()
     transports.start()
     transports.publish(BATCH, NO_LINKS)
     transports.recovered(BATCH)
@@ -173,6 +179,7 @@ def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
     transports.withdraw("never announced")
     (mspaces,), (radar,), (ferry,) = (plugin.created for plugin in plugins.values())
     assert radar.calls == [
+        ("listen",),
         ("start",),
         ("publish", "0123/asdi.>"),
         ("recovered", "0123/asdi.>"),
@@ -180,16 +187,22 @@ def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
         ("announce", "2", ">", "true()"),
         ("withdraw", "1"),
     ]
-    assert ferry.calls == [("start",), ("announce", "2", ">", "true()"), ("withdraw", "1")]
+    assert ferry.calls == [
+        ("listen",),
+        ("start",),
+        ("announce", "2", ">", "true()"),
+        ("withdraw", "1"),
+    ]
     assert ("publish", BATCH.flow) not in mspaces.calls
 
 
-@pytest.mark.parametrize("method", ["create", "start", "announce", "withdraw", "publish"])
+@pytest.mark.parametrize("method", ["create", "listen", "start", "announce", "withdraw", "publish"])
 def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
     method: str, plugins: dict[str, Plugin]
 ) -> None:
     services = Services()
     transports = make(services, plugins, radar=method)
+    transports.listen()
     transports.start()
     transports.announce("key", StreamPattern.parse(">"), EVERYTHING)
     transports.publish(BATCH, NO_LINKS)
@@ -209,6 +222,8 @@ def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
 def test_options_that_do_not_fit_stop_the_node(plugins: dict[str, Plugin]) -> None:
     with pytest.raises(ConfigurationError, match="stacks.radar: its options do not fit"):
         make(Services(), plugins, radar="options")
+    with pytest.raises(ConfigurationError, match="stacks.radar: the port is in use"):
+        make(Services(), plugins, radar="port").listen()
 
 
 def test_a_transport_matches_events_for_its_own_links_only(plugins: dict[str, Plugin]) -> None:

@@ -88,10 +88,12 @@ class TwoParents:
         self._ticks = LoopingCall(self._tick)
         self._ticks.clock = context.clock  # type: ignore[assignment]
 
-    def start(self) -> None:
+    def listen(self) -> None:
         self._links = self._context.open_links(self._options.listen, self)
         addresses = map(value_kind.split_host_port, self._options.parents)
         self._parents = [self._links.add_peer(address) for address in addresses]
+
+    def start(self) -> None:
         ticking = self._ticks.start(self._options.announce)
         ticking.addErrback(self._failed)
 

@@ -68,6 +68,9 @@ class OtherEnd:
         self._transport = transport
         self._context = context
 
+    def listen(self) -> None:
+        """Do nothing."""
+
     def start(self) -> None:
         """Do nothing."""
 
