@@ -211,7 +211,8 @@ class TransportInstance:
             "guarantees": sorted(each.value for each in self.plugin.guarantees),
             "error": self.error,
             "published": self.published,
-            "received": self.received,
+            # Frames are counted in `network.arrivals`.
+            **({"received": self.received} if self._is_limited else {}),
             **own,
         }
 

@@ -110,6 +110,8 @@ def test_a_stack_that_fails_stops_alone_with_its_reason(tmp_path: Path) -> None:
             await publish(publisher, inbox, range(10))
             assert (await radar_stack(leaf))["error"] == "RuntimeError: can not go on"
             assert (await radar_stack(left))["error"] == ""
+            mspaces = (await ask_status(leaf.endpoint))["stacks"][0]
+            assert (mspaces["name"], mspaces["error"]) == ("mspaces", "")
 
     with run_nodes(nodes, [(0, 1), (0, 2), (1, 2)]):
         run_within(work(), 2 * PATIENCE)
