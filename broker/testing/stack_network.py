@@ -9,7 +9,7 @@ from itertools import combinations
 from random import Random
 from typing import Protocol, TypeAlias, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -23,7 +23,8 @@ from broker.transport.clock import IClock
 from broker.transport.driver import Link, StackDriver
 from broker.transport.layer import ILayer
 from broker.transport.message import Message, Outcome, Peer
-from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
+from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket.datagram_port import DatagramPort
 from broker.transport.stack import Stack
 from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
@@ -143,18 +144,57 @@ class DatagramWires:
         return endpoint
 
 
+class RawWires:
+    """Raw datagrams: each end of a pair has a port, and a channel to the other."""
+
+    def __init__(self, clock: Clock, seed: int, name: str) -> None:
+        faults = DatagramFaults(loss=0.02, duplication=0.02, delay=0.005, jitter=0.01)
+        self._network = DatagramNetwork(clock, seed, faults)
+        self._name = name
+        self._ports: dict[tuple[str, str], DatagramPort] = {}
+        self._on_connect: dict[str, OnChannel] = {}
+
+    def listen(self, pair: str, on_connect: OnChannel) -> None:
+        self._on_connect[pair] = on_connect
+        for role in ("dialler", "listener"):
+            users = self._network.share((role, pair))
+            self._ports[role, pair] = users.open_port(self._name)
+
+    def connect(self, pair: str) -> Deferred[ISocketChannel]:
+        # Neither end learns of a channel of the other.
+        self._on_connect[pair](self._ports["listener", pair].connect(("dialler", pair)))
+        return succeed(self._ports["dialler", pair].connect(("listener", pair)))
+
+
+def base_transport(stack: IProtocolStack) -> Transport:
+    """Return the transport of most tests: TCP if the stack supports it."""
+    supported = sorted(stack.transports, key=lambda each: each is not Transport.TCP)
+    return supported[0]
+
+
 def build(
     stack: IProtocolStack,
     options: object,
     incarnation: int = 1,
-    transport: Transport = Transport.TCP,
+    transport: Transport | None = None,
     suspect: float = 0.0,
     faults: Sequence[ILayer] = (),
 ) -> Stack:
     settings = StackSettings(
-        incarnation=incarnation, transport=transport, suspect=suspect, options=options
+        incarnation=incarnation,
+        transport=transport or base_transport(stack),
+        suspect=suspect,
+        options=options,
     )
-    return build_stack(stack, settings, TCP_PROPERTIES, faults)
+    return build_stack(stack, settings, faults=faults)
+
+
+def make_wires(transport: Transport, clock: Clock, seed: int, name: str) -> Wires:
+    if transport is Transport.TCP:
+        return MemoryWires(clock, seed)
+    if transport is Transport.DATAGRAM:
+        return RawWires(clock, seed, name)
+    return DatagramWires(clock, seed)
 
 
 class StackNetwork:
@@ -167,17 +207,16 @@ class StackNetwork:
         *,
         count: int = 2,
         seed: int = 0,
-        transport: Transport = Transport.TCP,
+        transport: Transport | None = None,
         suspect: float = 0.0,
         make_faults: MakeFaults = lambda seed: (),
     ) -> None:
         self.clock = Clock()
         self.random = Random(seed)
-        self.wires: Wires = (
-            MemoryWires(self.clock, seed)
-            if transport is Transport.TCP
-            else DatagramWires(self.clock, seed)
-        )
+        transport = transport or base_transport(stack)
+        self.wires = make_wires(transport, self.clock, seed, stack.name)
+        #: Counts connections that were broken.
+        self.cuts = 0
         self._is_stopped = False
         self._dialling: set[str] = set()
         self._build = partial(build, stack, options, transport=transport, suspect=suspect)
@@ -227,6 +266,7 @@ class StackNetwork:
 
     def cut(self, one: StackEnd, other: StackEnd) -> None:
         """Break the connection of a pair: what is in transit is lost."""
+        self.cuts += 1
         if isinstance(self.wires, MemoryWires):
             self.wires.network.cut(self.pair(one, other))
         else:

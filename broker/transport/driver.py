@@ -217,7 +217,7 @@ class StackDriver:
         """Carry out what goes down, tell upper layers of outcomes, and put the rest into the
         queue."""
         if self.timed_cores:
-            self._queue.touched.add(self)
+            self._queue.touched[self] = None
         upper = self.cores[height + 1] if height < self._top else None
         for effect in effects:
             if isinstance(effect, SendDown):
@@ -257,7 +257,7 @@ class StackDriver:
             message.outcomes[peer] = Outcome.ABSENT
 
     def _handle_timeouts(self) -> None:
-        self._queue.touched.add(self)
+        self._queue.touched[self] = None
         now = self._clock.seconds()
         for height, core in enumerate(self.cores):
             due = core.next_timeout()
@@ -282,7 +282,7 @@ class StackDriver:
         if self.failure is not None:
             return
         self.failure = Closed(f"layer {height} above the links failed: {error}")
-        self._queue.touched.add(self)
+        self._queue.touched[self] = None
         for link in list(self.links.values()):
             link.end(self.failure)
             self.report_view(link, View(LinkState.DISCONNECTED, error=self.failure))

@@ -35,13 +35,14 @@ class CoreOwner(Protocol):
 class EffectQueue:
     """Runs until no effect and no input is left; all effects come before the next input.
 
-    `touched` are the owners of cores that were called: their timers are armed after the run.
+    `touched` are the owners of cores that were called: their timers are armed after the run, in
+    this order.
     """
 
     def __init__(self) -> None:
         self.inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self.effects: deque[tuple[CoreOwner, int, Effect]] = deque()
-        self.touched: set[CoreOwner] = set()
+        self.touched: dict[CoreOwner, None] = {}
         self.is_running = False
 
     def enqueue(self, function: Callable[..., None], *args: object) -> None:

@@ -163,7 +163,7 @@ class Link:
             self._above.consumed(self.peer, count)
         elif self.cores and count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
-            self._queue.touched.add(self)
+            self._queue.touched[self] = None
             if effects:
                 self._queue.perform(self._take_effects, self._top, effects)
             elif not self._queue.is_running:
@@ -310,7 +310,7 @@ class Link:
     def _take_effects(self, height: int, effects: Sequence[Effect]) -> None:
         """Carry out what goes down, and put the rest into the queue."""
         queue = self._queue
-        queue.touched.add(self)
+        queue.touched[self] = None
         for effect in effects:
             if isinstance(effect, SendDown):
                 if height > 0:
@@ -330,7 +330,7 @@ class Link:
                 queue.effects.append((self, height, effect))
 
     def _handle_timeouts(self) -> None:
-        self._queue.touched.add(self)
+        self._queue.touched[self] = None
         now = self._clock.seconds()
         for height, core in enumerate(self.cores):
             due = core.next_timeout() if self.failure is None else None
@@ -339,7 +339,7 @@ class Link:
 
     def _deliver_up(self, height: int, packets: Sequence[bytes]) -> None:
         if height <= self._top:
-            self._queue.touched.add(self)
+            self._queue.touched[self] = None
             try:
                 effects = self.cores[height].receive(packets, self._clock.seconds())
             except Exception as error:

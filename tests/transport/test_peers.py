@@ -12,6 +12,7 @@ from broker.errors import Closed, Overloaded
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.effects import Effect, ViewChanged
 from broker.transport.message import Message, Outcome
+from broker.transport.multicast import MulticastLayer
 from broker.transport.socket import TCP_PROPERTIES
 from broker.transport.stack import Stack
 from broker.transport.view import LinkState, View
@@ -113,3 +114,24 @@ class PeersTests(SynchronousTestCase):
     def test_credit_is_of_one_peer(self) -> None:
         self.driver.consumed("b", 2)
         self.assertEqual((self.cores["a"].log, self.cores["b"].log), ([], ["consumed 2"]))
+
+
+def test_timers_of_one_time_fire_in_the_order_in_which_links_were_used() -> None:
+    clock, due = Clock(), list[str]()
+
+    class Due(RecordingCore):
+        def handle_timeout(self, now: float) -> list[Effect]:
+            due.append(self.mark.decode())
+            return super().handle_timeout(now)
+
+    driver = StackDriver([MulticastLayer()], clock, PeersReceiver())
+    names = [f"peer {number}" for number in range(20)]
+    for name in names:
+        core = Due(name.encode())
+        layers = [RecordingLayer(core), MulticastLayer()]
+        driver.join(name, Stack("test", layers, TCP_PROPERTIES))
+        driver.attach(name, RecordingChannel())
+        core.deadline = 5.0
+    driver.send([Message(b"x", destinations=tuple(names))])
+    clock.advance(5.0)
+    assert due == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unittest
 from collections.abc import Callable, Sequence
 from random import Random
 
@@ -10,6 +11,7 @@ from zope.interface.verify import verifyObject
 
 from broker.errors import Overloaded, StackError
 from broker.testing.datagram_network import DatagramFaults
+from broker.testing.stack_contract import StackContract
 from broker.transport.arq import FragmentationLayer, MacLayer, PacingLayer
 from broker.transport.layer import ILayer, ILinkCore, ILinkLayer, Property
 from broker.transport.p2p import P2PLayer
@@ -17,7 +19,7 @@ from broker.transport.socket import DATAGRAM_PROPERTIES
 from broker.transport.stack import check_layers
 from tests.seeds import seeds
 from tests.transport.datagram_ends import DatagramLink, End
-from tests.transport.stop_and_wait import StopAndWaitLayer
+from tests.transport.stop_and_wait import StopAndWaitLayer, StopAndWaitStack
 
 
 def alone(incarnation: int) -> Sequence[ILayer]:
@@ -104,3 +106,7 @@ def test_no_timer_is_left_when_all_is_acknowledged_and_closed() -> None:
         end.driver.close()
     link.run(lambda: False, 15.0)
     assert link.clock.getDelayedCalls() == []
+
+
+class TestContract(StackContract, unittest.TestCase):
+    stack = StopAndWaitStack()
