@@ -8,6 +8,7 @@ import pytest
 
 from broker.client.received import ALL
 from broker.config import Settings, StreamSettings
+from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
@@ -167,3 +168,26 @@ def test_own_events_of_all_flows_are_repaired(source: str, where: float) -> None
         repairs = world["a"].event_log.repairs
         assert repairs.counts["repaired"] == repairs.counts["found"] > 0
         check_labels(world, reader)
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_a_recovery_up_to_a_place_of_the_log_has_all_flows(node: str) -> None:
+    with NetworkWorld(4) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        world.run(4.0)
+        publisher = Publisher(world.client("publisher", "a"))
+        world.run(1.0)
+        publish(world, publisher, 10)
+        world.run(2.0)
+        end = Position({flows_of(world, "a")[0]: publisher.marks[11]})
+        found: list[int] = []
+        subscribed = world.client("late", node).subscribe(
+            "true()", ">", start=ALL, until=end, on_gap=lambda gap: found.append(0)
+        )
+        subscription = world.wait(subscribed)
+        world.run(10.0)
+        while events := subscription.take_ready():
+            found += [name_of(event)[2] for event in events]
+        assert sorted(found) == list(range(1, 13))
