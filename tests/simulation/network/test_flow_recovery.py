@@ -191,3 +191,33 @@ def test_a_recovery_up_to_a_place_of_the_log_has_all_flows(node: str) -> None:
         while events := subscription.take_ready():
             found += [name_of(event)[2] for event in events]
         assert sorted(found) == list(range(1, 13))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_events_of_other_flows_are_no_gap_in_the_log_of_a_lost_disk(seed: int) -> None:
+    """Another node logged all events, under their flows."""
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        add_node(transport, "c", join=["a", "b"])
+        world.run(4.0)
+        readers = [Reader(world, world.client(f"at-{name}", name)) for name in ("b", "c")]
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
+        publisher = Publisher(world.client("publisher", "a"))
+        publish(world, publisher, 5)
+        read(world, *readers, seconds=2.0)
+        transport.loses = lambda _: True
+        world.cut("a", "b", refuse=True)
+        world.cut("b", "c", refuse=True)
+        publish(world, publisher, 10)
+        read(world, *readers, seconds=3.0)
+        assert [len(reader.events) for reader in readers] == [10, 30]
+        world.kill("a")
+        world.lose_disk("a")
+        world.start("a")
+        world.heal("b", "c")
+        world.heal("a", "b")
+        read(world, *readers, seconds=SILENCE + 60.0)
+        for reader in readers:
+            assert sorted(numbers(reader)) == list(range(1, 31)) and reader.gaps == []
