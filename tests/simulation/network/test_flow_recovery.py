@@ -221,3 +221,32 @@ def test_events_of_other_flows_are_no_gap_in_the_log_of_a_lost_disk(seed: int) -
         read(world, *readers, seconds=SILENCE + 60.0)
         for reader in readers:
             assert sorted(numbers(reader)) == list(range(1, 31)) and reader.gaps == []
+
+
+@pytest.mark.parametrize("node", ["b", "c"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replay_merges_flows_that_only_other_nodes_have_logged(seed: int, node: str) -> None:
+    with NetworkWorld(seed, archived=True) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        add_node(transport, "c", join=["a", "b"])
+        world.run(4.0)
+        reader = Reader(world, world.client("at-c", "c"))
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish(world, publisher, 5)
+        read(world, reader, seconds=10.0)
+        origin, flow = flows_of(world, "a")
+        publish(world, publisher, 5)
+        read(world, reader, seconds=0.3)
+        assert len(reader.events) == 20
+        world.kill("a")
+        world.lose_disk("a")
+        world.start("a")
+        world.run_until(lambda: world.are_linked("a", "b") and world.are_linked("a", "c"))
+        late = Reader(world, world.client("late", node), start=ALL)
+        world.run_until(lambda: late.is_flowing)
+        read(world, late, seconds=SILENCE)
+        assert sorted(numbers(late)) == list(range(1, 21))
+        assert late.gaps == [] and {event.place.origin for event in late.events} == {origin, flow}
