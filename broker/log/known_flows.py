@@ -68,9 +68,14 @@ class KnownFlows:
         return self._intervals.get(flow, ())
 
     def put(self, flow: str, intervals: tuple[FlowInterval, ...]) -> bool:
-        """Record another origin's flow. Return False if it is known, or over the limit."""
+        """Record another origin's flow. Return False if it is known, or over the limit.
+
+        Late frames of an earlier process have earlier intervals.
+        """
         known = self._intervals.get(flow)
-        if known == intervals or self.is_own(flow):
+        if self.is_own(flow) or not intervals:
+            return False
+        if known is not None and _last_change(intervals) <= _last_change(known):
             return False
         if known is None and len(self._intervals) - len(self.own) >= MAX_FOREIGN_FLOWS:
             return False
@@ -119,6 +124,16 @@ class KnownFlows:
         }
         return {**marks, **added} if added else marks
 
+    def until_marks(self, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
+        """Add the flows that an end does not name, of origins that it names: its mark is a place
+        of the origin's log."""
+        added = {
+            each.key: self.limit(each.key, mark)
+            for origin, mark in marks.items()
+            for each in self._by_origin.get(origin, ())
+        }
+        return {**added, **marks}
+
     # ------------------------------------------------------------------ events
 
     def flow_at(self, origin: str, stream: str, mark: Mark) -> str:
@@ -153,3 +168,8 @@ def with_origin(events: Sequence[LoggedEvent], origin: str) -> Sequence[LoggedEv
         attrs.evolve(event, origin=origin) if event.origin.startswith(prefix) else event
         for event in events
     ]
+
+
+def _last_change(intervals: Sequence[FlowInterval]) -> Mark:
+    since, until = intervals[-1]
+    return since if until is None else until

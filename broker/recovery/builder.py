@@ -14,6 +14,7 @@ from broker.cluster.network_question import NetworkQuestions
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.remote_origins import RemoteOrigins
 from broker.config import Settings
+from broker.event.flow import origin_of
 from broker.log.event_log import EventLog
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
@@ -86,6 +87,7 @@ def build_recovery(
         clock=clock,
         patience=settings.recovery.gap_timeout,
         remote_logs=remote_logs,
+        flows_of=lambda flow: event_log.flows.of_origin(origin_of(flow)),
     )
 
     def find_nodes(origin: str) -> list[Address]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -36,6 +36,8 @@ class RecoveryContext:
     """
     remote_logs: RemoteLogs | None = None
     """None without a network."""
+    flows_of: Callable[[str], Sequence[str]] = lambda flow: (flow,)
+    """Returns all flows that share the places of a flow's origin."""
 
     def available_sources(self, missed: RecoveryRequest, busy: int) -> AvailableSources:
         """`busy` counts the other active recoveries."""

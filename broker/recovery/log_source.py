@@ -147,12 +147,17 @@ class LogSource:
         }
         others = self._context.remote_logs
         if survey is None and others is not None and ranges:
-            survey = await others.survey_origins(list(ranges))
+            flows = (flow for origin in ranges for flow in self._context.flows_of(origin))
+            survey = await others.survey_origins(list(dict.fromkeys([*ranges, *flows])))
         for origin, (after, upto) in ranges.items():
             request = self._page_request({origin: (after, upto)})
-            pages = [self._read_logged_here(request)]
-            if others is not None and survey is not None:
-                pages += others.read_pages(origin, after, upto, survey)
+            pages: list[EventPages] = []
+            # Events of other flows show that their places are not missing in this one.
+            for flow in self._context.flows_of(origin):
+                here = self._page_request({flow: (after, upto)})
+                pages.append(self._read_logged_here(here))
+                if others is not None and survey is not None:
+                    pages += others.read_pages(flow, after, upto, survey)
             merged = PageMerge(pages)
             try:
                 while run := await self._next_batch(merged, after):

@@ -106,7 +106,8 @@ class SilentOriginRecovery:
         return due[:MAX_ORIGINS]
 
     async def _survey_origins(self, origins: Sequence[str]) -> None:
-        survey = await self._remote_logs.survey_origins(origins)
+        flows = [flow for origin in origins for flow in self._context.flows_of(origin)]
+        survey = await self._remote_logs.survey_origins(list(dict.fromkeys([*origins, *flows])))
         self._unanswered = frozenset(survey.unanswered) - frozenset(self._flows.reachable_nodes())
         for origin in origins:
             if origin not in survey.available_logs:
@@ -121,13 +122,21 @@ class SilentOriginRecovery:
         survey = attrs.evolve(survey)
         if not survey.has_asked_senders(origin) and not self._is_given_up(origin):
             survey.is_complete = False
-        pages = self._remote_logs.read_pages(origin, after, upto, survey)
+        # Events of other flows show that their places are not missing in this one.
+        flows = self._context.flows_of(origin)
+        pages = [
+            each
+            for flow in flows
+            for each in self._remote_logs.read_pages(flow, after, upto, survey)
+        ]
         if self._archive is not None:
             coverage = await self._archive.get_coverage({origin: after})
             if not coverage.is_known or origin in coverage.repairable:
                 survey.is_complete = False
             if any(end > after for _, end in coverage.intervals.get(origin, ())):
-                pages.append(self._remote_logs.read_archive(origin, after, upto, survey))
+                pages += [
+                    self._remote_logs.read_archive(flow, after, upto, survey) for flow in flows
+                ]
         merged = PageMerge(pages)
         try:
             await self._take_events(origin, after, upto, merged, survey)
@@ -143,30 +152,35 @@ class SilentOriginRecovery:
         self, origin: str, after: Mark, upto: Mark, merged: PageMerge, survey: LogSurvey
     ) -> None:
         run: list[LoggedEvent] = []
+        reached = after
         while True:
-            event = await merged.next_event(run[-1].mark if run else after)
-            ends = event is None or event.offset != (run[-1].mark if run else after)[1] + 1
-            if run and (ends or len(run) >= BATCH_EVENTS):
-                if not await self._ingest_page(origin, after, run):
+            event = await merged.next_event(reached)
+            ends = event is None or event.offset != reached[1] + 1
+            if reached > after and (ends or len(run) >= BATCH_EVENTS):
+                if not await self._ingest_page(origin, after, reached, run):
                     return
-                after, run = run[-1].mark, []
+                after, run = reached, []
             if ends:
                 end = upto if event is None else (event.mark[0], event.offset - 1)
                 if has_places_between(after, end):
                     if not survey.is_complete or not await self._report_lost(origin, after, end):
                         return
-                    after = end
+                    after = reached = end
             if event is None:
                 return
-            run.append(event)
+            reached = event.mark
+            if event.origin == origin:
+                run.append(event)
 
-    async def _ingest_page(self, origin: str, after: Mark, events: list[LoggedEvent]) -> bool:
+    async def _ingest_page(
+        self, origin: str, after: Mark, upto: Mark, events: list[LoggedEvent]
+    ) -> bool:
         if self._flows.position_of(origin) != after:
             # The origin sends again.
             return False
-        self._flows.ingest_page(origin, after, events[-1].mark, events)
+        self._flows.ingest_page(origin, after, upto, events)
         self.events_found += len(events)
-        return await wait_until_logged(self._flows, self._context, origin, events[-1].mark)
+        return await wait_until_logged(self._flows, self._context, origin, upto)
 
     async def _report_lost(self, origin: str, after: Mark, upto: Mark) -> bool:
         if self._flows.position_of(origin) != after:

@@ -92,7 +92,9 @@ class UnarchivedEvents:
     async def _survey_nodes(self) -> LogSurvey | None:
         others = self._context.remote_logs
         if others is not None and self._survey is None:
-            self._survey = await others.survey_origins(self._origins)
+            flows = (flow for origin in self._origins for flow in self._context.flows_of(origin))
+            origins = list(dict.fromkeys([*self._origins, *flows]))
+            self._survey = await others.survey_origins(origins)
         return self._survey
 
     def _add_missing(self, origin: str, missing: Interval) -> None:

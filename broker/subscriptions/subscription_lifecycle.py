@@ -330,7 +330,7 @@ class SubscriptionLifecycle:
         position = rewind_lost_branches(self._context.log, self._start.position)
         in_past = self._starts_in_past()
         if message.until:
-            until = Position.from_wire(message.until).marks
+            until = self._context.log.flows.until_marks(Position.from_wire(message.until).marks)
             ranges = limit_ranges(ranges, until, {} if in_past else position)
         from_beginning = in_past or (message.start == "position" and self._is_bounded())
         if from_beginning:

@@ -183,3 +183,24 @@ def test_flows_of_other_origins_are_bounded() -> None:
         assert flows.put(f"o{number}/s", intervals)
     assert not flows.put("p/s", intervals)
     assert flows.put(f"{OTHER}/s", (((1, 0), (2, 0)),))
+
+
+def test_intervals_of_an_earlier_process_do_not_replace_later_ones() -> None:
+    flow = f"{OTHER}/s"
+    flows = KnownFlows("own", {})
+    opened, closed = (((1, 5), None),), (((1, 5), (2, 9)),)
+    again = (*closed, ((4, 9), None))
+    for newer, older in ((opened, ()), (closed, opened), (again, closed)):
+        assert flows.put(flow, newer)
+        assert not flows.put(flow, older) and not flows.put(flow, newer)
+        assert flows.intervals_of(flow) == newer
+    # A restored log may have fewer intervals.
+    assert flows.put(flow, (((1, 5), (6, 20)),))
+
+
+def test_an_end_names_a_place_of_the_whole_log() -> None:
+    flow = f"{OTHER}/{PATTERN}"
+    flows = KnownFlows("own", {flow: (((2, 50), (3, 70)),)})
+    assert flows.until_marks({OTHER: (3, 60)}) == {OTHER: (3, 60), flow: (3, 60)}
+    assert flows.until_marks({OTHER: (3, 90)}) == {OTHER: (3, 90), flow: (3, 70)}
+    assert flows.until_marks({OTHER: (3, 90), flow: (2, 55)})[flow] == (2, 55)

@@ -8,6 +8,7 @@ import pytest
 
 from broker.client.received import ALL
 from broker.config import Settings, StreamSettings
+from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
 from tests.seeds import seeds
@@ -167,3 +168,85 @@ def test_own_events_of_all_flows_are_repaired(source: str, where: float) -> None
         repairs = world["a"].event_log.repairs
         assert repairs.counts["repaired"] == repairs.counts["found"] > 0
         check_labels(world, reader)
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_a_recovery_up_to_a_place_of_the_log_has_all_flows(node: str) -> None:
+    with NetworkWorld(4) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        world.run(4.0)
+        publisher = Publisher(world.client("publisher", "a"))
+        world.run(1.0)
+        publish(world, publisher, 10)
+        world.run(2.0)
+        end = Position({flows_of(world, "a")[0]: publisher.marks[11]})
+        found: list[int] = []
+        subscribed = world.client("late", node).subscribe(
+            "true()", ">", start=ALL, until=end, on_gap=lambda gap: found.append(0)
+        )
+        subscription = world.wait(subscribed)
+        world.run(10.0)
+        while events := subscription.take_ready():
+            found += [name_of(event)[2] for event in events]
+        assert sorted(found) == list(range(1, 13))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_events_of_other_flows_are_no_gap_in_the_log_of_a_lost_disk(seed: int) -> None:
+    """Another node logged all events, under their flows."""
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        add_node(transport, "c", join=["a", "b"])
+        world.run(4.0)
+        readers = [Reader(world, world.client(f"at-{name}", name)) for name in ("b", "c")]
+        world.run_until(lambda: all(reader.is_flowing for reader in readers))
+        publisher = Publisher(world.client("publisher", "a"))
+        publish(world, publisher, 5)
+        read(world, *readers, seconds=2.0)
+        transport.loses = lambda _: True
+        world.cut("a", "b", refuse=True)
+        world.cut("b", "c", refuse=True)
+        publish(world, publisher, 10)
+        read(world, *readers, seconds=3.0)
+        assert [len(reader.events) for reader in readers] == [10, 30]
+        world.kill("a")
+        world.lose_disk("a")
+        world.start("a")
+        world.heal("b", "c")
+        world.heal("a", "b")
+        read(world, *readers, seconds=SILENCE + 60.0)
+        for reader in readers:
+            assert sorted(numbers(reader)) == list(range(1, 31)) and reader.gaps == []
+
+
+@pytest.mark.parametrize("node", ["b", "c"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_replay_merges_flows_that_only_other_nodes_have_logged(seed: int, node: str) -> None:
+    with NetworkWorld(seed, archived=True) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        add_node(transport, "c", join=["a", "b"])
+        world.run(4.0)
+        reader = Reader(world, world.client("at-c", "c"))
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish(world, publisher, 5)
+        read(world, reader, seconds=10.0)
+        origin, flow = flows_of(world, "a")
+        publish(world, publisher, 5)
+        read(world, reader, seconds=0.3)
+        assert len(reader.events) == 20
+        world.kill("a")
+        world.lose_disk("a")
+        world.start("a")
+        world.run_until(lambda: world.are_linked("a", "b") and world.are_linked("a", "c"))
+        late = Reader(world, world.client("late", node), start=ALL)
+        world.run_until(lambda: late.is_flowing)
+        read(world, late, seconds=SILENCE)
+        assert sorted(numbers(late)) == list(range(1, 21))
+        assert late.gaps == [] and {event.place.origin for event in late.events} == {origin, flow}
