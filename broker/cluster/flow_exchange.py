@@ -7,7 +7,7 @@ announces the ends of all flows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ from broker.cluster.traffic.frame import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.errors import BadName, ProtocolError
-from broker.event.flow import check_flow, is_default_flow
+from broker.event.flow import check_flow, is_default_flow, pattern_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
@@ -48,6 +48,8 @@ class FlowExchange:
         self._published_upto = {event_log.origin: end, **event_log.flows.own_marks(end)}
         self.publish_flow: PublishFlow = lambda *_: None
         """Called after the commit."""
+        self.fed_patterns: set[str] = set()
+        """Carrying patterns whose flows this network feeds to this node."""
         self._disagreements: frozenset[str] = frozenset()
         self._reported: frozenset[str] = frozenset()
 
@@ -94,9 +96,10 @@ class FlowExchange:
         by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]] | None = None,
     ) -> None:
         """Move the announced ends of the own flows besides the default one."""
-        traffic, destinations = self._driver.traffic, self._remote_interest.destinations
-        if traffic is None:
+        traffic, state = self._driver.traffic, self._driver.state
+        if traffic is None or state is None:
             return
+        destinations = self._remote_interest.destinations
         for flow in self._published_upto:
             if flow == self._log.origin:
                 continue
@@ -105,11 +108,20 @@ class FlowExchange:
                 for event, numbers in (by_flow or {}).get(flow, ())
                 if (targets := destinations(numbers))
             ]
-            traffic.senders.record_flow_events(flow, upto, outgoing)
+            fed = state.stacks.fed_destinations(pattern_of(flow), state.destination_of)
+            frame = traffic.senders.record_flow_events(flow, upto, outgoing, fed)
+            if frame is not None:
+                self._driver.apply_effects(traffic.send_frame(frame))
+
+    def request_feed(self, patterns: Collection[str]) -> None:
+        """Let the origins of these flows send their events to this node in frames too."""
+        self.fed_patterns |= set(patterns)
+        if self._driver.state is not None:
+            self._driver.call(self._driver.state.request_feed, self.fed_patterns)
 
     def report_disagreements(self, state: NetworkState) -> None:
         """Log new disagreements about stacks. Call each second."""
-        found = frozenset(state.stack_disagreements())
+        found = frozenset(state.stacks.disagreements(state.map.members()))
         # A new node's tables do not come all at once.
         lasting = found & self._disagreements
         self._disagreements = found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -110,7 +110,7 @@ class NetworkState:
         self.map = NetworkMap(node.address)
         self.profiles = InterestExchange(self.tables, max_queries)
         self.types = TypeTables(self.tables)
-        self._stacks = StackTables(self.tables, stacks)
+        self.stacks = StackTables(self.tables, stacks)
         self._links = OwnLinks(node)
         self._pending_links: dict[str, _PendingLink] = {}
         self._led: dict[int, bool] = {}
@@ -121,13 +121,13 @@ class NetworkState:
 
     def publish_descriptor(self, node: NodeDescriptor, now: float) -> list[NetworkStateEffect]:
         self.node = node
-        own_stacks = self._stacks.publication()
+        own_stacks = self.stacks.publication()
         publications = self._links.set_node(node)
         return self._publish([*publications, *([own_stacks] if own_stacks else [])], now)
 
-    def stack_disagreements(self) -> list[str]:
-        """Return a sentence for each stream pattern that another node carries differently."""
-        return self._stacks.disagreements(self.map.members())
+    def request_feed(self, patterns: Collection[str], now: float) -> list[NetworkStateEffect]:
+        """Ask the origins of flows of these patterns for their events in frames."""
+        return self._publish([self.stacks.feed_request(patterns)] if patterns else [], now)
 
     def link_up(
         self, far: NodeDescriptor, transport: str, cost: int, clearance: int, now: float
@@ -343,6 +343,7 @@ class NetworkState:
                 map_changed |= self.map.apply_change(
                     effect.key, effect.scope, effect.changes, effect.is_removed
                 )
+                self.stacks.apply_change(effect)
                 if effect.key.kind in (TYPES, UNIT_TYPES):
                     done += self._apply_type_effects(self.types.apply_change(effect, now), now)
             elif isinstance(effect, NeighbourSynchronised):

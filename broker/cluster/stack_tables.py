@@ -1,25 +1,30 @@
 """Announcement of each node's stacks in tables, and disagreements between nodes about them.
 
 A node publishes a table `stacks` in the whole network: for each stream pattern with a stack of its
-own the plug-in and its version. Nodes that disagree still get all events: those of a pattern are a
-flow of their own, whose events a node without its transport requests from the origin's log.
+own the plug-in and its version. The table `stack-feeds` has the patterns whose events the node also
+wants in frames, to carry them on, each with the node's address.
+
+Nodes that disagree about stacks still get all events: those of a pattern are a flow of their own,
+whose events a node without its transport requests from the origin's log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
 
-from broker.cluster.address import NETWORK
+from broker.cluster.address import NETWORK, Address, address_or_none
 from broker.cluster.map.own_links import Publication
 from broker.cluster.messages import Value
 from broker.cluster.tables.core import Tables
+from broker.cluster.tables.effects import TableChanged
 from broker.errors import ProtocolError
 from broker.wire.codec import Count, Schema
 
 STACKS: Final = "stacks"
+FEEDS: Final = "stack-feeds"
 #: Patterns of one author that are compared.
 MAX_PATTERNS: Final = 64
 #: The name of a transport, and its version.
@@ -34,12 +39,41 @@ class StackTables:
     def __init__(self, tables: Tables, own: Mapping[str, CarriedBy]) -> None:
         self._tables = tables
         self._own = own
+        self._fed: dict[str, set[Address]] | None = None
+        """Nodes by the pattern that they want in frames; None until it is read."""
 
     def publication(self) -> Publication | None:
         """Return this node's table; None if the default transport carries all its streams."""
         if not self._own:
             return None
         return Publication(STACKS, self._tables.address.node, NETWORK, dict(self._own))
+
+    def feed_request(self, patterns: Collection[str]) -> Publication:
+        """Return the table of the patterns whose events this node wants in frames."""
+        own = self._tables.address
+        return Publication(FEEDS, own.node, NETWORK, dict.fromkeys(patterns, str(own)))
+
+    def apply_change(self, change: TableChanged) -> None:
+        """Handle a changed table of another node."""
+        if change.key.kind == FEEDS:
+            self._fed = None
+
+    def fed_destinations(
+        self, pattern: str, destination_of: Callable[[Address], Address]
+    ) -> frozenset[Address]:
+        """Return the destinations that want events of a pattern's flows in frames."""
+        if self._fed is None:
+            self._fed = self._read_feeds()
+        return frozenset(map(destination_of, self._fed.get(pattern, ())))
+
+    def _read_feeds(self) -> dict[str, set[Address]]:
+        found: dict[str, set[Address]] = {}
+        for key, table in self._tables.items(FEEDS):
+            for pattern in sorted(table)[:MAX_PATTERNS]:
+                address = address_or_none(str(table[pattern]))
+                if address is not None and address.node == key.author:
+                    found.setdefault(pattern, set()).add(address)
+        return found
 
     def disagreements(self, members: Iterable[str]) -> list[str]:
         """Return a sentence for each pattern that another node carries differently.

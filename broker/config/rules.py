@@ -107,11 +107,11 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     instances = {each.name: each for each in settings.stacks}
     instances.setdefault(DEFAULT_STACK, StackInstance(DEFAULT_STACK))
     for instance in settings.stacks:
-        if instance.feed and instance.feed not in instances:
+        if instance.feed and (instance.feed != DEFAULT_STACK or instance.name == DEFAULT_STACK):
             yield (
                 ("stacks", instance.name, "feed"),
-                f'stacks.{instance.name}.feed is "{instance.feed}", '
-                f"but there is no [stacks.{instance.feed}]",
+                f'stacks.{instance.name}.feed is "{instance.feed}": '
+                f'only "{DEFAULT_STACK}" can feed other stacks',
             )
         if instance.name == DEFAULT_STACK or instance.use == DEFAULT_STACK:
             if (instance.name, instance.use) != (DEFAULT_STACK, DEFAULT_STACK):

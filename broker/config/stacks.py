@@ -37,8 +37,8 @@ class StackInstance:
     feed: str = setting(
         value_kind.OPTIONAL_NAME,
         "",
-        "Another stack of this node that carries the same streams to its nodes; this one then "
-        "carries them from there.",
+        'The stack that brings the streams to some nodes, from which this one carries them: "" '
+        'or "mspaces".',
     )
     clearance: SecurityLevel = setting(
         value_kind.CLEARANCE,

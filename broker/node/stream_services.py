@@ -21,6 +21,7 @@ from broker.config.stacks import FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark
 from broker.matching.contract import Accepted, IMatcher
+from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.streams.contract import (
     CarriedEvent,
@@ -128,6 +129,23 @@ class StreamServices:
         except (BadName, ProtocolError) as error:
             self.rejected += 1
             self.log.warn("a received batch of {flow} is rejected: {e}", flow=batch.flow, e=error)
+
+    def request_feed(self, patterns: Sequence[str]) -> None:
+        self._network.flows.request_feed(patterns)
+
+    def announce_interest(
+        self,
+        key: Hashable,
+        interest: StreamInterest,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> None:
+        announcer = self._network.interest
+        if not announcer.is_announced(key, interest.pattern, interest.query):
+            announcer.withdraw(key)
+        announcer.announce(key, interest.pattern, interest.query, on_active)
+
+    def withdraw_interest(self, key: Hashable) -> None:
+        self._network.interest.withdraw(key)
 
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         interest = self.link_interest

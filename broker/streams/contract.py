@@ -123,8 +123,19 @@ class ITransportContext(Interface):
         requested from the origin's log. Batches of an unknown flow are dropped and counted.
         """
 
-    def set_link_interest(link: Hashable, key: str, interest: CarriedInterest | None) -> None:
+    def request_feed() -> bool:
+        """Let the instance's feeder bring all events that this node or its links want, too.
+
+        They come by `recovered`. Call it before `set_link_interest`. Return False without a feeder.
+        """
+
+    def set_link_interest(
+        link: Hashable, key: str, interest: CarriedInterest | None
+    ) -> Deferred[Mapping[str, Mark]]:
         """Set or remove (None) one interest behind a link, for `match`.
+
+        Fires when the feeder selects events by it, with the marks of flows behind which none is
+        missing; at once, and without marks, if no feed was requested.
 
         Raises `BadQuery` for a query that is not accepted, `Overloaded` beyond
         `broker.streams.instance.MOST_QUERIES_PER_LINK`.
@@ -171,7 +182,7 @@ class IStreamTransport(Interface):
         """Carry own events, which are committed and below the clearance of the instance."""
 
     def recovered(batch: FlowBatch) -> None:
-        """Handle received events that came from the log of their origin, or from a replica.
+        """Handle received events that came from the log of their origin, a replica, or the feeder.
 
         It is called before they are logged here. They may be older than events carried before.
         """

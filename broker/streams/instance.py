@@ -8,13 +8,14 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 import attrs
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import ConfigurationError, Overloaded
+from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
@@ -73,6 +74,20 @@ class NodeServices(Protocol):
     def receive(self, batch: FlowBatch) -> None:
         """Validate, log and deliver a received batch."""
 
+    def request_feed(self, patterns: Sequence[str]) -> None:
+        """Let the network of clusters bring the flows of these patterns in frames, too."""
+
+    def announce_interest(
+        self,
+        key: Hashable,
+        interest: StreamInterest,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> None:
+        """Announce interest to the network of clusters under a key, or replace that of the key."""
+
+    def withdraw_interest(self, key: Hashable) -> None:
+        """Withdraw interest from the network of clusters."""
+
     def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
         """Return the targets of each event."""
 
@@ -116,6 +131,7 @@ class TransportInstance:
         self.published = self.received = 0
         """Events."""
         self._services = services
+        self._is_fed = False
         self._queries: dict[Hashable, set[str]] = {}
         """Ids of interest by link."""
         self._matched: tuple[FlowBatch, Sequence[frozenset[Hashable]]] | None = None
@@ -239,22 +255,45 @@ class TransportInstance:
         self.received += len(batch.events)
         self._services.receive(batch)
 
-    def set_link_interest(self, link: Hashable, key: str, interest: CarriedInterest | None) -> None:
+    def request_feed(self) -> bool:
+        if self._stack.feed and not self._is_fed:
+            self._is_fed = True
+            self._services.request_feed([pattern.text for pattern in self.patterns])
+        return self._is_fed
+
+    def set_link_interest(
+        self, link: Hashable, key: str, interest: CarriedInterest | None
+    ) -> Deferred[Mapping[str, Mark]]:
         destination = LinkKey(self.instance, link)
         known = self._queries.setdefault(link, set())
         if interest is None:
-            self._services.link_interest.remove(destination, key)
             known.discard(key)
             if not known:
                 del self._queries[link]
-            return
+            self._remove_interest(destination, key)
+            return succeed({})
         if key not in known and len(known) >= MOST_QUERIES_PER_LINK:
             raise Overloaded(f"more than {MOST_QUERIES_PER_LINK} queries behind the link {link}")
         query = self._services.parse_query(interest.query, interest.namespaces)
-        self._services.link_interest.install(
-            destination, key, StreamInterest(interest.pattern, query)
-        )
+        wanted = StreamInterest(interest.pattern, query)
+        self._services.link_interest.install(destination, key, wanted)
         known.add(key)
+        if not self._is_fed:
+            return succeed({})
+        active: Deferred[Mapping[str, Mark]] = Deferred()
+
+        def on_active(marks: Mapping[str, Mark]) -> None:
+            # Interest is active again after the node has joined another cluster.
+            if not active.called:
+                active.callback(marks)
+
+        self._services.announce_interest((destination, key), wanted, on_active)
+        return active
+
+    def _remove_interest(self, destination: LinkKey, key: str) -> None:
+        self._services.link_interest.remove(destination, key)
+        if self._is_fed:
+            self._services.withdraw_interest((destination, key))
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         if self._matched is not None and self._matched[0] is batch:
@@ -270,7 +309,7 @@ class TransportInstance:
         self.error = f"{type(error).__name__}: {error}"
         for link, ids in self._queries.items():
             for id in ids:
-                self._services.link_interest.remove(LinkKey(self.instance, link), id)
+                self._remove_interest(LinkKey(self.instance, link), id)
         self._queries.clear()
         self.stop()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from zope.interface import implementer
 from broker.config import Settings, StreamSettings
 from broker.config.stacks import StackInstance
 from broker.errors import BadQuery, ConfigurationError, Overloaded
+from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
@@ -120,6 +121,8 @@ class Services:
         self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
         self.received: list[FlowBatch] = []
         self.matched = 0
+        self.fed: list[str] = []
+        self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest
@@ -130,6 +133,20 @@ class Services:
 
     def receive(self, batch: FlowBatch) -> None:
         self.received.append(batch)
+
+    def request_feed(self, patterns: Sequence[str]) -> None:
+        self.fed += patterns
+
+    def announce_interest(
+        self,
+        key: Hashable,
+        interest: StreamInterest,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> None:
+        self.announced[key] = on_active
+
+    def withdraw_interest(self, key: Hashable) -> None:
+        self.announced.pop(key)
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
         self.matched += 1
@@ -154,13 +171,15 @@ def plugins() -> dict[str, Plugin]:
     return {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
 
 
-def make(services: Services, plugins: Mapping[str, Plugin], radar: str = "") -> StreamTransports:
+def make(
+    services: Services, plugins: Mapping[str, Plugin], radar: str = "", feed: str = ""
+) -> StreamTransports:
     settings = Settings(
         streams=(
             StreamSettings(StreamPattern.parse("asdi.>"), stack="radar"),
             StreamSettings(StreamPattern.parse("boats.*"), stack="ferry"),
         ),
-        stacks=(StackInstance("radar", options=Options(radar)),),
+        stacks=(StackInstance("radar", feed=feed, options=Options(radar)),),
     )
     return StreamTransports(settings, services, lambda stack: (plugins[stack.use], None))
 
@@ -261,6 +280,27 @@ def test_own_events_are_not_matched_again_and_those_above_the_clearance_are_left
     ]
     assert radar.links == [[frozenset({"east"})], [frozenset()]]
     assert services.matched == 0
+
+
+def test_a_fed_transport_announces_the_interest_behind_its_links(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    make(services, plugins, feed="mspaces")
+    radar, ferry = plugins["radar"].created[0].context, plugins["ferry"].created[0].context
+    assert radar is not None and ferry is not None
+    wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "//flight", {})
+    assert (ferry.request_feed(), radar.request_feed(), radar.request_feed()) == (False, True, True)
+    assert services.fed == ["asdi.>"]
+    assert ferry.set_link_interest("harbour", "0", wanted).called
+    selected = radar.set_link_interest("east", "0", wanted)
+    assert not selected.called
+    ((key, on_active),) = services.announced.items()
+    assert key == (LinkKey("radar", "east"), "0")
+    on_active({"0123/asdi.>": (1, 6)})
+    assert selected.result == {"0123/asdi.>": (1, 6)}
+    radar.set_link_interest("east", "0", None)
+    assert services.announced == {}
 
 
 def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(

@@ -104,7 +104,7 @@ class Traffic:
     ) -> list[TrafficEffect]:
         """Send own durable events of the default flow, all of (after, upto]."""
         frame = self.senders.default.event_frame(after, upto, events, self._is_cleared)
-        return [] if frame is None else self._send_frame(frame)
+        return [] if frame is None else self.send_frame(frame)
 
     def receive_range(self, received: ReceivedRange, now: float) -> list[TrafficEffect]:
         """Take a range for this node, from this transport or another one."""
@@ -115,7 +115,7 @@ class Traffic:
     def send_progress(self, now: float) -> list[TrafficEffect]:
         """Send positions to idle destinations. Call once a second."""
         frames = self.senders.progress_frames()
-        effects = [effect for frame in frames for effect in self._send_frame(frame)]
+        effects = [effect for frame in frames for effect in self.send_frame(frame)]
         for each in self._ingress:
             frame = each.progress_frame()
             if frame is not None:
@@ -263,7 +263,7 @@ class Traffic:
             page = page._replace(has_more=sender.is_reading(resume.source))
         levels = [each.level for each in frame_events]
         runs = [(len(frame_events), (0,))] if frame_events else []
-        return self._send_frame(sender.make_frame([page], frame_events, levels, runs))
+        return self.send_frame(sender.make_frame([page], frame_events, levels, runs))
 
     def _answer_unknown_origin(self, resume: PageRequest, now: float) -> list[TrafficEffect]:
         """Report that this node does not have the origin: it lost its disk, or a replica."""
@@ -355,7 +355,7 @@ class Traffic:
         self.counts.denied += division.denied
         return division
 
-    def _send_frame(self, frame: Frame) -> list[TrafficEffect]:
+    def send_frame(self, frame: Frame) -> list[TrafficEffect]:
         self.counts.begun += 1
         frame.history = self._own_history()
         onward = frames_by_hop(frame, self._route(frame).by_hop, self._group_of(frame))

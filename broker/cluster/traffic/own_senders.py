@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from broker.cluster.address import Address
+from broker.cluster.descriptor import CLEARANCES
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.sender import IsCleared, OriginSender, OutgoingEvent
 from broker.event.flow import FlowInterval, is_default_flow
@@ -55,12 +56,25 @@ class OwnSenders:
         for flow, sender in self._senders.items():
             sender.restart_destination(destination, self._newest_of(flow))
 
-    def record_flow_events(self, flow: str, upto: Mark, events: Sequence[OutgoingEvent]) -> None:
+    def record_flow_events(
+        self,
+        flow: str,
+        upto: Mark,
+        events: Sequence[OutgoingEvent],
+        fed: Collection[Address] = (),
+    ) -> Frame | None:
         """Record all events of a flow behind the last ones and up to a mark of the log, which its
-        transport sends."""
+        transport sends.
+
+        Return the frame for the destinations that this network feeds with the flow, if any.
+        """
         sender, end = self._senders[flow], self._end_of_flow(flow, upto)
-        if sender.sent_upto < end:
-            sender.event_frame(sender.sent_upto, end, events, self._is_cleared)
+        if sender.sent_upto >= end:
+            return None
+        frame = sender.event_frame(sender.sent_upto, end, events, self._is_cleared)
+        ranges = () if frame is None else enumerate(frame.ranges)
+        chosen = {index: CLEARANCES[-1] for index, each in ranges if each.destination in fed}
+        return None if frame is None or not chosen else frame.restricted_to(chosen)
 
     def progress_frames(self) -> list[Frame]:
         """Call once a second."""

@@ -4,6 +4,8 @@ The parents of all nodes form a graph without circles. A node announces the inte
 subscriptions and of its children to its parents. An event goes up from its origin to all ancestors,
 and from each of them down to the children with interest. So each node gets an event twice.
 
+A node without parents may be fed: it gets the events of origins outside the graph by the feeder.
+
 Interest has a number, and each batch for a child names the one that selected its events. A node
 drops a batch that an earlier interest selected: it may lack events, which then come from the log.
 """
@@ -14,7 +16,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
 import attrs
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.internet.task import LoopingCall
 from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
@@ -60,8 +62,17 @@ class TwoParentsOptions:
 class _Child:
     heard: float = 0.0
     interest: Interest = Interest(0, ())
+    #: Interest that the feeder does not select by yet.
+    awaited: Interest = Interest(0, ())
+    #: Batches that begin before these marks may lack events for the interest.
+    selected_after: dict[str, Mark] = attrs.field(factory=dict)
     #: For each flow the range of the next batch so far: events without a reader are left out.
     unsent: dict[str, tuple[Mark, Mark]] = attrs.field(factory=dict)
+
+    def number_for(self, batch: FlowBatch, after: Mark) -> int:
+        """Return the number of the interest by which a range was selected; 0 for an older one."""
+        begins = self.selected_after.get(batch.flow, (0, 0))
+        return self.interest.number if after >= begins else 0
 
     def range_after(self, batch: FlowBatch) -> Mark:
         """Return the start of the range that ends with this batch."""
@@ -84,11 +95,14 @@ class TwoParents:
         self._own: dict[str, CarriedInterest] = {}
         #: For each flow the end of the newest range that was passed on.
         self._passed: dict[str, Mark] = {}
+        self._is_fed = False
         self._repeated = self._outdated = self._rejected = 0
         self._ticks = LoopingCall(self._tick)
         self._ticks.clock = context.clock  # type: ignore[assignment]
 
     def listen(self) -> None:
+        if not self._options.parents:
+            self._is_fed = self._context.request_feed()
         self._links = self._context.open_links(self._options.listen, self)
         addresses = map(value_kind.split_host_port, self._options.parents)
         self._parents = [self._links.add_peer(address) for address in addresses]
@@ -121,7 +135,8 @@ class TwoParents:
         self._pass_on(batch, None)
 
     def recovered(self, batch: FlowBatch) -> None:
-        """The children request missing events as this node does."""
+        if self._is_fed:
+            self._pass_on(batch, None)
 
     def snapshot(self) -> Mapping[str, object]:
         return {
@@ -155,15 +170,28 @@ class TwoParents:
                 raise Overloaded("this node has all its children")
             child = self._children[peer] = _Child()
         child.heard = self._context.clock.seconds()
-        if interest.number == child.interest.number:
+        if interest.number in (child.interest.number, child.awaited.number):
             return
-        for number, each in enumerate(interest.interests()):
+        child.awaited = interest
+        selected = [
             self._context.set_link_interest(peer, str(number), each)
+            for number, each in enumerate(interest.interests())
+        ]
+        gatherResults(selected).addCallback(self._adopt, peer, child, interest)
+
+    def _adopt(
+        self, marks: list[Mapping[str, Mark]], peer: Hashable, child: _Child, interest: Interest
+    ) -> None:
+        """Send by the new interest of a child from now on."""
+        if child.awaited is not interest or self._children.get(peer) is not child:
+            return
         for number in range(len(interest.queries), len(child.interest.queries)):
             self._context.set_link_interest(peer, str(number), None)
         child.interest = interest
         # Events left out until now were not matched with the new interest.
         child.unsent.clear()
+        for flow, mark in (item for each in marks for item in each.items()):
+            child.selected_after[flow] = max(mark, child.selected_after.get(flow, mark))
         self._announce()
 
     def _announce(self) -> None:
@@ -179,7 +207,8 @@ class TwoParents:
     def _tick(self) -> None:
         oldest = self._context.clock.seconds() - SILENT_INTERVALS * self._options.announce
         for peer in [peer for peer, child in self._children.items() if child.heard < oldest]:
-            for number in range(len(self._children.pop(peer).interest.queries)):
+            child = self._children.pop(peer)
+            for number in range(max(len(child.interest.queries), len(child.awaited.queries))):
                 self._context.set_link_interest(peer, str(number), None)
         self._announce()
 
@@ -210,7 +239,7 @@ class TwoParents:
             wanted = [e for e, those in zip(batch.events, links, strict=True) if peer in those]
             if wanted:
                 part = attrs.evolve(batch, after=after, events=wanted)
-                self._send(Events.of(part, child.interest.number), peer)
+                self._send(Events.of(part, child.number_for(batch, after)), peer)
                 after = batch.upto
             if batch.flow in self._passed:
                 child.unsent[batch.flow] = after, batch.upto
