@@ -184,7 +184,7 @@ class StackDriver:
         elif self.receiver is not None:
             self._call_receiver(link, self.receiver.writable_changed, link.is_writable)
 
-    def report_failure(self, link: Link, error: Exception) -> None:
+    def report_failure(self, error: Exception) -> None:
         self._on_error(error)
 
     # ----------------------------------------------------------------- above the links

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 from broker.errors import BrokerError, Closed, Overloaded, StackError
@@ -53,8 +52,8 @@ class AboveLinks(Protocol):
     def report_writable(self, link: Link) -> None:
         """Take a change of `link.is_writable`."""
 
-    def report_failure(self, link: Link, error: Exception) -> None:
-        """Log the first error of a failed link, and those that follow from it."""
+    def report_failure(self, error: Exception) -> None:
+        """Log an error of a link that fails or has failed."""
 
     def drop_effects(self, link: Link) -> None:
         """Drop what is queued for a link."""
@@ -91,7 +90,7 @@ class Link:
         self.dropped = 0
         #: False while its layers, or the socket, ask to stop.
         self.is_writable = True
-        self.timer = DeadlineTimer(clock, partial(queue.enqueue, self._handle_timeouts))
+        self.timer = DeadlineTimer(clock, self._check_deadlines)
         self._clock = clock
         self._queue = queue
         self._above = above
@@ -141,17 +140,14 @@ class Link:
         queue = self._queue
         was_running, queue.is_running = queue.is_running, True
         try:
-            if self.cores:
-                core, now = self.cores[-1], self._clock.seconds()
-                effects = core.submit(messages, now)
-                try:
-                    if consumed:
-                        effects += core.consumed(consumed, now)
-                finally:
-                    # A wrong count raises, and the messages are in the stack.
-                    self._take_effects(self._top, effects)
-            else:
-                self._take_effects(0, [SendDown(messages)])
+            core, now = self.cores[-1], self._clock.seconds()
+            effects = core.submit(messages, now)
+            try:
+                if consumed:
+                    effects += core.consumed(consumed, now)
+            finally:
+                # A wrong count raises, and the messages are in the stack.
+                self._take_effects(self._top, effects)
         finally:
             queue.is_running = was_running
         if not was_running:
@@ -161,7 +157,7 @@ class Link:
         """Raises ValueError for more messages than were delivered, if a layer counts them."""
         if self._above.credits:
             self._above.consumed(self.peer, count)
-        elif self.cores and count:
+        elif count:
             effects = self.cores[-1].consumed(count, self._clock.seconds())
             self._queue.touched[self] = None
             if effects:
@@ -184,7 +180,7 @@ class Link:
 
     def fail(self, error: Exception, what: str) -> None:
         """End the use of this link after a bug; `what` is a clause."""
-        self._above.report_failure(self, error)
+        self._above.report_failure(error)
         if self.failure is None:
             failure = Closed(f"{what}: {error}")
             self.end(failure)
@@ -202,17 +198,12 @@ class Link:
 
     def submit(self, messages: Sequence[Message]) -> None:
         """Send messages of the layers above the links, and record what the link refuses."""
-        outcome = None
-        if self.failure is not None:
-            outcome = Outcome.ABSENT
-        else:
+        outcome = Outcome.ABSENT if self.failure is not None else None
+        if outcome is None:
             packets = [message.encode() for message in messages]
             try:
-                if self.cores:
-                    effects = self.cores[-1].submit(packets, self._clock.seconds())
-                    self._take_effects(self._top, effects)
-                else:
-                    self._take_effects(0, [SendDown(packets)])
+                effects = self.cores[-1].submit(packets, self._clock.seconds())
+                self._take_effects(self._top, effects)
             except Overloaded:
                 outcome = Outcome.FULL
             except Exception as error:
@@ -224,8 +215,7 @@ class Link:
 
     def release_credit(self, count: int) -> None:
         """Return the credit of messages with which the layers above the links have finished."""
-        if self.cores:
-            self._call_core(self._top, self.cores[-1].consumed, count)
+        self._call_core(self._top, self.cores[-1].consumed, count)
 
     def drop_channel(self, error: BrokerError) -> None:
         if self._binding is not None:
@@ -328,6 +318,18 @@ class Link:
                 self._set_writable(height, effect.writable)
             else:
                 queue.effects.append((self, height, effect))
+
+    def _check_deadlines(self) -> None:
+        """Handle what is due. Mostly the timer is early, and only armed again."""
+        deadline = None
+        for core in self.cores:
+            due = core.next_timeout()
+            if due is not None and (deadline is None or due < deadline):
+                deadline = due
+        if deadline is None or deadline > self._clock.seconds():
+            self.timer.arm(deadline)
+        else:
+            self._queue.enqueue(self._handle_timeouts)
 
     def _handle_timeouts(self) -> None:
         self._queue.touched[self] = None

@@ -8,7 +8,14 @@ from typing import cast
 import attrs
 
 from broker.errors import StackError
-from broker.transport.layer import ILayer, ILayerCore, ILinkCore, ILinkLayer, Property
+from broker.transport.layer import (
+    ILayer,
+    ILayerCore,
+    ILinkCore,
+    ILinkLayer,
+    LinkPassThrough,
+    Property,
+)
 
 BOTTOM = "the socket channel"
 
@@ -39,8 +46,9 @@ def is_of_link(layer: ILayer) -> bool:
 
 
 def create_link_cores(layers: Sequence[ILayer]) -> tuple[ILinkCore, ...]:
-    """Return new cores of the layers of a link, for one peer."""
-    return tuple(cast(ILinkCore, layer.create_core()) for layer in layers if is_of_link(layer))
+    """Return new cores of the layers of a link, for one peer; at least one."""
+    cores = tuple(cast(ILinkCore, layer.create_core()) for layer in layers if is_of_link(layer))
+    return cores or (LinkPassThrough(),)
 
 
 def create_upper_cores(layers: Sequence[ILayer]) -> tuple[ILayerCore, ...]:
