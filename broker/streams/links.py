@@ -84,8 +84,12 @@ class LinkOpener:
                 reason = getattr(error.socketError, "strerror", None) or error.socketError
                 raise ConfigurationError(f"{listen}: {reason}") from None
         socket, users = self._sockets[listen]
+        transport, link_stack = self._find_plugins(instance)
+        assert link_stack is not None
+        # Datagrams of other versions are dropped and counted.
+        versions = [f"{each.name} {each.version}" for each in (transport, link_stack)]
         links = StackLinks(
-            instance,
+            " ".join((instance.name, *versions)),
             socket,
             receiver,
             self._clock,
@@ -123,14 +127,17 @@ class StackLinks:
 
     def __init__(
         self,
-        instance: StackInstance,
+        name: str,
         socket: IDatagramSocket,
         receiver: ILinkReceiver,
         clock: IClock,
         make_stack: Callable[[str], Stack],
         on_close: Callable[[StackLinks], object],
     ) -> None:
-        """Raises `ConfigurationError` if the layers do not fit on datagrams."""
+        """`name` tells the datagrams of this instance apart; it is the same at all nodes.
+
+        Raises `ConfigurationError` if the layers do not fit on datagrams.
+        """
         self.dropped = 0
         """Messages for links without room, or without a peer."""
         self._socket = socket
@@ -141,8 +148,7 @@ class StackLinks:
         stack = make_stack("")
         self._driver = StackDriver(stack.layers, clock, self, bottom=stack.bottom)
         self._added: set[Peer] = set()
-        plugin_name = instance.links or instance.use
-        self._port = socket.users.open_port(f"{instance.name} {plugin_name}", self._accept)
+        self._port = socket.users.open_port(name, self._accept)
 
     def add_peer(self, address: tuple[str, int]) -> Hashable:
         try:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import pytest
 from two_parents.stop_and_wait import StopAndWaitOptions, stop_and_wait
-from two_parents.transport import TwoParentsOptions, two_parents
+from two_parents.transport import TwoParentsOptions, TwoParentsPlugin, two_parents
 
 from broker.config.stacks import StackInstance
 from broker.testing.datagram_network import DatagramFaults
@@ -206,3 +207,57 @@ def test_no_event_of_a_feeder_is_hidden_from_new_subscriptions(seed: int) -> Non
         world.run_until(lambda: all(reader.is_flowing for reader in readers))
         settle(world, publisher, *readers, seconds=20.0)
         assert all(reader.events for reader in readers)
+
+
+def test_two_instances_share_a_port() -> None:
+    with NetworkWorld(1) as world:
+        world.plugins["two_parents"] = two_parents, stop_and_wait
+        for name, parents in (("r", ()), ("z", (listen_of("r"),))):
+            options = TwoParentsOptions(listen=listen_of(name), parents=parents)
+            world.add(name, "one", start=False, join=world.names)
+            stacks = {
+                pattern: StackInstance(stack, use="two_parents", options=options)
+                for stack, pattern in (("radar", "radar.>"), ("boats", "asdi.>"))
+            }
+            world.set_stacks(name, stacks)
+            world.start(name)
+        world.run(4.0)
+        reader = Reader(world, world.client("reader", "z"))
+        world.run_until(lambda: reader.is_flowing)
+        world.run(2.0)
+        publisher = Publisher(world.client("publisher", "r"))
+        publish(world, publisher)
+        settle(world, publisher, reader, seconds=5.0)
+        transports = world["z"].transports
+        assert transports is not None
+        received = {each["name"]: each.get("received") for each in transports.snapshot()}
+        assert received == {"mspaces": None, "radar": 10, "boats": 10}
+        traffic = world.network_of("z").traffic
+        assert traffic is not None and traffic.receiver.counts.asked == 0
+
+
+class NextVersion(TwoParentsPlugin):
+    version: ClassVar[int] = 2
+
+
+def test_nodes_with_different_versions_of_a_stack_say_so_and_lose_nothing() -> None:
+    with NetworkWorld(1) as world:
+        add_node(world, "r", [], [])
+        world.plugins["two_parents"] = NextVersion(), stop_and_wait
+        options = TwoParentsOptions(listen=listen_of("z"), parents=(listen_of("r"),))
+        world.add("z", "one", start=False, join=["r"])
+        stack = StackInstance("radar", use="two_parents", options=options)
+        world.set_stacks("z", {"radar.>": stack})
+        world.start("z")
+        world.run(4.0)
+        reader = Reader(world, world.client("reader", "z"))
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "r"))
+        publish(world, publisher)
+        settle(world, publisher, reader, seconds=10.0)
+        assert stack_of(world, "z")["received"] == 0
+        state = world.network_of("z").state
+        assert state is not None
+        assert state.stacks.disagreements(state.map.members()) == [
+            'streams."radar.>": r has the stack two_parents 1, this node two_parents 2'
+        ]
