@@ -23,7 +23,7 @@ class Narrow(DatagramNetwork):
         super().__init__(*arguments)
         self.free: dict[tuple[Address, Address], float] = {}
 
-    def _carry_to(self, datagram: bytes, source: Address, target: Address) -> None:
+    def _send_one(self, datagram: bytes, source: Address, target: Address) -> None:
         now = self._clock.seconds()
         free = max(now, self.free.get((source, target), 0.0))
         if (free - now) * CAPACITY + len(datagram) > QUEUE:
@@ -57,6 +57,8 @@ def test_most_datagrams_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     sent, got = pair.wires[0].sent_bytes, sink.got
     pair.run(lambda: False, 10.0)
     sent, got = pair.wires[0].sent_bytes - sent, sink.got - got
-    assert got / 10.0 > 0.9 * CAPACITY
+    # The path was the bottleneck.
+    assert pair.network.lost
+    assert 0.9 * CAPACITY < got / 10.0 <= CAPACITY
     # 30% loss of any cause is tolerated.
     assert got / sent > 0.65
