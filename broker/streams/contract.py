@@ -87,7 +87,7 @@ class ILinks(Interface):
         """
 
     def remove_peer(peer: Hashable) -> None:
-        """End a link, and drop what was not sent."""
+        """End a link, and drop unsent messages."""
 
     def send(messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
         """Send to each of the peers. A link without room drops the messages."""
@@ -198,7 +198,7 @@ ClusterFactory: TypeAlias = Callable[[ITransportContext], IStreamTransport]
 class ITransportPlugin(IStackPlugin):
     """A stream transport, found through `twisted.plugin`."""
 
-    guarantees: frozenset[Guarantee] = Attribute("what it promises beyond every transport")
+    guarantees: frozenset[Guarantee] = Attribute("promises beyond those of every transport")
     links: str = Attribute("link stack below it by default; empty if it has no links of its own")
 
     def create(context: ITransportContext) -> IStreamTransport:

@@ -56,7 +56,7 @@ class AboveLinks(Protocol):
         """Log an error of a link that fails or has failed."""
 
     def drop_effects(self, link: Link) -> None:
-        """Drop what is queued for a link."""
+        """Drop the queued effects of a link."""
 
     def send_to_one(self, messages: Sequence[bytes], peer: Peer) -> None:
         """Send by way of the layers above the links."""
@@ -178,11 +178,11 @@ class Link:
 
     # ----------------------------------------------------------------- for the driver
 
-    def fail(self, error: Exception, what: str) -> None:
-        """End the use of this link after a bug; `what` is a clause."""
+    def fail(self, error: Exception, clause: str) -> None:
+        """End the use of this link after a bug, which the clause names."""
         self._above.report_failure(error)
         if self.failure is None:
-            failure = Closed(f"{what}: {error}")
+            failure = Closed(f"{clause}: {error}")
             self.end(failure)
             # Not by way of the cores of the link, which may be damaged.
             self._above.report_view(self, View(LinkState.DISCONNECTED, error=failure))
@@ -197,7 +197,7 @@ class Link:
             self._binding = None
 
     def submit(self, messages: Sequence[Message]) -> None:
-        """Send messages of the layers above the links, and record what the link refuses."""
+        """Send messages of the layers above the links, and record the refused ones."""
         outcome = Outcome.ABSENT if self.failure is not None else None
         if outcome is None:
             packets = [message.encode() for message in messages]
@@ -298,7 +298,7 @@ class Link:
     # ----------------------------------------------------------------- of the cores
 
     def _take_effects(self, height: int, effects: Sequence[Effect]) -> None:
-        """Carry out what goes down, and put the rest into the queue."""
+        """Carry out `SendDown` at once, and put other effects into the queue."""
         queue = self._queue
         queue.touched[self] = None
         for effect in effects:
@@ -320,7 +320,7 @@ class Link:
                 queue.effects.append((self, height, effect))
 
     def _check_deadlines(self) -> None:
-        """Handle what is due. Mostly the timer is early, and only armed again."""
+        """Handle due times. Mostly the timer is early, and only armed again."""
         deadline = None
         for core in self.cores:
             due = core.next_timeout()
