@@ -16,7 +16,9 @@ import msgspec
 #: Elements of a record without an annotation.
 RECORD_FIELDS: Final = 9
 MAX_ANNOTATION_BYTES: Final = 1_024
-_NINE, _TEN = b"\x99", b"\x9a"
+#: First byte of a record with an annotation. It may occur inside of others too.
+ANNOTATED: Final = b"\x9a"
+_PLAIN: Final = b"\x99"
 _pack = msgpack.Packer().pack
 
 _Annotation: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=MAX_ANNOTATION_BYTES)]
@@ -38,10 +40,10 @@ def with_annotation(record: bytes, annotation: bytes) -> bytes:
     if not isinstance(annotation, bytes) or len(annotation) > MAX_ANNOTATION_BYTES:
         raise ValueError(f"an annotation is not at most {MAX_ANNOTATION_BYTES} bytes")
     record = without_annotation(record)
-    if not annotation or not record.startswith(_NINE):
+    if not annotation or not record.startswith(_PLAIN):
         return record
     packed: bytes = _pack(annotation)
-    return b"".join((_TEN, record[1:], packed))
+    return b"".join((ANNOTATED, record[1:], packed))
 
 
 def without_annotation(record: bytes) -> bytes:
@@ -53,22 +55,17 @@ def without_annotation(record: bytes) -> bytes:
     return plain
 
 
-def may_have_annotation(records: bytes) -> bool:
-    """Return False if none of some joined records has an annotation."""
-    return _TEN in records
-
-
 def join_without_annotations(records: Sequence[bytes]) -> bytes:
     """Join records, each of nine elements."""
     joined = b"".join(records)
-    if may_have_annotation(joined):
+    if ANNOTATED in joined:
         return b"".join(map(without_annotation, records))
     return joined
 
 
 def _annotated_fields(record: bytes) -> _Fields | None:
     """Return the fields of a record with an annotation, else None."""
-    if not record.startswith(_TEN):
+    if not record.startswith(ANNOTATED):
         return None
     try:
         fields: _Fields = _decoder.decode(record)

@@ -18,7 +18,7 @@ import msgpack
 import msgspec
 
 from broker.errors import ProtocolError
-from broker.event.annotation import join_without_annotations, without_annotation
+from broker.event.annotation import ANNOTATED, join_without_annotations, without_annotation
 from broker.event.envelope import Header, Liveness
 from broker.event.place import Place
 from broker.log.logged_event import LoggedEvent, header_from_fields
@@ -118,7 +118,9 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]
-        record = without_annotation(event.record)
+        record = event.record
+        if ANNOTATED in record:
+            record = without_annotation(record)
         return EncodedEvents(places, [len(event.document)], record, event.document)
     documents = [event.document for event in events]
     return EncodedEvents(

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from broker.cluster.address import Address, UnitPath
 from broker.errors import BadName, ProtocolError
-from broker.event.annotation import may_have_annotation, without_annotation
+from broker.event.annotation import ANNOTATED, without_annotation
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
 from broker.streams.contract import CarriedEvent
@@ -229,7 +229,7 @@ class Frame:
 
     def encode(self, version: int = FLOW_VERSION) -> bytes:
         """`version` is that of the link's node protocol."""
-        if version < FLOW_VERSION and may_have_annotation(self.records):
+        if version < FLOW_VERSION and ANNOTATED in self.records:
             return self._without_annotations()._encode(version)
         return self._encode(version)
 
