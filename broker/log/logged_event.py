@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import msgpack
 
-from broker.event.annotation import RECORD_FIELDS, without_annotation
+from broker.event.annotation import ANNOTATED, RECORD_FIELDS, without_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
@@ -108,4 +108,9 @@ def header_from_fields(fields: Any) -> Header:
 
 def events_without_annotation(events: Sequence[LoggedEvent]) -> list[LoggedEvent]:
     """Return events whose records have nine elements, for nodes of earlier versions."""
-    return [attrs.evolve(event, record=without_annotation(event.record)) for event in events]
+    return [
+        attrs.evolve(event, record=without_annotation(event.record))
+        if event.record.startswith(ANNOTATED)
+        else event
+        for event in events
+    ]

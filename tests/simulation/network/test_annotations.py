@@ -111,6 +111,25 @@ def test_annotations_of_both_ends_are_in_the_logs_after_a_restart(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_events_are_annotated_again_after_a_failed_commit(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = annotating(world)
+        start_pair(world, transport)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish(world, publisher, 5)
+        world.set_disk_full("a", True)
+        publisher.publish(SLOW)
+        publisher.publish(FAST)
+        world.run(5.0)
+        assert world["a"].event_log.failures
+        world.set_disk_full("a", False)
+        publish(world, publisher, 5)
+        events = logged(world, "a")
+        assert len(events) == 22 and len({event.epoch for event in events}) == 2
+        check_annotations(events)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_pages_have_annotations(seed: int) -> None:
     with NetworkWorld(seed) as world:
         transport = annotating(world, loses=lambda _: True)
