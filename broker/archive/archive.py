@@ -21,7 +21,7 @@ from broker.archive.manifest_entry import ArchivedFile, DtdText
 from broker.archive.manifest_journal import ManifestJournal, ManifestWriter
 from broker.archive.object_store import ObjectStore, open_object_store
 from broker.archive.reader_lease import ReaderLease
-from broker.archive.table import SCHEMA
+from broker.archive.table import complete_columns, is_archive_schema
 from broker.archive.unlisted_files import find_unlisted_files
 from broker.dtd.reference import DtdReference
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing, ArchiveUnavailable
@@ -194,7 +194,7 @@ class Archive:
             opened = pq.ParquetFile(source)
         except (pa.ArrowException, OSError) as error:
             raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
-        if not opened.schema_arrow.equals(SCHEMA):
+        if not is_archive_schema(opened.schema_arrow):
             raise ArchiveCorrupt(f"{file.path} does not have the columns of an archive")
         return opened
 
@@ -209,7 +209,8 @@ class Archive:
         """Read the rows in order. Raises as `open_file`."""
         with self.open_file(file, checked=checked) as opened:
             try:
-                yield from opened.iter_batches(batch_rows, columns=columns, use_threads=False)
+                batches = opened.iter_batches(batch_rows, columns=columns, use_threads=False)
+                yield from batches if columns is not None else map(complete_columns, batches)
             except (pa.ArrowException, OSError) as error:
                 raise ArchiveCorrupt(f"{file.path} cannot be read: {error}") from None
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from broker.archive.layout import events_path, hour_of
 from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
-from broker.archive.table import SCHEMA
+from broker.archive.table import SCHEMA, SCHEMA_WITHOUT_ANNOTATION, has_annotation
 from broker.event.place import Mark
 
 #: Document bytes of a row group: about the least that a reader reads.
@@ -45,22 +45,30 @@ def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) 
 
 
 class ParquetFileWriter:
-    """Incremental writer of a file."""
+    """Incremental writer of a file.
+
+    The file gets the column `annotation` with the first row that has a value there.
+    """
 
     def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
         self._partition = partition
-        self._sink = pa.BufferOutputStream()
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            SCHEMA,
-            compression="zstd",
-            compression_level=level,
-            use_dictionary=_DICTIONARIES,
-            write_statistics=_STATISTICS,
-        )
+        self._level = level
+        self._open(SCHEMA_WITHOUT_ANNOTATION)
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._parts: list[RowSummary] = []
+
+    def _open(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._sink = pa.BufferOutputStream()
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="zstd",
+            compression_level=self._level,
+            use_dictionary=_DICTIONARIES,
+            write_statistics=_STATISTICS,
+        )
 
     @property
     def rows(self) -> int:
@@ -79,7 +87,7 @@ class ParquetFileWriter:
         group = max(1, ROW_GROUP_BYTES // average)
         if not self._waiting and rows.num_rows > group:
             whole = rows.num_rows // group * group
-            self._writer.write_table(rows.slice(0, whole), row_group_size=group)
+            self._write(rows.slice(0, whole), group)
             rows = rows.slice(whole)
             size = average * rows.num_rows
         if rows.num_rows:
@@ -98,8 +106,23 @@ class ParquetFileWriter:
     def _write_row_group(self) -> None:
         if self._waiting:
             rows = pa.concat_tables(self._waiting).unify_dictionaries()
-            self._writer.write_table(rows, row_group_size=rows.num_rows)
+            self._write(rows, rows.num_rows)
         self._waiting, self._waiting_bytes = [], 0
+
+    def _write(self, rows: pa.Table, row_group_size: int) -> None:
+        if self._schema is not SCHEMA and has_annotation(rows):
+            self._add_annotation_column()
+        self._writer.write_table(rows.select(self._schema.names), row_group_size=row_group_size)
+
+    def _add_annotation_column(self) -> None:
+        """Write the row groups again, with an empty column."""
+        self._writer.close()
+        with pq.ParquetFile(self._sink.getvalue()) as written:
+            self._open(SCHEMA)
+            for number in range(written.num_row_groups):
+                rows = written.read_row_group(number, use_threads=False)
+                rows = rows.append_column("annotation", pa.nulls(rows.num_rows, pa.binary()))
+                self._writer.write_table(rows, row_group_size=rows.num_rows)
 
 
 @attrs.frozen

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.errors import ArchiveCorrupt
+from broker.event.annotation import RECORD_FIELDS, with_annotation
 from broker.event.envelope import Liveness, SecurityLevel
 from broker.log.logged_event import LoggedEvent, encode_fields
 
@@ -43,15 +44,18 @@ SCHEMA: Final = pa.schema(
         pa.field("stack_order", pa.int64()),
         pa.field("digest", pa.binary(DIGEST_BYTES), nullable=False),
         pa.field("document", pa.binary(), nullable=False),
+        # Bytes of the event's transport (`broker.event.annotation`).
+        pa.field("annotation", pa.binary()),
     ]
 )
+#: Files have the column `annotation` only if an event has one.
+SCHEMA_WITHOUT_ANNOTATION: Final = SCHEMA.remove(SCHEMA.get_field_index("annotation"))
 PLACE_COLUMNS: Final = ("origin", "epoch", "offset")
 ID_COLUMNS: Final = ("client", "timestamp", "sequence", "incarnation")
 
 _LEVELS: Final = dict(enumerate(level.value for level in sorted(SecurityLevel)))
 _LIVENESS: Final = {0: Liveness.LIVE.value, 1: Liveness.RECOVERY.value}
 _LIVENESS_NUMBER: Final = {text: number for number, text in _LIVENESS.items()}
-_RECORD_FIELDS: Final = 9
 
 _record = attrgetter("record")
 _document = attrgetter("document")
@@ -96,9 +100,8 @@ def columns_to_batch(
     `pieces`; `ends` has a 0 and then the end of each.
     """
     count = len(offsets)
-    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = _decode_headers(
-        records, count
-    )
+    columns, annotations = _decode_records(records, count)
+    client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = columns
     return pa.RecordBatch.from_arrays(
         [
             _expand_origins(origins),
@@ -113,6 +116,7 @@ def columns_to_batch(
             pa.nulls(count, pa.int64()),
             _digest_column(pieces),
             _document_column(documents, ends),
+            pa.array(annotations, pa.binary()) if annotations else pa.nulls(count, pa.binary()),
         ],
         schema=SCHEMA,
     )
@@ -141,8 +145,8 @@ def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
 
 
 def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
-    """Raises KeyError, TypeError or ValueError."""
-    return map(
+    """`annotation` may be absent. Raises KeyError, TypeError or ValueError."""
+    records: Iterator[bytes] = map(
         encode_fields,
         zip(
             *(column_values(batch, name) for name in (*ID_COLUMNS, "stream", "type", "version")),
@@ -151,6 +155,33 @@ def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
             strict=True,
         ),
     )
+    if not has_annotation(batch):
+        return records
+    annotations = batch.column("annotation").to_pylist()
+    return (
+        record if found is None else with_annotation(record, found)
+        for record, found in zip(records, annotations, strict=True)
+    )
+
+
+def has_annotation(rows: pa.RecordBatch | pa.Table) -> bool:
+    """Return True if an event has an annotation."""
+    if "annotation" not in rows.schema.names:
+        return False
+    return bool(rows.column("annotation").null_count < rows.num_rows)
+
+
+def is_archive_schema(schema: pa.Schema) -> bool:
+    return bool(schema.equals(SCHEMA) or schema.equals(SCHEMA_WITHOUT_ANNOTATION))
+
+
+def complete_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of a file with the column `annotation`."""
+    if "annotation" in batch.schema.names:
+        return batch
+    columns = [*batch.columns, pa.nulls(batch.num_rows, pa.binary())]
+    schema = batch.schema.append(SCHEMA.field("annotation"))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def corrupt_row_error(error: Exception) -> ArchiveCorrupt:
@@ -176,13 +207,25 @@ def column_values(batch: pa.RecordBatch, name: str) -> list[Any]:
     return values
 
 
-def _decode_headers(records: bytes, count: int) -> list[tuple[Any, ...]]:
+def _decode_records(
+    records: bytes, count: int
+) -> tuple[list[tuple[Any, ...]], list[bytes | None] | None]:
+    """Return the columns of the headers, and the annotations if there are any."""
     unpacker = msgpack.Unpacker(use_list=False, max_buffer_size=0)
     unpacker.feed(records)
-    fields = tuple(chain.from_iterable(unpacker))
-    if len(fields) != _RECORD_FIELDS * count:
+    headers, annotations = list(unpacker), None
+    fields = tuple(chain.from_iterable(headers))
+    if len(fields) > RECORD_FIELDS * len(headers):
+        annotations = [each[-1] if len(each) == RECORD_FIELDS + 1 else None for each in headers]
+        fields = tuple(
+            chain.from_iterable(
+                each if found is None else each[:-1]
+                for each, found in zip(headers, annotations, strict=True)
+            )
+        )
+    if len(fields) != RECORD_FIELDS * count:
         raise ValueError("a record does not have the fields of a header")
-    return [fields[i::_RECORD_FIELDS] for i in range(_RECORD_FIELDS)]
+    return [fields[i::RECORD_FIELDS] for i in range(RECORD_FIELDS)], annotations
 
 
 def _expand_origins(origins: Sequence[tuple[str, int]]) -> pa.Array:

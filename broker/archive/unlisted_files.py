@@ -23,7 +23,7 @@ from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.object_store import ObjectStore
 from broker.archive.parquet import describe_file
 from broker.archive.row_check import check_partition_and_hour, check_rows
-from broker.archive.table import SCHEMA
+from broker.archive.table import is_archive_schema
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 
 
@@ -64,7 +64,7 @@ def _read_file(objects: ObjectStore, path: str) -> tuple[ArchivedFile, list[tupl
     data = objects.get(path)
     try:
         with pq.ParquetFile(pa.BufferReader(data)) as opened:
-            if not opened.schema_arrow.equals(SCHEMA):
+            if not is_archive_schema(opened.schema_arrow):
                 raise ArchiveCorrupt(f"{path} does not have the columns of an archive")
             rows = opened.read(use_threads=False)
     except (pa.ArrowException, OSError, ValueError) as error:

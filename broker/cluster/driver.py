@@ -178,16 +178,16 @@ class ClusterDriver:
         if state is None or traffic is None:
             return
         match effect:
-            case SendFrame(neighbour, frame) if self._version_of(neighbour) < frame.least_version:
+            case SendFrame(neighbour, frame) if self.version_of(neighbour) < frame.least_version:
                 traffic.counts.stuck += 1
             case SendFrame(neighbour, frame):
                 self._send_frame(neighbour, frame)
             case SendMessage(neighbour, message) if (
-                self._version_of(neighbour) < message.least_version
+                self.version_of(neighbour) < message.least_version
             ):
                 traffic.counts.stuck += 1
             case SendMessage(neighbour, message):
-                versioned = message.at_version(self._version_of(neighbour))
+                versioned = message.at_version(self.version_of(neighbour))
                 self.neighbours.send_reliable(messages.encode(versioned), neighbour)
             case Send(neighbour, message):
                 self.neighbours.send_reliable(messages.encode(message), neighbour)
@@ -231,7 +231,7 @@ class ClusterDriver:
             case DeliverMessage(message):
                 self._deliver_message(message)
 
-    def _version_of(self, name: str) -> int:
+    def version_of(self, name: str) -> int:
         neighbour = self.neighbours.get(name)
         return 1 if neighbour is None else neighbour.version
 
@@ -303,10 +303,10 @@ class ClusterDriver:
 
     def _send_frame(self, name: str, frame: Frame) -> None:
         if name == GROUP:
-            version = min(map(self._version_of, self.group.receivers), default=1)
+            version = min(map(self.version_of, self.group.receivers), default=1)
             self.group.send(frame.encode(version))
             return
         neighbour = self.neighbours.get(name)
         if neighbour is not None and "zstd" not in neighbour.node.compressions:
             frame = frame.uncompressed()
-        self.neighbours.send_droppable(frame.encode(self._version_of(name)), (name,))
+        self.neighbours.send_droppable(frame.encode(self.version_of(name)), (name,))

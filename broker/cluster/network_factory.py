@@ -81,6 +81,7 @@ def build_network(
         settings.streams,
         reactor,
         lambda name, data: network.neighbours.send_droppable(data, (name,)),
+        lambda name: network.driver.version_of(name),
     )
     network: Network = Network(
         event_log=event_log,

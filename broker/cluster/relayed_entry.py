@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Annotated, Final, TypeAlias
 
 import attrs
+import msgspec
 from msgspec import Meta
 
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.traffic.frame import Range
 from broker.errors import BadName, ProtocolError
+from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark
@@ -27,8 +29,23 @@ Entry: TypeAlias = tuple[Mark, bytes, int, bytes]
 
 _LEVELS = {level.rank: level for level in SecurityLevel}
 _Short: TypeAlias = Annotated[str, Meta(max_length=64)]
-#: As `header_from_fields` takes them.
-_Record: TypeAlias = tuple[str, Offset, Offset, Offset, str, _Short, _Short, str, str]
+
+
+class _Record(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
+    """As `header_from_fields` takes its elements."""
+
+    client_id: str
+    timestamp: Offset
+    number: Offset
+    incarnation: Offset
+    stream: str
+    type: _Short
+    version: _Short
+    level: str
+    liveness: str
+    annotation: Annotated[bytes, Meta(max_length=MAX_ANNOTATION_BYTES)] = b""
+
+
 _RECORD: Final = Schema[_Record](_Record, "record")
 
 
@@ -77,7 +94,8 @@ def build_entries(
             result.duplicate += 1
             continue
         rank = header.security_level.rank
-        entries.append((each.mark, encode_header(header), rank, each.document))
+        record = encode_verified(header, each.record)
+        entries.append((each.mark, record, rank, each.document))
         matches.append(() if is_undecided else verdict.subscriptions)
         if is_undecided:
             result.streams.add(header.stream)
@@ -85,11 +103,17 @@ def build_entries(
     return result
 
 
+def encode_verified(header: Header, received: bytes) -> bytes:
+    """Return the record of a header from the document, with the annotation of the received one."""
+    record, annotation = encode_header(header), annotation_of(received)
+    return with_annotation(record, annotation) if annotation else record
+
+
 def claimed_header(event: CarriedEvent) -> Header:
     """Without a stream if the claim is malformed."""
     level = _LEVELS.get(event.level, SecurityLevel.HIGH)
     try:
-        claimed = header_from_fields(_RECORD.decode(event.record))
+        claimed = header_from_fields(msgspec.structs.astuple(_RECORD.decode(event.record)))
         check_client_id(claimed.event_id.client_id)
         return claimed._replace(stream=check_stream_name(claimed.stream), security_level=level)
     except (ProtocolError, KeyError, BadName):

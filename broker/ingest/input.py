@@ -27,7 +27,7 @@ from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
 from broker.ingest.publisher import Publisher
 from broker.ingest.quarantine import Quarantine
-from broker.ingest.submission import AuthorisedPart, Part, Submission, limit_parts
+from broker.ingest.submission import AuthorisedPart, Entry, Part, Submission, limit_parts
 from broker.ingest.type_lookups import TypeLookups
 from broker.ingest.unsaved_dtds import NO_UNSAVED_DTDS, UnsavedDtds
 from broker.log.event_log import RETRY_AFTER, EventLog
@@ -65,10 +65,12 @@ class Input:
         acknowledgement_policy: AcknowledgementPolicy = LOCAL_ACKNOWLEDGEMENT,
         on_new_type: Callable[[str, str], object] = lambda *_: None,
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
+        annotate: Callable[[list[Entry]], list[Entry]] | None = None,
     ) -> None:
         """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
         at each type's first accepted event. No event is accepted while its DTD is in
-        `unsaved_dtds`."""
+        `unsaved_dtds`. `annotate` changes the records of entries just before they are appended."""
+        self._annotate = annotate
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
         self._matcher = matcher
@@ -251,6 +253,8 @@ class Input:
                     place += len(checked.entries)
                     self._record_durable(publisher, checked, first)
 
+        if self._annotate is not None:
+            entries = self._annotate(entries)
         self._log.append(entries, done)
 
     def _record_durable(

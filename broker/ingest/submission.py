@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeAlias
 
 import attrs
 
@@ -11,6 +12,9 @@ from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent
 from broker.wire.event_batch import Batch
 from broker.wire.messages import Published
+
+#: (record, rank of the security level, document).
+Entry: TypeAlias = tuple[bytes, int, bytes]
 
 
 @attrs.define(eq=False)
@@ -107,8 +111,8 @@ class AuthorisedPart:
     part: Part
     refused: list[tuple[int, BrokerError]] = attrs.field(factory=list)
     duplicates: list[int] = attrs.field(factory=list)
-    entries: list[tuple[bytes, int, bytes]] = attrs.field(factory=list)
-    """(record, rank of the security level, document) of each new event."""
+    entries: list[Entry] = attrs.field(factory=list)
+    """Of each new event."""
     matches: list[tuple[int, ...]] = attrs.field(factory=list)
     """Matching subscriptions of each new event."""
     streams: set[str] = attrs.field(factory=set)

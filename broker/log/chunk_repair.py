@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 import lmdb
 
+from broker.event.annotation import annotation_of, with_annotation
 from broker.event.place import Mark
 from broker.log.checksum import event_checksum
 from broker.log.chunk import encode_key
@@ -134,12 +135,24 @@ def _restore_events(
             event.epoch, event.level = found.epoch, found.level
             event.record, event.document = found.record, found.document
             replaced = True
-        elif found is not None and checksum == event_checksum(found.record, found.document):
-            event.record, event.document = found.record, found.document
+        elif found is not None and (record := _find_record(event, found, checksum)):
+            event.record, event.document = record, found.document
             replaced = True
         elif checksum is not None:
             failing[index] = checksum
     return (events, failing) if replaced else None
+
+
+def _find_record(damaged: LoggedEvent, found: LoggedEvent, checksum: int | None) -> bytes:
+    """Return the record that is equal to the lost one; empty if there is none.
+
+    Another node may have another annotation.
+    """
+    own = with_annotation(found.record, annotation_of(damaged.record))
+    return next(
+        (each for each in (found.record, own) if event_checksum(each, found.document) == checksum),
+        b"",
+    )
 
 
 def _recreate_chunk(

@@ -1,16 +1,18 @@
 """An event with its place.
 
 Its record is the header as a msgpack array, made once at publication: the log and frames contain
-these bytes.
+these bytes. A tenth element is the annotation of the stream transport (`broker.event.annotation`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
 import msgpack
 
+from broker.event.annotation import ANNOTATED, RECORD_FIELDS, without_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Mark, Place
@@ -87,7 +89,12 @@ def encode_fields(fields: tuple[Any, ...]) -> bytes:
 
 
 def header_from_fields(fields: Any) -> Header:
-    """Raises ValueError, TypeError or KeyError."""
+    """Return the header of a record's elements, without the annotation.
+
+    Raises ValueError, TypeError or KeyError.
+    """
+    if len(fields) > RECORD_FIELDS:
+        *fields, _ = fields
     client_id, timestamp, number, incarnation, stream, name, version, level, liveness = fields
     return Header(
         EventId(client_id, timestamp, number, incarnation),
@@ -97,3 +104,13 @@ def header_from_fields(fields: Any) -> Header:
         _LEVELS[level],
         _LIVENESS[liveness],
     )
+
+
+def events_without_annotation(events: Sequence[LoggedEvent]) -> list[LoggedEvent]:
+    """Return events whose records have nine elements, for nodes of earlier versions."""
+    return [
+        attrs.evolve(event, record=without_annotation(event.record))
+        if event.record.startswith(ANNOTATED)
+        else event
+        for event in events
+    ]

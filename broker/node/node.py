@@ -152,6 +152,9 @@ class Node:
             accept_undescribed=accept,
             on_new_type=lambda *named: self.types.announce(DtdReference(*named)),
             unsaved_dtds=self.types.dtd_store,
+            annotate=None
+            if self.transports is None
+            else self.transports.make_annotator(lambda: self.event_log.own_end),
             acknowledgement_policy=LOCAL_ACKNOWLEDGEMENT
             if self.network is None
             else self.network.replicas.replicator,

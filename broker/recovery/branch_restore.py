@@ -11,6 +11,7 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.network import Network
+from broker.cluster.relayed_entry import encode_verified
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame import Range
 from broker.cluster.traffic.messages import PageRequest
@@ -20,7 +21,7 @@ from broker.event.place import Mark
 from broker.log.deduplication import Freshness
 from broker.log.event_log import EventLog
 from broker.log.history import BranchLoss, missing_runs
-from broker.log.logged_event import LoggedEvent, encode_header
+from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
 from broker.matching.query.query import Query
 from broker.recovery.archive_access import ArchiveAccess
@@ -335,7 +336,7 @@ class BranchRestore:
                 if fresh is Freshness.DUPLICATE and not known:
                     continue
                 rank = header.security_level.rank
-                entries.append((encode_header(header), rank, each.document))
+                entries.append((encode_verified(header, each.record), rank, each.document))
                 matches.append(verdict.subscriptions)
 
             def durable(events: list[LoggedEvent] | BrokerError) -> None:

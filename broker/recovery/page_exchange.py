@@ -12,10 +12,11 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.cluster.node_messenger import NodeMessenger
 from broker.cluster.node_requests import NodeRequests
-from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.frame import FLOW_VERSION, MAX_HOPS
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
+from broker.log.logged_event import events_without_annotation
 from broker.matching.query.query import Query
 from broker.recovery.log_page_reader import LogPageReader, LogPageRequest, Page
 from broker.recovery.messages import (
@@ -127,6 +128,9 @@ class PageExchange:
         own = self._messenger.own_address
         if own is None:
             return
+        # An origin that restores its events makes their records anew, in each version.
+        if not (returned or self._messenger.supports_version(message.source, FLOW_VERSION)):
+            cleared = events_without_annotation(cleared)
         self._messenger.send(
             PageFetched(
                 *(message.source, own, MAX_HOPS, message.request),

@@ -15,6 +15,7 @@ import attrs
 from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
+from broker.event.annotation import annotation_of, with_annotation
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.transport.clock import IClock
@@ -41,6 +42,18 @@ class CarriedEvent(NamedTuple):
     document: bytes
     level: int = 0
     """Rank of its security level, 0 to 2."""
+
+    @property
+    def annotation(self) -> bytes:
+        """Bytes that the transport gave to the event; empty if it gave none."""
+        return annotation_of(self.record)
+
+    def with_annotation(self, annotation: bytes) -> CarriedEvent:
+        """Return the event with an annotation, to pass on to `ITransportContext.receive`.
+
+        Raises ValueError for more than `broker.event.annotation.MAX_ANNOTATION_BYTES`.
+        """
+        return self._replace(record=with_annotation(self.record, annotation))
 
 
 @attrs.frozen(slots=True)
@@ -121,6 +134,7 @@ class ITransportContext(Interface):
 
         Event types are fetched, repeated events are dropped, and a range missing before `after` is
         requested from the origin's log. Batches of an unknown flow are dropped and counted.
+        Annotations are logged with their events (`CarriedEvent.with_annotation`).
         """
 
     def request_feed() -> bool:
@@ -189,6 +203,21 @@ class IStreamTransport(Interface):
 
     def snapshot() -> Mapping[str, object]:
         """Return its state for `status`: plain values by name, and a table `peers`."""
+
+
+class IAnnotatingTransport(IStreamTransport):
+    """A transport that gives bytes of its own to own events, written in their commit.
+
+    Replicas, pages and the archive have them too. Only the transport reads them.
+    """
+
+    def annotate(events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        """Return the annotation of each own event, before its commit: empty for none, at most
+        `broker.event.annotation.MAX_ANNOTATION_BYTES`.
+
+        The events are in the order of the log. After a failed commit they come again, with other
+        marks.
+        """
 
 
 #: Makes the transport on the links of the network of clusters for a context.

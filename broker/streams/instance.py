@@ -20,9 +20,11 @@ from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.streams.contract import (
+    CarriedEvent,
     CarriedInterest,
     ClusterFactory,
     FlowBatch,
+    IAnnotatingTransport,
     ILinkReceiver,
     ILinks,
     IStreamTransport,
@@ -175,6 +177,25 @@ class TransportInstance:
 
     def withdraw(self, key: str) -> None:
         self._call("withdraw", key)
+
+    @property
+    def annotates(self) -> bool:
+        """True if the transport gives annotations to own events."""
+        return bool(IAnnotatingTransport.providedBy(self._transport))
+
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[CarriedEvent]:
+        """Return own events with the transport's annotations, before their commit.
+
+        After an error they are unchanged.
+        """
+        found = self._call("annotate", events) if self.annotates else None
+        if found is None:
+            return events
+        try:
+            return [each.with_annotation(one) for each, one in zip(events, found, strict=True)]
+        except Exception as error:
+            self.fail(error)
+            return events
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry own events, each with the links that want it among its targets."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -11,8 +11,10 @@ from twisted.internet.defer import Deferred, gatherResults
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
 from broker.event.flow import CarryingPatterns, pattern_of
+from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
+from broker.streams.annotator import AnnotateEntries, Annotator
 from broker.streams.contract import CarriedInterest, FlowBatch
 from broker.streams.instance import NodeServices, TransportInstance
 
@@ -47,10 +49,8 @@ class StreamTransports:
         find_plugins: FindPlugins = find_plugins_of,
     ) -> None:
         """Raises `ConfigurationError` for options that do not fit together."""
-        carried = {
-            pattern: settings.stream_stack(pattern)
-            for pattern in carrying_patterns(settings).patterns
-        }
+        self._carrying = carrying_patterns(settings)
+        carried = {pattern: settings.stream_stack(pattern) for pattern in self._carrying.patterns}
         self._by_pattern: dict[str, TransportInstance] = {}
         self._instances: dict[str, TransportInstance] = {}
         for name in dict.fromkeys((DEFAULT_STACK, *carried.values())):
@@ -89,6 +89,13 @@ class StreamTransports:
         instance = self._by_pattern.get(pattern_of(batch.flow))
         if instance is not None:
             instance.publish(batch, targets)
+
+    def make_annotator(self, own_end: Callable[[], Mark]) -> AnnotateEntries | None:
+        """Return a function that gives the transports' annotations to own events before their
+        commit; None if no transport has any. `own_end` returns the last given place."""
+        if any(self._by_pattern[each.text].annotates for each in self._carrying.patterns):
+            return Annotator(self._carrying, self._by_pattern, own_end).annotate_entries
+        return None
 
     def recovered(self, batch: FlowBatch) -> None:
         """Pass on events that came from the log of their origin."""

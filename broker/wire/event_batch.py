@@ -18,6 +18,7 @@ import msgpack
 import msgspec
 
 from broker.errors import ProtocolError
+from broker.event.annotation import ANNOTATED, join_without_annotations, without_annotation
 from broker.event.envelope import Header, Liveness
 from broker.event.place import Place
 from broker.log.logged_event import LoggedEvent, header_from_fields
@@ -110,16 +111,22 @@ class EncodedEvents:
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
-    """Encode the parts of a delivery that several links share."""
+    """Encode the parts of a delivery that several links share.
+
+    Clients do not get the annotations of transports.
+    """
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]
-        return EncodedEvents(places, [len(event.document)], event.record, event.document)
+        record = event.record
+        if ANNOTATED in record:
+            record = without_annotation(record)
+        return EncodedEvents(places, [len(event.document)], record, event.document)
     documents = [event.document for event in events]
     return EncodedEvents(
         _places(events),
         list(map(len, documents)),
-        b"".join([event.record for event in events]),
+        join_without_annotations([event.record for event in events]),
         b"".join(documents),
     )
 

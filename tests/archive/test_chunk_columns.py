@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from broker.archive.chunk_columns import ChunkColumns, chunks_to_batch
 from broker.archive.table import events_to_batch
+from broker.event.annotation import with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.log.chunk import Chunk, encode_chunk
@@ -19,7 +20,8 @@ HEADERS = st.builds(
     st.sampled_from(Liveness),
 )
 FIELDS = st.tuples(
-    st.integers(0, 2**32 - 1), NUMBERS, NUMBERS, st.integers(0, 2), HEADERS, st.binary(max_size=90)
+    *(st.integers(0, 2**32 - 1), NUMBERS, NUMBERS, st.integers(0, 2), HEADERS),
+    *(st.binary(max_size=90), st.binary(max_size=3)),
 )
 CHUNKS = st.lists(
     st.tuples(st.sampled_from(["aa", "bb", "c" * 200]), st.lists(FIELDS, min_size=1, max_size=6)),
@@ -29,18 +31,22 @@ CHUNKS = st.lists(
 
 
 def logged(
-    origin: str, fields: list[tuple[int, int, int, int, Header, bytes]]
+    origin: str, fields: list[tuple[int, int, int, int, Header, bytes, bytes]]
 ) -> list[LoggedEvent]:
     return [
-        LoggedEvent(epoch, offset, arrival, level, encode_header(header), document, origin, n)
-        for n, (epoch, offset, arrival, level, header, document) in enumerate(fields, 7)
+        LoggedEvent(
+            *(epoch, offset, arrival, level),
+            *(with_annotation(encode_header(header), annotation), document, origin, n),
+        )
+        for n, (epoch, offset, arrival, level, header, document, annotation) in enumerate(fields, 7)
     ]
 
 
 # The first example imports Arrow.
 @given(CHUNKS, st.data())
 def test_chunks_give_the_same_rows_as_their_events(
-    chunks: list[tuple[str, list[tuple[int, int, int, int, Header, bytes]]]], data: st.DataObject
+    chunks: list[tuple[str, list[tuple[int, int, int, int, Header, bytes, bytes]]]],
+    data: st.DataObject,
 ) -> None:
     columns, wanted = [], []
     for origin, fields in chunks:

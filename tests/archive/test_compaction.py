@@ -13,8 +13,10 @@ from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules, plan_merges
 from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.verification import check_file
 from broker.archive.writer import ArchiveWriter
 from broker.errors import ArchiveUnavailable
+from broker.event.annotation import with_annotation
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import (
     HOUR,
@@ -67,6 +69,33 @@ def test_the_files_of_a_settled_hour_become_one(place: Place) -> None:
     assert place.compaction().plan() == []
 
 
+@pytest.mark.parametrize("annotated", [0, 1, 20, 40])
+def test_a_merged_file_has_the_column_of_annotations_if_an_event_has_one(
+    annotated: int, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Row groups without the column are written before."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 60)
+    made = [event(n) for n in range(1, 41)]
+    if annotated:
+        made[annotated - 1].record = with_annotation(made[annotated - 1].record, b"a")
+    for start in range(0, 40, 5):
+        place.writer.write(covering(made[start : start + 5]), made[start : start + 5], {})
+    before = [column_names(place.archive, file) for file in place.archive.state().files.values()]
+    assert sum("annotation" in names for names in before) == (1 if annotated else 0)
+    place.wall.now += 2 * HOUR
+    assert place.compaction().run().files_after == 1
+    [file] = place.archive.state().files.values()
+    assert ("annotation" in column_names(place.archive, file)) == bool(annotated)
+    assert file.rows == 40 and same(everything_in(place.archive), made)
+    check_file(place.archive, file)
+    assert place.compaction().plan() == []
+
+
+def column_names(archive: Archive, file: ArchivedFile) -> list[str]:
+    with archive.open_file(file, checked=True) as opened:
+        return list(opened.schema_arrow.names)
+
+
 def test_a_place_written_twice_occurs_once_after_compaction(place: Place) -> None:
     made = events(range(1, 31))
     neighbour = ArchiveWriter(place.opened(), "neighbour", place.wall)
@@ -94,6 +123,8 @@ def test_compaction_keeps_all_events(
         for origin in "abc"
         for number in range(1, 41)
     ]
+    for each in random.sample(made, random.choice((0, 1, 60))):
+        each.record = with_annotation(each.record, b"%d" % each.offset)
     for _ in range(random.randrange(2, 12)):
         some = sorted(
             random.sample(made, random.randrange(1, 60)), key=lambda each: each.offset // 10

@@ -5,8 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.archive.table import SCHEMA, batch_to_events, digest_of, events_to_batch
+from broker.archive.table import (
+    SCHEMA,
+    SCHEMA_WITHOUT_ANNOTATION,
+    batch_to_events,
+    complete_columns,
+    digest_of,
+    events_to_batch,
+)
 from broker.errors import ArchiveCorrupt
+from broker.event.annotation import MAX_ANNOTATION_BYTES, with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.log.logged_event import LoggedEvent, encode_header
@@ -26,7 +34,8 @@ def logged(draw: st.DrawFn) -> LoggedEvent:
     )
     return LoggedEvent(
         *(draw(st.integers(0, 2**32 - 1)), draw(_NUMBER), draw(_NUMBER), level.rank),
-        *(encode_header(header), draw(st.binary(max_size=40)), draw(_TEXT), 0),
+        with_annotation(encode_header(header), draw(st.binary(max_size=3))),
+        *(draw(st.binary(max_size=40)), draw(_TEXT), 0),
     )
 
 
@@ -59,3 +68,27 @@ def test_an_invalid_row_raises_archive_corrupt(column: str, value: int) -> None:
     damaged = batch.set_column(index, SCHEMA.field(index), pa.array([value], pa.int8()))
     with pytest.raises(ArchiveCorrupt):
         batch_to_events(damaged)
+
+
+@pytest.mark.parametrize("annotation", [b"a", bytes(MAX_ANNOTATION_BYTES)])
+def test_only_annotated_events_have_a_value_in_the_column(annotation: bytes) -> None:
+    made = events([1, 2, 3])
+    made[1].record = with_annotation(made[1].record, annotation)
+    assert events_to_batch(made).column("annotation").to_pylist() == [None, annotation, None]
+    assert events_to_batch(events([1])).column("annotation").to_pylist() == [None]
+
+
+def test_rows_without_the_column_are_completed() -> None:
+    batch = events_to_batch(events([1, 2]))
+    old = batch.select(SCHEMA_WITHOUT_ANNOTATION.names)
+    assert same(batch_to_events(old), events([1, 2]))
+    assert complete_columns(old).equals(batch) and complete_columns(batch) is batch
+    assert complete_columns(old).schema == SCHEMA
+
+
+def test_a_too_long_annotation_raises_archive_corrupt() -> None:
+    batch = events_to_batch(events([1]))
+    index = SCHEMA.get_field_index("annotation")
+    value = pa.array([bytes(MAX_ANNOTATION_BYTES + 1)], pa.binary())
+    with pytest.raises(ArchiveCorrupt):
+        batch_to_events(batch.set_column(index, SCHEMA.field(index), value))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -34,11 +35,14 @@ def carried(number: int) -> CarriedEvent:
 
 
 def gathered(
-    *verdicts: Verdict, all: bool = False, undecided: tuple[int, ...] = ()
+    *verdicts: Verdict,
+    all: bool = False,
+    undecided: tuple[int, ...] = (),
+    events: Sequence[CarriedEvent] = (),
 ) -> RelayedEntries:
     """Return the entries of events 1, 2, and so on; subscription 7 is local."""
     told = Range(node("own"), (1, 0), (1, 9), is_unfiltered=all)
-    events = [carried(n) for n in range(1, len(verdicts) + 1)]
+    events = events or [carried(n) for n in range(1, len(verdicts) + 1)]
     job = IngestJob(ReceivedRange(told, frame([told]), 0), events, lambda _: None)
     job.verdicts += verdicts
     job.undecided.update(undecided)
@@ -70,6 +74,21 @@ def test_undecided_and_refused_events_keep_their_places(all: bool) -> None:
     assert found.undecided == [(1, 1), (1, 2)] and found.matches == [(), (), ()]
     assert found.streams == {"s1", "s2", "s3"}
     assert found.refused == {"not-valid": 1} and found.unwanted == 0
+
+
+def test_an_accepted_event_keeps_its_annotation_and_a_refused_one_drops_it() -> None:
+    verdicts: list[Verdict] = [Accepted(header(1), (7,)), _REFUSED, Accepted(header(3), (7,))]
+    events = [carried(n).with_annotation(b"a%d" % n) for n in (1, 2, 3)]
+    too_long = msgpack.packb(bytes(1_025))
+    events[2] = carried(3)._replace(record=b"\x9a" + carried(3).record[1:] + too_long)
+    found = gathered(*verdicts, events=events)
+    assert [record for _, record, _, _ in found.entries] == [
+        events[0].record,
+        carried(2).record,
+        carried(3).record,
+    ]
+    assert claimed_header(events[1]) == claimed_header(carried(2)) == header(2)
+    assert claimed_header(events[2])._replace(security_level=SecurityLevel.HIGH) == NOBODYS
 
 
 def test_an_event_logged_under_another_place_is_a_duplicate() -> None:

@@ -15,6 +15,7 @@ from twisted.python.failure import Failure
 from broker.cluster.address import Address
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.errors import BrokerError, NotConnected, Overloaded, PeerSilent
+from broker.event.annotation import with_annotation
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import parse_query
 from broker.recovery.log_page_reader import LogPageRequest, Page
@@ -207,3 +208,26 @@ def test_only_new_nodes_get_placeholders(version: int, returned: bool, placehold
     messenger.deliver(asked.sent[0])
     (request,) = pages.asked
     assert (request.placeholders, request.as_logged) == (placeholders, returned)
+
+
+@pytest.mark.parametrize(
+    ("version", "returned", "annotation"), [(3, False, b"a"), (2, False, b""), (2, True, b"a")]
+)
+def test_nodes_of_earlier_versions_get_pages_without_annotations(
+    version: int, returned: bool, annotation: bytes
+) -> None:
+    """An origin that restores its events of any version makes their records anew."""
+    asker, asked, _ = exchange(HERE, Clock())
+    _, messenger, pages = exchange(THERE, Clock())
+    messenger.version = version
+    received: list[Page] = []
+    request = attrs.evolve(REQUEST, allow_partial=returned, client_id="")
+    asker.fetch_page(THERE, request).addCallback(received.append)
+    messenger.deliver(asked.sent[0])
+    event = logged("o", 1, 1, "p", 1)
+    annotated = attrs.evolve(event, record=with_annotation(event.record, b"a"))
+    pages.reading[0].callback(Page([annotated], {"o": (1, 1)}, 0))
+    asked.deliver(messenger.sent[0])
+    (found,) = received[0].events
+    assert found.record == with_annotation(event.record, annotation)
+    assert annotated.record == with_annotation(event.record, b"a")

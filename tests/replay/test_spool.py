@@ -8,12 +8,15 @@ import pyarrow as pa
 import pytest
 
 from broker.archive.table import events_to_batch
+from broker.event.annotation import with_annotation
 from broker.log.logged_event import LoggedEvent
 from broker.replay.engine.part_scan import EVENT_SCHEMA
 from broker.replay.spool import PartWriter, Spool, write_request_order
 from tests.recovery.world import make_world
 
 EVENTS = list(make_world(1, events=60).events.values())
+for annotated in EVENTS[::7]:
+    annotated.record = with_annotation(annotated.record, b"a%d" % annotated.offset)
 
 
 def written(folder: Path) -> None:

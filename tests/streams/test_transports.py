@@ -16,16 +16,22 @@ from zope.interface import implementer
 from broker.config import Settings, StreamSettings
 from broker.config.stacks import StackInstance
 from broker.errors import BadQuery, ConfigurationError, Overloaded
+from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, without_annotation
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
+from broker.log.logged_event import encode_header
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
+from broker.streams.annotator import Entry
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
     ClusterFactory,
     FlowBatch,
     Guarantee,
+    IAnnotatingTransport,
     ILinkReceiver,
     ILinks,
     IStreamTransport,
@@ -89,6 +95,15 @@ class Recorder:
         return {"peers": 3}
 
 
+@implementer(IAnnotatingTransport)
+class AnnotatingRecorder(Recorder):
+    size = left_out = 0
+
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        self._record("annotate", *(event.mark for event in events))
+        return [bytes(self.size or event.mark[1]) for event in events][self.left_out :]
+
+
 @implementer(IPlugin, ITransportPlugin)
 class Plugin:
     version: ClassVar[int] = 1
@@ -100,6 +115,7 @@ class Plugin:
     def __init__(self, name: str) -> None:
         self.name = name
         self.created: list[Recorder] = []
+        self.kind = Recorder
 
     def create(self, context: ITransportContext) -> IStreamTransport:
         assert isinstance(context.options, Options)
@@ -107,7 +123,7 @@ class Plugin:
             raise RuntimeError("can not be built")
         if context.options.fails == "options":
             raise ConfigurationError("its options do not fit")
-        self.created.append(Recorder(context, context.options.fails))
+        self.created.append(self.kind(context, context.options.fails))
         return self.created[-1]
 
 
@@ -319,3 +335,55 @@ def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(
     radar.set_link_interest("west", "0", wanted)
     radar.fail(RuntimeError("no more"))
     assert services.installed == {}
+
+
+def entry(stream: str, number: int) -> Entry:
+    event_id = EventId("p", 1, number, 1)
+    header = Header(event_id, stream, "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
+    return encode_header(header), 0, b"<e/>"
+
+
+STREAMS = ["asdi.zny", "boats.1", "other", "asdi.zbw", "boats.1"]
+ENTRIES = [entry(stream, number) for number, stream in enumerate(STREAMS)]
+
+
+def annotations_of(entries: Sequence[Entry]) -> list[int]:
+    assert [without_annotation(record) for record, _, _ in entries] == [e[0] for e in ENTRIES]
+    assert [entry[1:] for entry in entries] == [entry[1:] for entry in ENTRIES]
+    return [len(annotation_of(record)) for record, _, _ in entries]
+
+
+def test_a_transport_annotates_own_events_of_its_streams(plugins: dict[str, Plugin]) -> None:
+    plugins["radar"].kind = plugins["mspaces"].kind = AnnotatingRecorder
+    annotate = make(Services(), plugins).make_annotator(lambda: (7, 20))
+    assert annotate is not None
+    assert annotations_of(annotate(ENTRIES)) == [21, 0, 0, 24, 0]
+    others = [entry for entry, stream in zip(ENTRIES, STREAMS, strict=True) if stream == "other"]
+    assert annotate(others) is others
+    assert plugins["radar"].created[0].calls == [("annotate", (7, 21), (7, 24))]
+    assert plugins["mspaces"].created[0].calls == []
+
+
+def test_without_annotating_transports_nothing_is_called(plugins: dict[str, Plugin]) -> None:
+    plugins["mspaces"].kind = AnnotatingRecorder
+    assert make(Services(), plugins).make_annotator(lambda: (7, 20)) is None
+
+
+@pytest.mark.parametrize("wrong", ["raises", "too many bytes", "too few"])
+def test_a_wrong_annotation_stops_its_transport_and_events_are_committed_without(
+    plugins: dict[str, Plugin], wrong: str
+) -> None:
+    plugins["radar"].kind = plugins["ferry"].kind = AnnotatingRecorder
+    transports = make(Services(), plugins, "annotate" if wrong == "raises" else "")
+    recorder = plugins["radar"].created[0]
+    assert isinstance(recorder, AnnotatingRecorder)
+    recorder.size = MAX_ANNOTATION_BYTES + 1 if wrong == "too many bytes" else 0
+    recorder.left_out = int(wrong == "too few")
+    annotate = transports.make_annotator(lambda: (7, 20))
+    assert annotate is not None
+    for _ in range(2):
+        assert annotations_of(annotate(ENTRIES)) == [0, 22, 0, 0, 25]
+    assert [call[0] for call in recorder.calls] == ["annotate", "stop"]
+    errors = {each["name"]: each["error"] for each in transports.snapshot()}
+    expected = {"raises": "no more", "too many bytes": "1024 bytes", "too few": "shorter"}[wrong]
+    assert expected in errors["radar"] and not errors["ferry"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import ProtocolError
+from broker.event.annotation import with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Place
@@ -99,6 +100,19 @@ def test_random_bytes_behind_the_kind_are_a_protocol_error(data: bytes) -> None:
         decode_batch(b"\x10" + data)
     with pytest.raises(ProtocolError):
         decode_delivery(b"\x28" + data)
+
+
+@pytest.mark.parametrize("annotated", [(0,), (1,), (0, 2), (0, 1, 2)])
+def test_clients_get_no_annotations(annotated: tuple[int, ...]) -> None:
+    events = [logged(1, offset) for offset in (1, 2, 5)]
+    plain = encode_events(events)
+    single = encode_events(events[:1])
+    for index in annotated:
+        events[index].record = with_annotation(events[index].record, b"a" * 300)
+    assert encode_events(events).records == plain.records
+    assert encode_events(events[:1]).records == single.records
+    message = encode_delivery(encode_events(events), [(3, (1,))], Liveness.LIVE, None)
+    assert message == encode_delivery(plain, [(3, (1,))], Liveness.LIVE, None)
 
 
 @given(st.data())

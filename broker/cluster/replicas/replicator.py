@@ -15,12 +15,13 @@ from twisted.logger import Logger
 
 from broker.cluster.messages import Message, encode
 from broker.cluster.replicas.messages import ReplicaRequest, ReplicaState, encode_replica_events
+from broker.cluster.traffic.frame import FLOW_VERSION
 from broker.config.settings import StreamSettings
 from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
-from broker.log.logged_event import LoggedEvent
+from broker.log.logged_event import LoggedEvent, events_without_annotation
 from broker.transport.clock import IClock
 
 PAGE_EVENTS = 1_024
@@ -58,12 +59,15 @@ class Replicator:
         streams: Iterable[StreamSettings],
         clock: IClock,
         send: Callable[[str, bytes], bool],
+        version_of: Callable[[str], int] = lambda _: FLOW_VERSION,
     ) -> None:
-        """`send` returns False if a neighbour's link refused the message."""
+        """`send` returns False if a neighbour's link refused the message. `version_of` returns the
+        node protocol of a neighbour's link."""
         self._log = event_log
         self._streams = tuple(streams)
         self._clock = clock
         self._send = send
+        self._version_of = version_of
         self._cached_needs: dict[str, bool] = {}
         self._waiting: deque[tuple[Mark, Callable[[], object]]] = deque()
         self._transfer: _Transfer | None = None
@@ -178,6 +182,8 @@ class Replicator:
             self._send_events(transfer, events[-1].mark, events)
 
     def _send_events(self, transfer: _Transfer, upto: Mark, events: list[LoggedEvent]) -> None:
+        if self._version_of(transfer.neighbour) < FLOW_VERSION:
+            events = events_without_annotation(events)
         data = encode_replica_events(transfer.sent, upto, events)
         if not self._send(transfer.neighbour, data):
             # The events are read again after an acknowledgement or a new state.

@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from broker.cluster.address import Address, UnitPath
 from broker.errors import BadName, ProtocolError
+from broker.event.annotation import ANNOTATED, without_annotation
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
 from broker.event.place import Mark, NamedHistory
 from broker.streams.contract import CarriedEvent
@@ -32,7 +33,7 @@ MAX_DESTINATIONS = 4_096
 MAX_HOPS = 128
 #: Decompressed.
 MAX_BODY_BYTES = 64 << 20
-#: Links of a lower version get no frames of other flows than the default ones.
+#: Links of a lower version get no frames of other flows than the default ones, and no annotations.
 FLOW_VERSION = 3
 PLAIN, ZSTD = 0, 1
 #: Compression would save less than one packet.
@@ -228,6 +229,16 @@ class Frame:
 
     def encode(self, version: int = FLOW_VERSION) -> bytes:
         """`version` is that of the link's node protocol."""
+        if version < FLOW_VERSION and ANNOTATED in self.records:
+            return self._without_annotations()._encode(version)
+        return self._encode(version)
+
+    def _without_annotations(self) -> Frame:
+        records = list(map(without_annotation, _split_bytes(self.records, self.record_lengths)))
+        lengths = list(map(len, records))
+        return attrs.evolve(self, record_lengths=lengths, records=b"".join(records))
+
+    def _encode(self, version: int) -> bytes:
         last_fields: tuple[object, ...] = ()
         if self.history is not None and version >= 2:
             last_fields = (self.history, self.intervals) if self.intervals else (self.history,)

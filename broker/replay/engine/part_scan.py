@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from broker.archive.archive import Archive
+from broker.archive.table import complete_columns
 from broker.errors import ArchiveCorrupt, ArchiveObjectMissing
 from broker.log.logged_event import EVENT_OVERHEAD
 from broker.replay.engine.contract import JobLimits
@@ -55,7 +56,7 @@ EVENT_SCHEMA: Final = pa.schema(
         *(pa.field("sequence", pa.int64()), pa.field("incarnation", pa.int64())),
         *(pa.field("stream", pa.string()), pa.field("type", pa.string())),
         *(pa.field("version", pa.string()), pa.field("liveness", pa.int8())),
-        pa.field("document", pa.binary()),
+        *(pa.field("document", pa.binary()), pa.field("annotation", pa.binary())),
     ]
 )
 _COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order"]
@@ -134,7 +135,8 @@ def _read_batches(
     with archive.open_file(part.file, checked=True) as opened:
         groups = _select_row_groups(opened.metadata, part, matcher)
         try:
-            yield from opened.iter_batches(rows, groups, columns=_COLUMNS, use_threads=False)
+            batches = opened.iter_batches(rows, groups, columns=_COLUMNS, use_threads=False)
+            yield from map(complete_columns, batches)
         except (pa.ArrowException, OSError) as error:
             raise ArchiveCorrupt(f"{part.file.path} cannot be read: {error}") from None
 

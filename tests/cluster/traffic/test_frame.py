@@ -9,12 +9,20 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, Range, decode_frame
 from broker.errors import ProtocolError
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
 from broker.event.flow import FlowInterval
+from broker.log.logged_event import encode_header
+from broker.streams.contract import CarriedEvent
 from tests.cluster.traffic.frames import frame, node, unit
 
+RECORD = encode_header(
+    Header(EventId("p", 5, 1, 7), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
+)
 MARKS = st.tuples(st.integers(1, 3), st.integers(0, 50))
 
 
@@ -173,3 +181,17 @@ def test_long_bodies_are_compressed_and_short_ones_are_not() -> None:
     assert short.compressed() is short
     assert long.compressed().encoding == ZSTD and len(long.compressed().body) < 100
     assert long.compressed().uncompressed().body == long.body
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_annotations_stay_away_from_links_of_earlier_versions(version: int) -> None:
+    """A changed stack can turn an annotated event into one of the default flow."""
+    plain = CarriedEvent((1, 1), RECORD, b"<a/>", 1)
+    events = [plain, plain._replace(mark=(1, 2)).with_annotation(b"number 7")]
+    sent = make_page_frame("o", node("n1"), [Range(node("n1"), (1, 0), (1, 2))], events)
+    received = decode_frame(sent.encode(version))
+    annotations = [each.annotation for each in received.events_at([0, 1])]
+    assert annotations == [b"", b"number 7" if version == 3 else b""]
+    assert received.events_at([0]) == [plain]
+    if version < 3:
+        assert received.records == RECORD * 2

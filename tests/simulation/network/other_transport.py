@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import attrs
@@ -11,10 +11,13 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from broker.config.stacks import StackInstance
+from broker.event.place import Mark
 from broker.streams.contract import (
+    CarriedEvent,
     CarriedInterest,
     FlowBatch,
     Guarantee,
+    IAnnotatingTransport,
     IStreamTransport,
     ITransportContext,
     ITransportPlugin,
@@ -49,12 +52,17 @@ class OtherTransport:
         self.batches = 0
         self.recovered = 0
         """Events of pages."""
+        self.annotate: Callable[[CarriedEvent], bytes] | None = None
+        """Annotation of an own event, in nodes that are started later."""
+        self.annotate_received: Callable[[CarriedEvent], bytes] = lambda event: event.annotation
+        self.recovered_annotations: list[tuple[Mark, bytes]] = []
         self.ends: dict[str, OtherEnd] = {}
         self.world = world
         world.plugins[self.name] = self, None
 
     def create(self, context: ITransportContext) -> OtherEnd:
-        end = self.ends[context.node] = OtherEnd(self, context)
+        kind = OtherEnd if self.annotate is None else AnnotatingEnd
+        end = self.ends[context.node] = kind(self, context)
         return end
 
     def set_patterns(self, name: str, *patterns: str) -> None:
@@ -94,10 +102,23 @@ class OtherEnd:
 
     def _deliver(self, name: str, batch: FlowBatch) -> None:
         if name in self._transport.world.running:
-            self._transport.ends[name]._context.receive(batch)
+            annotate = self._transport.annotate_received
+            events = [event.with_annotation(annotate(event)) for event in batch.events]
+            self._transport.ends[name]._context.receive(attrs.evolve(batch, events=events))
 
     def recovered(self, batch: FlowBatch) -> None:
         self._transport.recovered += len(batch.events)
+        self._transport.recovered_annotations += [
+            (event.mark, event.annotation) for event in batch.events
+        ]
 
     def snapshot(self) -> Mapping[str, object]:
         return {"peers": sorted(self._transport.ends)}
+
+
+@implementer(IAnnotatingTransport)
+class AnnotatingEnd(OtherEnd):
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        annotate = self._transport.annotate
+        assert annotate is not None
+        return [annotate(event) for event in events]

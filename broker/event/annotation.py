@@ -1,0 +1,74 @@
+"""Annotation of an event: bytes of its stream transport, the optional tenth element of its record.
+
+A record is the header as a msgpack array of nine elements (`broker.log.logged_event`). Only the
+transport reads its annotations. The log, pages, replicas and the archive have them with the events.
+Clients and nodes of earlier versions get records of nine elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, TypeAlias
+
+import msgpack
+import msgspec
+
+#: Elements of a record without an annotation.
+RECORD_FIELDS: Final = 9
+MAX_ANNOTATION_BYTES: Final = 1_024
+#: First byte of a record with an annotation. It may occur inside of others too.
+ANNOTATED: Final = b"\x9a"
+_PLAIN: Final = b"\x99"
+_pack = msgpack.Packer().pack
+
+_Annotation: TypeAlias = Annotated[bytes, msgspec.Meta(max_length=MAX_ANNOTATION_BYTES)]
+_Fields: TypeAlias = tuple[str, int, int, int, str, str, str, str, str, _Annotation]
+_decoder = msgspec.msgpack.Decoder(_Fields)
+
+
+def annotation_of(record: bytes) -> bytes:
+    """Return the annotation; empty if there is none, or the record is malformed."""
+    fields = _annotated_fields(record)
+    return b"" if fields is None else fields[RECORD_FIELDS]
+
+
+def with_annotation(record: bytes, annotation: bytes) -> bytes:
+    """Return a record with this annotation; none if it is empty.
+
+    A malformed record is not changed. Raises ValueError for more than `MAX_ANNOTATION_BYTES`.
+    """
+    if not isinstance(annotation, bytes) or len(annotation) > MAX_ANNOTATION_BYTES:
+        raise ValueError(f"an annotation is not at most {MAX_ANNOTATION_BYTES} bytes")
+    record = without_annotation(record)
+    if not annotation or not record.startswith(_PLAIN):
+        return record
+    packed: bytes = _pack(annotation)
+    return b"".join((ANNOTATED, record[1:], packed))
+
+
+def without_annotation(record: bytes) -> bytes:
+    """Return a record of nine elements. A malformed record is not changed."""
+    fields = _annotated_fields(record)
+    if fields is None:
+        return record
+    plain: bytes = _pack(fields[:RECORD_FIELDS])
+    return plain
+
+
+def join_without_annotations(records: Sequence[bytes]) -> bytes:
+    """Join records, each of nine elements."""
+    joined = b"".join(records)
+    if ANNOTATED in joined:
+        return b"".join(map(without_annotation, records))
+    return joined
+
+
+def _annotated_fields(record: bytes) -> _Fields | None:
+    """Return the fields of a record with an annotation, else None."""
+    if not record.startswith(ANNOTATED):
+        return None
+    try:
+        fields: _Fields = _decoder.decode(record)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    return fields

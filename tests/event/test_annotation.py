@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.event.annotation import (
+    ANNOTATED,
+    MAX_ANNOTATION_BYTES,
+    annotation_of,
+    join_without_annotations,
+    with_annotation,
+    without_annotation,
+)
+from broker.event.envelope import Header, Liveness, SecurityLevel
+from broker.event.event_id import EventId
+from broker.log.logged_event import encode_header, header_from_fields
+
+HEADER = Header(EventId("p", 5, 1, 7), "s.t", "t", "1.0", SecurityLevel.LOW, Liveness.LIVE)
+RECORD = encode_header(HEADER)
+FIELDS = msgpack.unpackb(RECORD)
+ANNOTATIONS = st.binary(max_size=MAX_ANNOTATION_BYTES)
+#: Bytes of records of a hostile node.
+MALFORMED = [
+    *(b"", b"\x9a", b"\xc1", b"no record", b"\x9a" * 5_000, RECORD[:-1], RECORD + b"x"),
+    *(msgpack.packb((*FIELDS, wrong)) for wrong in ("text", 1, None, bytes(1_025))),
+    msgpack.packb((*FIELDS, b"", b"")),
+    b"\x9a" + RECORD[1:] + b"\xc6\xff\xff\xff\xff",
+]
+
+
+@given(ANNOTATIONS, ANNOTATIONS)
+def test_an_annotation_is_set_replaced_and_removed(first: bytes, second: bytes) -> None:
+    record = with_annotation(RECORD, first)
+    assert annotation_of(record) == first
+    assert annotation_of(with_annotation(record, second)) == second
+    assert without_annotation(record) == with_annotation(record, b"") == RECORD
+    fields = msgpack.unpackb(record)
+    assert fields == [*FIELDS, *([first] if first else [])]
+    assert header_from_fields(fields) == header_from_fields(tuple(fields)) == HEADER
+
+
+def test_a_record_without_an_annotation_has_its_bytes() -> None:
+    assert RECORD.hex() == "99a1700501 07a3732e74a174a3312e30a36c6f77a46c697665".replace(" ", "")
+    assert with_annotation(RECORD, b"") is RECORD
+    assert without_annotation(RECORD) is RECORD and annotation_of(RECORD) == b""
+
+
+def test_an_annotation_is_bounded() -> None:
+    assert len(annotation_of(with_annotation(RECORD, bytes(1_024)))) == 1_024
+    for wrong in (bytes(1_025), "text", None):
+        with pytest.raises(ValueError, match="at most 1024 bytes"):
+            with_annotation(RECORD, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("record", MALFORMED)
+def test_a_malformed_record_has_no_annotation(record: bytes) -> None:
+    assert annotation_of(record) == b""
+    assert without_annotation(record) == record
+    assert annotation_of(with_annotation(record, b"a")) in (b"", b"a")
+
+
+@given(st.binary(max_size=60), ANNOTATIONS)
+def test_any_bytes_raise_nothing(record: bytes, annotation: bytes) -> None:
+    for each in (record, b"\x9a" + record, b"\x99" + record):
+        annotation_of(with_annotation(each, annotation))
+        without_annotation(each)
+
+
+@given(st.lists(st.binary(max_size=3), max_size=5))
+def test_joined_records_have_no_annotations(annotations: list[bytes]) -> None:
+    records = [with_annotation(RECORD, each) for each in annotations]
+    assert join_without_annotations(records) == RECORD * len(records)
+    assert [each.startswith(ANNOTATED) for each in records] == list(map(bool, annotations))
+
+
+@pytest.mark.parametrize("fields", [8, 11, 12])
+def test_a_header_of_another_length_is_refused(fields: int) -> None:
+    with pytest.raises(ValueError, match="values"):
+        header_from_fields((*FIELDS, b"", b"", b"")[:fields])
