@@ -10,16 +10,11 @@ from two_parents.transport import TwoParentsOptions, two_parents
 
 from broker.config.stacks import StackInstance
 from broker.testing.datagram_network import DatagramFaults
+from broker.testing.flights import Interest
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    Interest,
-    Publisher,
-    Reader,
-    name_of,
-    read,
-    read_logs,
-)
 
 SEEDS = seeds(2, 20)
 #: The first stream is carried by the transport with two parents.
