@@ -218,7 +218,8 @@ class TransportInstance:
     # ------------------------------------------------------------------ for the transport
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
-        return self._services.open_links(self._stack, listen, receiver)
+        guarded = _GuardedReceiver(self, receiver)
+        return self._services.open_links(self._stack, listen, guarded)
 
     def receive(self, batch: FlowBatch) -> None:
         self.received += len(batch.events)
@@ -258,3 +259,18 @@ class TransportInstance:
                 self._services.link_interest.remove(LinkKey(self.instance, link), id)
         self._queries.clear()
         self.stop()
+
+
+@implementer(ILinkReceiver)
+class _GuardedReceiver:
+    def __init__(self, instance: TransportInstance, receiver: ILinkReceiver) -> None:
+        self._instance = instance
+        self._receiver = receiver
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        if self._instance.error:
+            return
+        try:
+            self._receiver.messages_received(peer, messages)
+        except Exception as error:
+            self._instance.fail(error)

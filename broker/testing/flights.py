@@ -65,8 +65,10 @@ class LogEntry:
     header: Header
     altitude: int
     arrival: int
+    flow: str
+    """Key of its flow, if it was read with `read_logs`."""
 
     @classmethod
     def of(cls, event: LoggedEvent) -> LogEntry:
         header = header_from_fields(msgpack.unpackb(event.record))
-        return cls(event.mark, header, altitude_of(event.document), event.arrival)
+        return cls(event.mark, header, altitude_of(event.document), event.arrival, event.origin)

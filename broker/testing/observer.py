@@ -61,10 +61,10 @@ class Observer:
 
     def record_logs(self, logs: LogEntries, *, complete: bool = True) -> None:
         """`complete`: no log lost any event."""
-        for origin, log in logs.items():
+        for log in logs.values():
             for entry in log:
                 key = EventKey.of(entry.header.event_id)
-                self.seen.record_place(key, Place(origin, *entry.mark))
+                self.seen.record_place(key, Place(entry.flow, *entry.mark))
         self.seen.has_all_places = complete
 
     def add_subscriber(

@@ -31,6 +31,7 @@ def read_logs(world: NetworkWorld, seen: LogEntries | None = None) -> LogEntries
     for name in world.running:
         log = world[name].event_log
         events = world.wait(log.read_origin(log.origin, (0, 0), 1 << 40, 1 << 60))
+        log.flows.label_own(events)
         held = {entry.mark: entry for entry in found.get(log.origin, [])}
         held.update({event.mark: LogEntry.of(event) for event in events})
         found[log.origin] = [held[mark] for mark in sorted(held)]
@@ -110,7 +111,7 @@ class Reader:
         found: dict[EventName, tuple[str, LogEntry]] = {}
         for origin, log in logs.items():
             for entry in log:
-                if entry.mark > self.starts_after.get(origin, (0, 0)) and self.interest.matches(
+                if entry.mark > self.starts_after.get(entry.flow, (0, 0)) and self.interest.matches(
                     entry.header.stream, entry.altitude
                 ):
                     found.setdefault(name_of(entry), (origin, entry))
