@@ -1,8 +1,8 @@
 """Contract tests for every implementation of IProtocolStack, in virtual time.
 
-Mix the class into a `unittest.TestCase` and set `stack`, and `options` where the defaults do not
-fit. Properties that a stack does not provide are not tested. `stack_socket_contract` has tests over
-real sockets.
+Mix the class into a `unittest.TestCase` and set `stack`, `options` where the defaults do not fit,
+and `transport` for a stack over raw datagrams. Properties that a stack does not provide are not
+tested. `stack_socket_contract` has tests over real sockets.
 """
 
 from __future__ import annotations
@@ -12,11 +12,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
+import attrs
 from zope.interface.verify import verifyObject
 
 from broker.errors import BrokerError, Closed, Overloaded, StackError
 from broker.testing.option_contract import check_options
-from broker.testing.stack_network import MakeFaults, MemoryWires, StackEnd, StackNetwork, build
+from broker.testing.stack_network import (
+    BAD_NETWORK,
+    DatagramWires,
+    MakeFaults,
+    MemoryWires,
+    StackEnd,
+    StackNetwork,
+    build,
+)
 from broker.transport.faults import (
     CorruptLayer,
     DelayLayer,
@@ -29,6 +38,7 @@ from broker.transport.faults import (
 from broker.transport.layer import ILayer, ILayerCore, ILinkCore, ILinkLayer, Property
 from broker.transport.message import Outcome
 from broker.transport.socket.contract import ISocketChannel
+from broker.transport.socket.datagram_demultiplexer import derive_tag
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 from broker.transport.view import LinkState
 
@@ -53,17 +63,19 @@ else:
 
 
 class StackContract(_Base):
-    """Tests of a stack, which must support TCP's properties."""
+    """Tests of a stack over one transport."""
 
     stack: ClassVar[IProtocolStack]
     options: ClassVar[object] = None
+    transport: ClassVar[Transport] = Transport.TCP
+    """TCP or DATAGRAM."""
 
     def network(
         self,
         count: int = 2,
         seed: int = 0,
         *,
-        transport: Transport = Transport.TCP,
+        transport: Transport | None = None,
         suspect: float = 0.0,
         make_faults: MakeFaults = lambda seed: (),
     ) -> StackNetwork:
@@ -72,7 +84,7 @@ class StackContract(_Base):
             self.options,
             count=count,
             seed=seed,
-            transport=transport,
+            transport=transport or self.transport,
             suspect=suspect,
             make_faults=make_faults,
         )
@@ -80,14 +92,15 @@ class StackContract(_Base):
         return network
 
     def _provides(self, *properties: Property) -> bool:
-        return build(self.stack, self.options).provides.issuperset(properties)
+        provides = build(self.stack, self.options, transport=self.transport).provides
+        return provides.issuperset(properties)
 
     # ----------------------------------------------------------------- the description
 
     def test_stack_layers_and_cores_implement_their_interfaces(self) -> None:
         self.assertTrue(verifyObject(IProtocolStack, self.stack))
-        self.assertIn(Transport.TCP, self.stack.transports)
-        settings = StackSettings(incarnation=1, options=self.options)
+        self.assertIn(self.transport, self.stack.transports)
+        settings = StackSettings(incarnation=1, transport=self.transport, options=self.options)
         for layer in self.stack.layers(settings):
             self.assertTrue(verifyObject(ILayer, layer))
             core = ILinkCore if ILinkLayer.providedBy(layer) else ILayerCore
@@ -104,8 +117,12 @@ class StackContract(_Base):
         sent = [b"", b"a", bytes(100_000), *(b"%d" % number for number in range(500))]
         one.link(other).send(sent)
         other.link(one).send(sent[::-1])
-        network.run(2.0)
-        if network.provides >= {Property.RELIABLE, Property.FIFO}:
+        received = other.received_from(one), one.received_from(other)
+        network.run_until(lambda: all(len(each) >= len(sent) for each in received))
+        network.run(1.0)
+        # The datagrams have no faults here.
+        is_whole = Property.RELIABLE in network.provides or self.transport is Transport.DATAGRAM
+        if is_whole and Property.FIFO in network.provides:
             self.assertEqual(other.received_from(one), sent)
             self.assertEqual(one.received_from(other), sent[::-1])
         self.assertEqual(one.errors + other.errors, [])
@@ -132,6 +149,8 @@ class StackContract(_Base):
         self.assertTrue(link.is_writable)
 
     def test_foreign_bytes_end_a_connection_but_not_the_stack(self) -> None:
+        if self.transport is not Transport.TCP:
+            return
         random = Random(1)
         network = self.network(3)
         one, other, third = network.ends
@@ -152,6 +171,31 @@ class StackContract(_Base):
         network.run(1.0)
         self.assertEqual(other.received_from(one)[-1:], [b"after"])
 
+    def test_foreign_datagrams_change_nothing(self) -> None:
+        """They come from strangers, or from the address of a peer."""
+        if self.transport is not Transport.DATAGRAM:
+            return
+        random = Random(1)
+        network = self.network(3)
+        one, other, third = network.ends
+        assert isinstance(network.wires, DatagramWires)
+        datagrams, pair = network.wires.network, network.pair(one, other)
+        tag, sent = derive_tag("tested"), []
+        for number in range(300):
+            random_bytes = random.randbytes(random.choice((1, 2, 5, 13, 46, 200, 1300)))
+            source = ("stranger", str(number)) if number % 2 else ("dialler", pair)
+            datagrams.send_datagram(tag + random_bytes, source, ("listener", pair))
+            datagrams.send_datagram(random_bytes, source, ("listener", pair))
+            if number % 10 == 0:
+                one.send(b"%d" % number, other, third)
+                sent.append(b"%d" % number)
+            network.run(0.01)
+        network.run(5.0)
+        self.assertEqual(other.errors, [])
+        self.assertIsNone(other.link(one).failure)
+        self.assertEqual(other.received_from(one), sent)
+        self.assertEqual(third.received_from(one), sent)
+
     def test_no_timer_is_left_when_all_ends_have_closed(self) -> None:
         network = self.network(3)
         one, other, third = network.ends
@@ -165,7 +209,8 @@ class StackContract(_Base):
     def test_a_message_has_an_outcome_for_each_destination(self) -> None:
         network = self.network(3)
         one, other, third = network.ends
-        stranger = StackEnd("stranger", build(self.stack, self.options), network.clock)
+        stack = build(self.stack, self.options, transport=self.transport)
+        stranger = StackEnd("stranger", stack, network.clock)
         outcomes = one.send(b"1", other, stranger)
         self.assertEqual(outcomes, {other.name: Outcome.SENT, stranger.name: Outcome.ABSENT})
         network.run(1.0)
@@ -239,6 +284,14 @@ class StackContract(_Base):
         self._run_with_faults(9, 20, steps=30)
 
     def test_the_stack_keeps_what_it_provides_over_datagrams(self) -> None:
+        if self.transport is Transport.DATAGRAM:
+            faults = attrs.evolve(BAD_NETWORK, loss=0.1, corruption=0.05)
+            for count in (2, 3, 9):
+                network = self.network(count, count)
+                assert isinstance(network.wires, DatagramWires)
+                network.wires.network.faults = faults
+                self._play(network, steps=40)
+                self.check(network, f"{count} ends, {faults}")
         if Transport.UDP not in self.stack.transports:
             return
         for count in (2, 3):

@@ -1,15 +1,16 @@
-"""Ends of one stack in virtual time, each with a link to every other, over memory channels."""
+"""Ends of one stack in virtual time, each with a link to every other, over memory channels or
+datagrams."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from random import Random
 from typing import Protocol, TypeAlias, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -23,7 +24,8 @@ from broker.transport.clock import IClock
 from broker.transport.driver import Link, StackDriver
 from broker.transport.layer import ILayer
 from broker.transport.message import Message, Outcome, Peer
-from broker.transport.socket import DEFAULT_MAX_FRAME, TCP_PROPERTIES, ISocketChannel
+from broker.transport.socket import DEFAULT_MAX_FRAME, ISocketChannel
+from broker.transport.socket.datagram_port import DatagramPort
 from broker.transport.stack import Stack
 from broker.transport.stack_receiver import IStackReceiver
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
@@ -32,6 +34,8 @@ from broker.transport.view import LinkState, View
 #: Seconds from the end of a connection to the next attempt.
 REDIAL = 0.1
 
+#: Of datagrams below a connection.
+BAD_NETWORK = DatagramFaults(loss=0.02, duplication=0.02, delay=0.005, jitter=0.01)
 #: Makes the fault layers of one link from a seed.
 MakeFaults: TypeAlias = Callable[[int], Sequence[ILayer]]
 OnChannel: TypeAlias = Callable[[ISocketChannel], None]
@@ -112,13 +116,12 @@ class MemoryWires:
         return self.network.connect(pair)
 
 
-class DatagramWires:
+class ConnectionWires:
     """Each end of a pair has a port; datagrams are lost, repeated and reordered."""
 
     def __init__(self, clock: Clock, seed: int) -> None:
-        faults = DatagramFaults(loss=0.02, duplication=0.02, delay=0.005, jitter=0.01)
         self._clock = clock
-        self._network = DatagramNetwork(clock, seed, faults)
+        self._network = DatagramNetwork(clock, seed, BAD_NETWORK)
 
     def listen(self, pair: str, on_connect: OnChannel) -> None:
         self._bind(("listener", pair), on_connect)
@@ -143,6 +146,32 @@ class DatagramWires:
         return endpoint
 
 
+class DatagramWires:
+    """Each end of a pair has a raw datagram channel to the other; both begin at once."""
+
+    def __init__(self, clock: Clock, seed: int) -> None:
+        self.network = DatagramNetwork(clock, seed, DatagramFaults(delay=0.005))
+        self._listeners: dict[str, OnChannel] = {}
+        self._ports: dict[tuple[str, str], DatagramPort] = {}
+
+    def listen(self, pair: str, on_connect: OnChannel) -> None:
+        self._listeners[pair] = on_connect
+        for role in ("dialler", "listener"):
+            self._ports[role, pair] = self.network.share((role, pair)).open_port("tested")
+
+    def connect(self, pair: str) -> Deferred[ISocketChannel]:
+        self._listeners[pair](self._ports["listener", pair].connect(("dialler", pair)))
+        return succeed(self._ports["dialler", pair].connect(("listener", pair)))
+
+
+#: Networks below a stack, by its transport.
+WIRES: Mapping[Transport, Callable[[Clock, int], Wires]] = {
+    Transport.TCP: MemoryWires,
+    Transport.UDP: ConnectionWires,
+    Transport.DATAGRAM: DatagramWires,
+}
+
+
 def build(
     stack: IProtocolStack,
     options: object,
@@ -154,7 +183,7 @@ def build(
     settings = StackSettings(
         incarnation=incarnation, transport=transport, suspect=suspect, options=options
     )
-    return build_stack(stack, settings, TCP_PROPERTIES, faults)
+    return build_stack(stack, settings, faults=faults)
 
 
 class StackNetwork:
@@ -173,11 +202,7 @@ class StackNetwork:
     ) -> None:
         self.clock = Clock()
         self.random = Random(seed)
-        self.wires: Wires = (
-            MemoryWires(self.clock, seed)
-            if transport is Transport.TCP
-            else DatagramWires(self.clock, seed)
-        )
+        self.wires: Wires = WIRES[transport](self.clock, seed)
         self._is_stopped = False
         self._dialling: set[str] = set()
         self._build = partial(build, stack, options, transport=transport, suspect=suspect)
@@ -229,8 +254,11 @@ class StackNetwork:
         """Break the connection of a pair: what is in transit is lost."""
         if isinstance(self.wires, MemoryWires):
             self.wires.network.cut(self.pair(one, other))
-        else:
-            one.driver.abort(other.name, NotConnected("the network broke"))
+            return
+        one.driver.abort(other.name, NotConnected("the network broke"))
+        if isinstance(self.wires, DatagramWires):
+            # It learns nothing of the end of the other channel.
+            other.driver.abort(one.name, NotConnected("the network broke"))
 
     def run(self, seconds: float) -> None:
         """Advance virtual time, from call to call."""

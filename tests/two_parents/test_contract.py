@@ -8,7 +8,9 @@ import pytest
 from two_parents.stop_and_wait import StopAndWaitOptions, stop_and_wait
 from two_parents.transport import TwoParentsOptions, two_parents
 
+from broker.testing.stack_contract import StackContract
 from broker.testing.transport_contract import TransportContract
+from broker.transport.stacks import Transport
 
 
 def listen_of(number: int) -> str:
@@ -29,3 +31,8 @@ class TestTwoParents(TransportContract, unittest.TestCase):
 @pytest.mark.soak
 class TestTwoParentsLong(TestTwoParents):
     seeds = range(2, 20)
+
+
+class TestStopAndWait(StackContract, unittest.TestCase):
+    stack = stop_and_wait
+    transport = Transport.DATAGRAM
