@@ -14,6 +14,7 @@ from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import ConfigurationError, Overloaded
+from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
@@ -68,6 +69,9 @@ class NodeServices(Protocol):
     def cluster(self) -> ClusterFactory: ...
     @property
     def link_interest(self) -> ILinkInterest: ...
+    @property
+    def own_end(self) -> Mark:
+        """The newest place of the own log, committed or not."""
 
     def receive(self, batch: FlowBatch) -> None:
         """Validate, log and deliver a received batch."""
@@ -119,6 +123,8 @@ class TransportInstance:
         """Ids of interest by link."""
         self._matched: tuple[FlowBatch, Sequence[frozenset[Hashable]]] | None = None
         """Own events that are being published, which were matched before."""
+        self._matched_after: Mark = (0, 0)
+        """Own events up to there were matched before the newest interest was set."""
         self._transport: IStreamTransport | None = None
         try:
             self._transport = plugin.create(self)
@@ -151,9 +157,10 @@ class TransportInstance:
         """Carry own events, each with the links that want it among its targets."""
         for part, part_targets in self._cleared_parts(batch, targets):
             self.published += len(part.events)
-            self._matched = part, [self._own_links(each) for each in part_targets]
+            if part.after >= self._matched_after:
+                self._matched = part, [self._own_links(each) for each in part_targets]
             self._call("publish", part)
-        self._matched = None
+            self._matched = None
 
     def recovered(self, batch: FlowBatch) -> None:
         self._call("recovered", batch)
@@ -241,6 +248,7 @@ class TransportInstance:
             destination, key, StreamInterest(interest.pattern, query)
         )
         known.add(key)
+        self._matched_after = self._services.own_end
 
     def match(self, batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         if self._matched is not None and self._matched[0] is batch:

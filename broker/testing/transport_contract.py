@@ -194,8 +194,9 @@ class TransportContract(HostileTransportContract):
                 network.subscribe("reader-0", "n2", at_altitude(0))
                 for number in range(1, 7):
                     network.subscribe(f"reader-{number}", "n2", at_altitude(number), waits=False)
-                    for _ in range(4):
-                        world.run(0.04)
+                    for _ in range(8):
+                        # Commits take some ms.
+                        world.run(world.random.choice((0.002, 0.01, 0.04)))
                         publisher.publish(CARRIED, number)
                         if number % 2:
                             publisher.publish(CARRIED, 0)

@@ -115,6 +115,7 @@ class Services:
         self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
         self.received: list[FlowBatch] = []
         self.matched = 0
+        self.own_end = (1, 6)
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest
@@ -246,6 +247,22 @@ def test_own_events_are_not_matched_again_and_those_above_the_clearance_are_left
     ]
     assert radar.links == [[frozenset({"east"})], [frozenset()]]
     assert services.matched == 0
+
+
+def test_own_events_are_matched_again_if_interest_came_before_their_commit(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    transports = make(services, plugins)
+    (radar,) = plugins["radar"].created
+    assert radar.context is not None
+    services.own_end = (1, 7)
+    wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "true()", {})
+    radar.context.set_link_interest("east", "0", wanted)
+    transports.publish(BATCH, NO_LINKS)
+    transports.publish(attrs.evolve(BATCH, after=(1, 7), upto=(1, 9)), NO_LINKS)
+    assert radar.links == [[frozenset({"east"})], [frozenset()]]
+    assert services.matched == 1
 
 
 def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(
