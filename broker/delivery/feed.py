@@ -141,6 +141,11 @@ class Feed:
         self.outcomes.seen += passed
         self.outcomes.filtered += passed
 
+    def count_elsewhere(self, unlogged: int) -> None:
+        """Count places without a logged event, of `unlogged` ones of the log."""
+        # The places of a slow flow count as unlogged until its events arrive.
+        self.outcomes.elsewhere = max(0, unlogged - self.elsewhere_at_start)
+
     def roll_back(self, serial: int) -> None:
         """Take back the serials of a failed commit, which will be assigned again."""
         self.uncounted_from = min(self.uncounted_from, serial)

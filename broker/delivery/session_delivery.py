@@ -183,7 +183,7 @@ class SessionDelivery:
         feed = self._feeds.pop(number, None)
         if feed is not None:
             feed.count_filtered(self._log.bounds.last + 1)
-            feed.outcomes.elsewhere = self._log.unlogged_places - feed.elsewhere_at_start
+            feed.count_elsewhere(self._log.unlogged_places)
             self._backlog.remove_feed(feed)
             self._recovered_feeds.wake_waiting()
         return feed
@@ -337,7 +337,7 @@ class SessionDelivery:
         elsewhere = self._log.unlogged_places if self._feeds else 0
         for feed in self._feeds.values():
             feed.count_filtered(self._log.bounds.last + 1)
-            feed.outcomes.elsewhere = elsewhere - feed.elsewhere_at_start
+            feed.count_elsewhere(elsewhere)
 
     def send_progress(self, times: WireTimes = ()) -> None:
         """Send positions that moved without a delivery, so that a rare query keeps no old position.

@@ -15,6 +15,7 @@ from broker.errors import BrokerError, OurError, UnknownType
 from broker.ingest.event_source import EventSource
 from broker.ingest.pending_dtds import PendingDtds
 from broker.matching.contract import TypeMissing, Verdict
+from broker.transport.clock import IDelayed
 
 #: Seconds for which a source waits; the look-up continues in the background.
 LOOKUP_WAIT: Final = 1.0
@@ -44,6 +45,7 @@ class TypeLookups:
             return False
         source.pause()
         has_ended = False
+        timer: IDelayed | None = None
 
         def record(failure: Failure, reference: DtdReference) -> None:
             error = failure.value
@@ -56,6 +58,8 @@ class TypeLookups:
             if has_ended:
                 return
             has_ended = True
+            if timer is not None and timer.active():
+                timer.cancel()
             if self._pending_dtds is not None:
                 self._continue_in_background(source, hints, self._pending_dtds)
             source.resume()
@@ -65,7 +69,7 @@ class TypeLookups:
                 # Earlier events of these types have waited already.
                 end()
                 return True
-            self._pending_dtds.clock.callLater(LOOKUP_WAIT, end)
+            timer = self._pending_dtds.clock.callLater(LOOKUP_WAIT, end)
         DeferredList(
             [
                 self._dtds.lookup(reference, hint).addErrback(record, reference)

@@ -94,6 +94,10 @@ class StreamServices:
         self._network = network
         self._matcher = node.matcher
 
+    @property
+    def own_end(self) -> Mark:
+        return self._network.event_log.own_end
+
     def connect(self, transports: StreamTransports) -> None:
         """Let the network publish and recover flows through the transports."""
 

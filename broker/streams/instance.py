@@ -72,6 +72,9 @@ class NodeServices(Protocol):
     def cluster(self) -> ClusterFactory: ...
     @property
     def link_interest(self) -> ILinkInterest: ...
+    @property
+    def own_end(self) -> Mark:
+        """The newest place of the own log, committed or not."""
 
     def receive(self, batch: FlowBatch) -> None:
         """Validate, log and deliver a received batch."""
@@ -138,6 +141,8 @@ class TransportInstance:
         """Ids of interest by link."""
         self._matched: tuple[FlowBatch, Sequence[frozenset[Hashable]]] | None = None
         """Own events that are being published, which were matched before."""
+        self._matched_after: Mark = (0, 0)
+        """Own events up to there were matched before the newest interest was set."""
         self._transport: IStreamTransport | None = None
         with self._guarded():
             self._transport = plugin.create(self)
@@ -201,9 +206,10 @@ class TransportInstance:
         """Carry own events, each with the links that want it among its targets."""
         for part, part_targets in self._cleared_parts(batch, targets):
             self.published += len(part.events)
-            self._matched = part, [self._own_links(each) for each in part_targets]
+            if part.after >= self._matched_after:
+                self._matched = part, [self._own_links(each) for each in part_targets]
             self._call("publish", part)
-        self._matched = None
+            self._matched = None
 
     def recovered(self, batch: FlowBatch) -> None:
         self._call("recovered", batch)
@@ -299,6 +305,7 @@ class TransportInstance:
         wanted = StreamInterest(interest.pattern, query)
         self._services.link_interest.install(destination, key, wanted)
         known.add(key)
+        self._matched_after = self._services.own_end
         if not self._is_fed:
             return succeed({})
         active: Deferred[Mapping[str, Mark]] = Deferred()

@@ -25,7 +25,7 @@ from broker.transport.socket.contract import DATAGRAM_PROPERTIES, IDatagramChann
 from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
 from broker.transport.socket.udp import UdpSocket, format_address
 from broker.transport.stack import Stack
-from broker.transport.stacks import StackSettings, Transport, build_stack
+from broker.transport.stacks import IStackPlugin, StackSettings, Transport, build_stack
 from broker.transport.view import LinkState, View
 
 #: Peers that a transport adds.
@@ -86,10 +86,8 @@ class LinkOpener:
         socket, users = self._sockets[listen]
         transport, link_stack = self._find_plugins(instance)
         assert link_stack is not None
-        # Datagrams of other versions are dropped and counted.
-        versions = [f"{each.name} {each.version}" for each in (transport, link_stack)]
         links = StackLinks(
-            " ".join((instance.name, *versions)),
+            name_links(instance.name, transport, link_stack),
             socket,
             receiver,
             self._clock,
@@ -209,6 +207,11 @@ class StackLinks:
 
     def writable_changed(self, peer: Peer, writable: bool) -> None:
         """Messages for a full link are dropped."""
+
+
+def name_links(instance: str, transport: IStackPlugin, links: IStackPlugin) -> str:
+    """Return the name by which links tell their datagrams apart, also from other versions'."""
+    return " ".join((instance, *(f"{each.name} {each.version}" for each in (transport, links))))
 
 
 def open_udp(reactor: Any) -> OpenDatagrams:

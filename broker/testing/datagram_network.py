@@ -138,12 +138,12 @@ class SharedMemorySocket:
 
     def __init__(self, network: DatagramNetwork, address: tuple[str, int]) -> None:
         self.users = network.share(address)
+        self.address = address
         self._network = network
-        self._address = address
 
     def resolve(self, host: str, port: int) -> Address:
         return host, port
 
     def stop(self) -> None:
         self.users.stop()
-        self._network.unbind(self._address)
+        self._network.unbind(self.address)

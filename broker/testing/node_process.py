@@ -156,6 +156,11 @@ class NodeProcess:
             if self._node is not None:
                 self._ports.append(self._network.listen(address, taker(self._node)))
 
+    @property
+    def datagram_addresses(self) -> list[tuple[str, int]]:
+        """Addresses of the links of its stream transports."""
+        return [each.address for each in self._sockets]
+
     def check_outcomes(self) -> None:
         """AssertionError unless every event has exactly one outcome (T40, A22)."""
         node, seed = self.node, self._time.seed
@@ -223,3 +228,16 @@ def find_pending_timers(time: VirtualTime, loops: list[LoopingCall]) -> list[str
         if not dead and id(call) not in regular:
             left.append(str(call))
     return left
+
+
+def find_timers_left(time: VirtualTime) -> list[str]:
+    """Return the timers of processes that have ended: none after an orderly stop."""
+    clocks = [
+        (call, getattr(call.func, "__self__", None))  # type: ignore[attr-defined]
+        for call in time.clock.getDelayedCalls()
+    ]
+    return [
+        str(call)
+        for call, clock in clocks
+        if isinstance(clock, KillableClock) and not clock.is_alive
+    ]

@@ -205,6 +205,10 @@ class NetworkWorld(VirtualTime):
     def _find_plugins(self, instance: StackInstance) -> Plugins:
         return self.plugins.get(instance.use) or find_plugins_of(instance)
 
+    def datagram_addresses(self, name: str) -> list[tuple[str, int]]:
+        """Return the addresses of the links of its stream transports."""
+        return self._processes[name].datagram_addresses
+
     def start(self, name: str) -> Node:
         """Start a node on the folder of its last process."""
         return self._processes[name].start()

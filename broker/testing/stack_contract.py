@@ -7,17 +7,15 @@ real sockets.
 
 from __future__ import annotations
 
-import tomllib
 import unittest
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
 
-import attrs
 from zope.interface.verify import verifyObject
 
-from broker.config.setting import settings_of
 from broker.errors import BrokerError, Closed, Overloaded, StackError
+from broker.testing.option_contract import check_options
 from broker.testing.stack_network import (
     MakeFaults,
     MemoryWires,
@@ -104,13 +102,7 @@ class StackContract(_Base):
             self.assertTrue(verifyObject(core, layer.create_core()))
 
     def test_each_option_is_a_setting_whose_default_is_allowed(self) -> None:
-        settings = settings_of(self.stack.options)
-        self.assertEqual(set(settings), {each.name for each in attrs.fields(self.stack.options)})
-        defaults = self.stack.options()
-        for name, (_, described) in settings.items():
-            default = getattr(defaults, name)
-            (written,) = tomllib.loads(f"value = {described.kind.write(default)}").values()
-            self.assertEqual(described.kind.read(written), default, name)
+        check_options(self.stack.options)
 
     # ----------------------------------------------------------------- one link
 

@@ -17,8 +17,10 @@ from twisted.trial.unittest import TestCase
 from broker.errors import NotConnected
 from broker.testing.stack_network import StackEnd, build
 from broker.transport.arq.udp_port import UdpPort
+from broker.transport.layer import Property
 from broker.transport.message import Outcome
 from broker.transport.socket.tcp import TcpChannelFactory
+from broker.transport.socket.udp import UdpSocket
 from broker.transport.stacks import IProtocolStack, Transport
 from broker.transport.view import LinkState
 
@@ -46,6 +48,9 @@ class StackSocketContract(_Base):
     async def test_messages_reach_all_peers_over_udp_and_survive_broken_connections(self) -> None:
         await self._converse(Transport.UDP)
 
+    async def test_messages_reach_all_peers_over_raw_datagrams(self) -> None:
+        await self._converse(Transport.DATAGRAM)
+
     async def _converse(self, transport: Transport) -> None:
         if transport not in self.stack.transports:
             return
@@ -65,7 +70,8 @@ class StackSocketContract(_Base):
         await self._until_arrived(ends)
         for peer in ends[1:]:
             one.driver.abort(peer.name, NotConnected("broken on purpose"))
-        one.send(b"while the connections are broken", *ends[1:])
+        if Property.RESUMABLE in one.driver.provides:
+            one.send(b"while the connections are broken", *ends[1:])
         for peer in ends[1:]:
             await self._connect(one, peer, transport)
         await self._until_arrived(ends)
@@ -98,6 +104,15 @@ class StackSocketContract(_Base):
             self.addCleanup(port.stopListening)
             dial = TCP4ClientEndpoint(reactor, _HERE, port.getHost().port)
             await dial.connect(TcpChannelFactory(partial(end.driver.attach, peer.name)))
+        elif transport is Transport.DATAGRAM:
+            sockets = [UdpSocket(reactor, _HERE, 0) for _ in range(2)]
+            for socket in sockets:
+                socket.start()
+                self.addCleanup(socket.stop)
+            ports = [socket.users.open_port("tested") for socket in sockets]
+            for number, (near, far) in enumerate(((end, peer), (peer, end))):
+                address = sockets[number].resolve(*sockets[1 - number].bound_address)
+                near.driver.attach(far.name, ports[number].connect(address))
         else:
             there = UdpPort(reactor, _HERE, 0, accept)
             here = UdpPort(reactor, _HERE, 0, lambda channel: None)

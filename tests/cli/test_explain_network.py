@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from broker.cli.explanation.tables import explanation_tables
+from broker.testing.flights import flight
 from tests.cli.fake_node import FakeNode, run
-from tests.simulation.simulated_client import flight
 
 
 def answer(verdict: str, *, known: bool | None = True) -> dict[str, Any]:

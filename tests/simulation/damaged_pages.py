@@ -25,7 +25,8 @@ from broker.client.received import STORED
 from broker.errors import LogCorrupt
 from broker.log.page_file import FILE
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 
 PAGE = 4096
 META = 152

@@ -1,127 +1,24 @@
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Any
-
-import attrs
-import msgpack
 
 from broker.client.client import Client
 from broker.client.effects import EventBatch
 from broker.client.received import NEW, Gap, Receipt, ReceivedEvent, Start
 from broker.client.subscription import Subscription
-from broker.errors import BrokerError
-from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
-from broker.event.event_id import EventId
+from broker.event.envelope import Liveness
 from broker.event.place import Mark
-from broker.log.logged_event import LoggedEvent, header_from_fields
+from broker.testing.flights import INTERESTS, Interest, LogEntry
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-
-FLIGHT = EventType("flight", "1.0")
-STREAMS = ("asdi.zbw.tz", "asdi.zny.tz", "asdi.zny.ho", "other")
-
-
-def flight(altitude: int, size: int = 0) -> bytes:
-    """`size` is the padding of the id."""
-    return (
-        f"<flight><id>F{'x' * size}</id><flightleg><altitude>{altitude}</altitude>"
-        "</flightleg></flight>"
-    ).encode()
-
-
-def altitude_of(document: bytes) -> int:
-    found = re.search(rb"<altitude>(\d+)<", document)
-    assert found is not None
-    return int(found.group(1))
-
-
-@attrs.frozen
-class Interest:
-    """`matches` is the same condition in Python."""
-
-    pattern: str
-    query: str
-    matches: Callable[[str, int], bool]
-    """(stream, altitude) -> True if the event matches."""
-
-
-INTERESTS = (
-    Interest(">", "true()", lambda stream, altitude: True),
-    Interest(
-        "asdi.*.tz",
-        "/flight/flightleg[altitude > 500]",
-        lambda stream, altitude: (
-            stream.startswith("asdi.") and stream.endswith(".tz") and altitude > 500
-        ),
-    ),
-    Interest(
-        "asdi.zny.>",
-        "/flight[flightleg/altitude < 300]",
-        lambda stream, altitude: stream.startswith("asdi.zny.") and altitude < 300,
-    ),
-    Interest(">", "/flight/flightleg/altitude = 7", lambda stream, altitude: altitude == 7),
-    Interest("other", "$StreamId = 'other'", lambda stream, altitude: stream == "other"),
-)
-
 
 #: Of gaps that count dropped events.
 _QUEUE_REASONS = ("slow", "coalesced")
 
 
-@attrs.frozen
-class LogEntry:
-    mark: Mark
-    header: Header
-    altitude: int
-    arrival: int
-
-    @classmethod
-    def of(cls, event: LoggedEvent) -> LogEntry:
-        header = header_from_fields(msgpack.unpackb(event.record))
-        return cls(event.mark, header, altitude_of(event.document), event.arrival)
-
-
 def read_log(world: World) -> list[LogEntry]:
     events = world.wait(world.node.event_log.read(1, 1 << 40, 1 << 60))
     return [LogEntry.of(event) for event in events]
-
-
-class Publisher:
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.results: list[tuple[EventId, Receipt | BrokerError]] = []
-        self.published = 0
-
-    def publish(
-        self,
-        stream: str = "asdi.zbw.tz",
-        altitude: int = 1000,
-        size: int = 0,
-        level: SecurityLevel = SecurityLevel.MED,
-        name: str = "flight",
-    ) -> None:
-        """`name` is the root element."""
-        self.published += 1
-        kind = EventType(name, "1.0", security_level=level)
-        payload = flight(altitude, size).replace(b"flight", name.encode())
-        number = self.client._mint.last_sequence_number + 1
-        settled: Any = self.client.publish(stream, payload, kind)
-        event_id = EventId(self.client.client_id, 0, number, self.client.incarnation)
-
-        def keep(result: Any) -> None:
-            value = getattr(result, "value", result)
-            self.results.append((event_id, value))
-
-        settled.addBoth(keep)
-
-    @property
-    def receipts(self) -> list[Receipt]:
-        return [result for _, result in self.results if isinstance(result, Receipt)]
-
-    @property
-    def marks(self) -> list[Mark]:
-        return [receipt.place.mark for receipt in self.receipts if receipt.place]
 
 
 class Reader:

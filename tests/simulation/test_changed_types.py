@@ -24,9 +24,9 @@ from broker.event.envelope import EventType
 from broker.node.metrics import NodeCollector
 from broker.subscriptions import type_change_notices as notices
 from broker.subscriptions.type_change_notices import MAX_WAITING
+from broker.testing.flights import flight
 from broker.testing.simulation import World
 from broker.wire import messages
-from tests.simulation.simulated_client import flight
 
 FLIGHT_2 = DtdReference("flight", "2.0")
 TEXT_2 = (

@@ -21,8 +21,9 @@ from broker.event.envelope import SecurityLevel
 from broker.node.metrics import NodeCollector
 from broker.node.status import build_status
 from broker.subscriptions.durable_report import MAX_NAMED
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher, Reader
+from tests.simulation.simulated_client import Reader
 from tests.simulation.test_identities import ACCOUNTS, asdi, member
 
 

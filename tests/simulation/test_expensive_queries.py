@@ -12,8 +12,10 @@ from broker.errors import QueryTooExpensive
 from broker.matching import budget
 from broker.matching.switch import Switch
 from broker.matching.xpath_evaluation import CompiledXPath, ParsedEvent
+from broker.testing.flights import INTERESTS
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
+from tests.simulation.simulated_client import Reader, read_log
 
 #: An index would answer without a budget.
 UNDECIDED = attrs.evolve(INTERESTS[1], query="count(//altitude[. > 500]) = 1")

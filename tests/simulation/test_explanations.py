@@ -18,8 +18,10 @@ from broker.event.event_id import EventId
 from broker.event.writer import write_event
 from broker.node.metrics import NodeCollector
 from broker.node.status import build_status
+from broker.testing.flights import INTERESTS, Interest, flight
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import INTERESTS, Interest, Publisher, Reader, flight
+from tests.simulation.simulated_client import Reader
 from tests.simulation.test_identities import ACCOUNTS
 from tests.simulation.test_slow_subscribers import SLOW, publish_steadily
 

@@ -12,10 +12,11 @@ from broker.client.client import Client
 from broker.client.subscription import Subscription
 from broker.config import Settings
 from broker.errors import TooManySubscriptions
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
 from broker.transport.message import Peer
 from broker.transport.p2p.wire import MESSAGE_COST
-from tests.simulation.simulated_client import Publisher, Reader, read_log
+from tests.simulation.simulated_client import Reader, read_log
 
 #: Of one read of a socket.
 WINDOW = 64 * 1024

@@ -26,8 +26,10 @@ from broker.errors import (
 from broker.event.envelope import SecurityLevel
 from broker.event.stream import StreamPattern
 from broker.identity.secret import hash_secret
+from broker.testing.flights import Interest
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Interest, Publisher, Reader, read_log
+from tests.simulation.simulated_client import Reader, read_log
 
 
 def asdi(pattern: str = "asdi.>") -> Interest:

@@ -15,6 +15,8 @@ from broker.config import Settings
 from broker.errors import PeerSilent, ProtocolError, TooManySessions, VersionMismatch
 from broker.event.event_id import EventId
 from broker.event.writer import write_event
+from broker.testing.flights import FLIGHT, flight
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
 from broker.wire import messages
 from broker.wire.event_batch import encode_batch
@@ -34,7 +36,7 @@ from broker.wire.messages import (
     Welcome,
 )
 from tests.simulation.raw_client import RawConnection, RawSession, hello
-from tests.simulation.simulated_client import FLIGHT, Publisher, Reader, flight, read_log
+from tests.simulation.simulated_client import Reader, read_log
 
 HANDSHAKE = 5.0
 

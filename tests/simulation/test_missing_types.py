@@ -17,14 +17,10 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdSource
 from broker.dtd.reference import DtdReference
 from broker.errors import UnknownType
+from broker.testing.flights import Interest
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import (
-    Interest,
-    Publisher,
-    Reader,
-    check_publishers,
-    read_log,
-)
+from tests.simulation.simulated_client import Reader, check_publishers, read_log
 
 REPORT = DtdReference("report", "1.0")
 

@@ -21,15 +21,11 @@ from broker.event.place import Position
 from broker.node.metrics import NodeCollector
 from broker.node.status import build_status
 from broker.streams.queue_policy import MAX_KEY_PATHS
+from broker.testing.flights import INTERESTS, altitude_of
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
 from tests.seeds import seeds
-from tests.simulation.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    altitude_of,
-    read_log,
-)
+from tests.simulation.simulated_client import Reader, read_log
 from tests.simulation.test_slow_subscribers import QUEUE, SLOW, publish_steadily, read_all
 
 BY_ALTITUDE = "coalesce:/flight/flightleg/altitude"

@@ -10,17 +10,11 @@ import pytest
 from broker.client.received import ALL, NEW, Start, since_time
 from broker.config import Settings
 from broker.errors import LogUnavailable
+from broker.testing.flights import INTERESTS, STREAMS, LogEntry
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
 from tests.seeds import seeds
-from tests.simulation.simulated_client import (
-    INTERESTS,
-    STREAMS,
-    LogEntry,
-    Publisher,
-    Reader,
-    check_publishers,
-    read_log,
-)
+from tests.simulation.simulated_client import Reader, check_publishers, read_log
 
 SECONDS = 12.0
 STEP = 0.05

@@ -10,14 +10,10 @@ import pytest
 from broker.client.received import Receipt
 from broker.config import Settings
 from broker.errors import LogUnavailable, NotConnected, ShuttingDown
+from broker.testing.flights import INTERESTS
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    check_publishers,
-    read_log,
-)
+from tests.simulation.simulated_client import Reader, check_publishers, read_log
 
 
 @pytest.fixture

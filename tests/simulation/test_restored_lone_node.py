@@ -4,7 +4,8 @@ from click.testing import CliRunner
 
 from broker.cli import main
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 
 
 def test_client_returning_to_a_restored_node_gets_one_gap() -> None:

@@ -10,8 +10,10 @@ import pytest
 from broker.client.received import Gap
 from broker.config import Settings
 from broker.event.place import Place
+from broker.testing.flights import INTERESTS
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, offsets, publish, read
+from tests.simulation.simulated_client import Reader, offsets, publish, read
 
 
 @pytest.fixture

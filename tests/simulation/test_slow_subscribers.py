@@ -9,8 +9,10 @@ import pytest
 from broker.client.received import ALL, Gap
 from broker.config import Settings
 from broker.event.envelope import SecurityLevel
+from broker.testing.flights import INTERESTS
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import INTERESTS, Publisher, Reader, read_log
+from tests.simulation.simulated_client import Reader, read_log
 
 QUEUE = 30
 SLOW = 4_000

@@ -16,8 +16,8 @@ from broker.client.incarnation import raise_incarnation
 from broker.client.positions_file import PositionsFile
 from broker.client.received import ReceivedEvent
 from broker.errors import SessionSuperseded
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher
 
 NAME = "reader"
 #: Client and node collect positions for less.

@@ -11,8 +11,9 @@ from broker.errors import BadPosition, BadQuery, TooManySessions
 from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.node.node import MAINTENANCE_INTERVAL
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher, Reader, offsets, publish, read, read_log
+from tests.simulation.simulated_client import Reader, offsets, publish, read, read_log
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 from broker.client.received import ALL
 from broker.sessions import session, time_slices
 from broker.sessions.time_slices import MAX_SLICE_SECONDS
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulation import World
-from tests.simulation.simulated_client import Publisher, Reader, check_publishers, read_log
+from tests.simulation.simulated_client import Reader, check_publishers, read_log
 from tests.simulation.test_greedy_subscribers import Greedy, settings
 
 

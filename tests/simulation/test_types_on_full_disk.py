@@ -13,7 +13,8 @@ from broker.dtd.async_store import RETRY_SECONDS
 from broker.dtd.atomic_file import write_atomically
 from broker.errors import LogUnavailable
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.test_type_distribution import (
     BY_DEFAULT,
     REPORT,

@@ -25,11 +25,11 @@ from broker.errors import BrokerError
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Position
+from broker.testing.flights import flight
 from broker.testing.guarantees import Kind
 from broker.testing.guarantees.records import digest_of
 from broker.wire.codec import WireTimes
 from broker.wire.messages import Flowing, Subscribe, Subscribed
-from tests.simulation.simulated_client import flight
 from tests.soak.interests import ALL_INTERESTS, ALTITUDES, STREAMS
 from tests.soak.layout import SECRET
 from tests.soak.notebook import Notebook, key_fields

@@ -139,6 +139,7 @@ class Services:
         self.matched = 0
         self.fed: list[str] = []
         self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
+        self.own_end = (1, 6)
 
     def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
         self.installed[destination, id] = interest
@@ -317,6 +318,22 @@ def test_a_fed_transport_announces_the_interest_behind_its_links(
     assert selected.result == {"0123/asdi.>": (1, 6)}
     radar.set_link_interest("east", "0", None)
     assert services.announced == {}
+
+
+def test_own_events_are_matched_again_if_interest_came_before_their_commit(
+    plugins: dict[str, Plugin],
+) -> None:
+    services = Services()
+    transports = make(services, plugins)
+    (radar,) = plugins["radar"].created
+    assert radar.context is not None
+    services.own_end = (1, 7)
+    wanted = CarriedInterest(StreamPattern.parse("asdi.>"), "true()", {})
+    radar.context.set_link_interest("east", "0", wanted)
+    transports.publish(BATCH, NO_LINKS)
+    transports.publish(attrs.evolve(BATCH, after=(1, 7), upto=(1, 9)), NO_LINKS)
+    assert radar.links == [[frozenset({"east"})], [frozenset()]]
+    assert services.matched == 1
 
 
 def test_interest_behind_a_link_is_bounded_and_ends_with_its_transport(

@@ -23,7 +23,6 @@ from tests.capability import skipped
 from tests.system.waiting_test_case import WaitingTestCase
 from tests.transport.datagram_ends import End
 from tests.transport.documented import DOCUMENT, documented
-from tests.transport.stop_and_wait import StopAndWaitLayer
 
 reactor = cast(Any, the_reactor)
 
@@ -69,29 +68,6 @@ class SharedUdpTests(WaitingTestCase):
         assert raw[0].packets == [b"raw"]
         there.stop()
         await self.until(lambda: bool(raw[0].losses and server.losses))
-
-
-class StopAndWaitTests(WaitingTestCase):
-    async def test_a_layer_of_another_package_runs_over_udp(self) -> None:
-        sockets = [UdpSocket(reactor, "127.0.0.1", 0) for _ in range(2)]
-        for each in sockets:
-            each.start()
-            self.addCleanup(each.stop)
-        here, there = (
-            End(reactor, [StopAndWaitLayer(incarnation=number)], self.changed) for number in (1, 2)
-        )
-        sockets[1].users.open_port("stop", lambda channel, _: there.driver.attach(channel))
-        target = sockets[0].resolve(*sockets[1].bound_address)
-        here.driver.attach(sockets[0].users.open_port("stop").connect(target))
-        sent = [b"%d" % number for number in range(200)]
-        here.driver.send(sent)
-        await self.until(lambda: bool(there.messages))
-        there.driver.send(sent)
-        await self.until(lambda: len(here.messages) == len(there.messages) == len(sent))
-        assert here.messages == there.messages == sent
-        for end in (here, there):
-            end.driver.close()
-        await self.until(lambda: all(not end.driver.is_attached for end in (here, there)))
 
 
 class DocumentedStackTests(WaitingTestCase):

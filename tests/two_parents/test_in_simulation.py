@@ -1,263 +1,90 @@
-"""Networks in virtual time in which two stacks carry the streams of each node."""
+"""The two ways of each event, in networks in virtual time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from two_parents.stop_and_wait import StopAndWaitOptions, stop_and_wait
-from two_parents.transport import TwoParentsOptions, TwoParentsPlugin, two_parents
+from two_parents.transport import TwoParentsOptions, two_parents
 
 from broker.config.stacks import StackInstance
-from broker.testing.datagram_network import DatagramFaults
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transport_network import INSTANCE, TransportNetwork
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    Interest,
-    Publisher,
-    Reader,
-    name_of,
-    read,
-    read_logs,
-)
 
 SEEDS = seeds(2, 20)
-#: The first stream is carried by the transport with two parents.
-RADAR, OTHER = "radar.zny", "asdi.zny"
-HOST = "127.0.0.1"
+#: Parents of each node: a root, two nodes below it, and one below both.
+DIAMOND = ((), (0,), (0,), (1, 2))
 
 
-def listen_of(name: str) -> str:
-    return f"{HOST}:{9000 + ord(name)}"
+def listen_of(number: int) -> str:
+    return f"127.0.0.1:{9000 + number}"
 
 
-def add_node(
-    world: NetworkWorld, name: str, parents: Sequence[str], join: Sequence[str], feed: str = ""
-) -> None:
-    world.plugins["two_parents"] = two_parents, stop_and_wait
-    options = TwoParentsOptions(listen=listen_of(name), parents=tuple(map(listen_of, parents)))
-    stack = StackInstance(
-        "radar", use="two_parents", feed=feed, options=options, link_options=StopAndWaitOptions()
+def make_stack(number: int) -> StackInstance:
+    parents = tuple(map(listen_of, DIAMOND[number]))
+    options = TwoParentsOptions(listen=listen_of(number), parents=parents)
+    return StackInstance(
+        INSTANCE, use=two_parents.name, options=options, link_options=StopAndWaitOptions()
     )
-    world.add(name, "one", start=False, join=join)
-    world.set_stacks(name, {"radar.>": stack})
-    world.start(name)
 
 
-def add_diamond(world: NetworkWorld, feed: str = "") -> None:
-    """A root, two nodes below it, and one below both; with a feeder an origin outside of them."""
-    nodes = {"r": "", "a": "r", "b": "r", "z": "ab", **({"o": ""} if feed else {})}
-    for name, parents in nodes.items():
-        add_node(world, name, list(parents), world.names, feed)
-    world.run(4.0)
+@contextmanager
+def diamond(seed: int) -> Iterator[TransportNetwork]:
+    with NetworkWorld(seed) as world:
+        network = TransportNetwork(world, (two_parents, stop_and_wait), make_stack)
+        network.add_nodes(len(DIAMOND))
+        yield network
 
 
-def publish(world: NetworkWorld, publisher: Publisher, count: int = 10) -> None:
-    for _ in range(count):
-        publisher.publish(RADAR)
-        publisher.publish(OTHER)
-        world.run(0.1)
-
-
-def settle(world: NetworkWorld, publisher: Publisher, *readers: Reader, seconds: float) -> None:
-    world.run_until(lambda: not publisher.client.unacknowledged)
-    read(world, *readers, seconds=seconds)
-    logs = read_logs(world)
-    for reader in readers:
-        assert reader.error is None
-        found = [name_of(event) for event in reader.events]
-        assert len(found) == len(set(found)), f"twice (seed {world.seed})"
-        missing = reader.expected(logs).keys() - set(found)
-        assert not missing, f"{sorted(missing)} are missing (seed {world.seed})"
-        assert reader.gaps == []
-
-
-def stack_of(world: NetworkWorld, name: str) -> dict[str, object]:
-    transports = world[name].transports
-    assert transports is not None
-    (found,) = [each for each in transports.snapshot() if each["name"] == "radar"]
-    assert found["error"] == ""
-    return found
+def requested(network: TransportNetwork, name: str) -> int:
+    traffic = network.world.network_of(name).traffic
+    assert traffic is not None
+    return traffic.receiver.counts.asked
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("origin", ["r", "z"])
+@pytest.mark.parametrize("origin", ["n0", "n3"])
 def test_events_come_on_two_ways_and_none_is_requested(seed: int, origin: str) -> None:
-    with NetworkWorld(seed) as world:
-        add_diamond(world)
-        readers = [Reader(world, world.client(f"at-{name}", name)) for name in world.names]
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        world.run(2.0)
-        publisher = Publisher(world.client("publisher", origin))
-        publish(world, publisher)
-        settle(world, publisher, *readers, seconds=10.0)
-        assert stack_of(world, origin)["published"] == 10
-        for name in set(world.names) - {origin}:
-            assert stack_of(world, name)["received"] in (10, 20)
-            traffic = world.network_of(name).traffic
-            assert traffic is not None and traffic.receiver.counts.asked == 0
-        doubled = "z" if origin == "r" else "r"
-        assert stack_of(world, doubled)["repeated"] == 10
+    with diamond(seed) as network:
+        names = network.world.names
+        for name in names:
+            network.subscribe(f"at-{name}", name)
+        network.world.run(2.0)
+        network.add_publisher(origin)
+        for _ in range(10):
+            # One event is one batch.
+            network.publish(1)
+            network.world.run(0.1)
+        network.settle()
+        network.check_states()
+        assert network.state_of(origin)["published"] == 10
+        for name in set(names) - {origin}:
+            assert network.state_of(name)["received"] in (10, 20)
+            assert requested(network, name) == 0
+        doubled = "n3" if origin == "n0" else "n0"
+        assert network.state_of(doubled)["repeated"] == 10
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("fault", ["loss", "dead parent", "cut", "everything lost"])
-def test_no_event_is_lost_by_a_bad_network(seed: int, fault: str) -> None:
-    with NetworkWorld(seed) as world:
-        add_diamond(world)
-        readers = [Reader(world, world.client(f"at-{name}", name)) for name in "rz"]
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        publisher = Publisher(world.client("publisher", "b"))
-        publish(world, publisher)
+@pytest.mark.parametrize("fault", ["dead parent", "cut"])
+def test_events_of_one_way_are_not_requested_while_the_other_is_broken(
+    seed: int, fault: str
+) -> None:
+    with diamond(seed) as network:
         faults: dict[str, Callable[[], object]] = {
-            "loss": lambda: _lose(world, 0.3),
-            "dead parent": lambda: world.kill("a"),
-            "cut": lambda: world.datagrams.cut((HOST, 9000 + ord("b")), (HOST, 9000 + ord("z"))),
-            "everything lost": lambda: _lose(world, 1.0),
+            "dead parent": lambda: network.kill("n1"),
+            "cut": lambda: network.cut_datagrams("n1", "n3"),
         }
+        for name in ("n0", "n3"):
+            network.subscribe(f"at-{name}", name)
+        network.world.run(2.0)
+        network.add_publisher("n0")
+        network.publish()
         faults[fault]()
-        publish(world, publisher)
-        settle(world, publisher, *readers, seconds=30.0)
-
-
-def _lose(world: NetworkWorld, share: float) -> None:
-    world.datagrams.faults = DatagramFaults(loss=share, duplication=0.1, jitter=0.01)
-
-
-def at_altitude(altitude: int) -> Interest:
-    query = f"/flight/flightleg/altitude = {altitude}"
-    return Interest(">", query, lambda _, each: each == altitude)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_batch_that_an_older_interest_selected_hides_no_event(seed: int) -> None:
-    """Subscriptions begin while events for earlier ones flow."""
-    with NetworkWorld(seed) as world:
-        add_diamond(world)
-        # Interest is active in the network of clusters before all parents have it.
-        world.datagrams.faults = DatagramFaults(delay=0.1)
-        readers = [Reader(world, world.client("reader-0", "z"), at_altitude(0))]
-        world.run_until(lambda: readers[0].is_flowing)
-        publisher = Publisher(world.client("publisher", "r"))
-        for number in range(1, 7):
-            readers.append(
-                Reader(world, world.client(f"reader-{number}", "z"), at_altitude(number))
-            )
-            for _ in range(4):
-                world.run(0.04)
-                publisher.publish(RADAR, number)
-                publisher.publish(RADAR, 0)
-            world.run(2.0)
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        settle(world, publisher, *readers, seconds=20.0)
-        assert all(reader.events for reader in readers)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("restarted", ["r", "a", "z"])
-def test_a_restarted_node_takes_its_place_again(seed: int, restarted: str) -> None:
-    with NetworkWorld(seed) as world:
-        add_diamond(world)
-        reader = Reader(world, world.client("reader", "z"), durable="d")
-        world.run_until(lambda: reader.is_flowing)
-        publisher = Publisher(world.client("publisher", "r"))
-        publish(world, publisher)
-        world.kill(restarted)
-        if restarted != "r":
-            publish(world, publisher)
-        world.start(restarted)
-        publish(world, publisher, 30)
-        settle(world, publisher, reader, seconds=40.0)
-        assert stack_of(world, restarted)["error"] == ""
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_feeder_brings_the_events_of_origins_outside_to_the_root(seed: int) -> None:
-    with NetworkWorld(seed) as world:
-        add_diamond(world, "mspaces")
-        readers = [Reader(world, world.client(f"at-{name}", name)) for name in world.names]
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        world.run(2.0)
-        publisher = Publisher(world.client("publisher", "o"))
-        publish(world, publisher)
-        settle(world, publisher, *readers, seconds=10.0)
-        assert stack_of(world, "z")["received"] == 20
-        for name in "rabz":
-            traffic = world.network_of(name).traffic
-            # The first batch may begin before the interest was active.
-            assert traffic is not None and traffic.receiver.counts.asked <= 1
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_event_of_a_feeder_is_hidden_from_new_subscriptions(seed: int) -> None:
-    with NetworkWorld(seed, latency=0.05) as world:
-        add_diamond(world, "mspaces")
-        readers = [Reader(world, world.client("reader-0", "z"), at_altitude(0))]
-        world.run_until(lambda: readers[0].is_flowing)
-        publisher = Publisher(world.client("publisher", "o"))
-        for number in range(1, 7):
-            client = world.client(f"reader-{number}", "z")
-            readers.append(Reader(world, client, at_altitude(number)))
-            for _ in range(20):
-                world.run(0.02)
-                publisher.publish(RADAR, number)
-                publisher.publish(RADAR, 0)
-            world.run(1.0)
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        settle(world, publisher, *readers, seconds=20.0)
-        assert all(reader.events for reader in readers)
-
-
-def test_two_instances_share_a_port() -> None:
-    with NetworkWorld(1) as world:
-        world.plugins["two_parents"] = two_parents, stop_and_wait
-        for name, parents in (("r", ()), ("z", (listen_of("r"),))):
-            options = TwoParentsOptions(listen=listen_of(name), parents=parents)
-            world.add(name, "one", start=False, join=world.names)
-            stacks = {
-                pattern: StackInstance(stack, use="two_parents", options=options)
-                for stack, pattern in (("radar", "radar.>"), ("boats", "asdi.>"))
-            }
-            world.set_stacks(name, stacks)
-            world.start(name)
-        world.run(4.0)
-        reader = Reader(world, world.client("reader", "z"))
-        world.run_until(lambda: reader.is_flowing)
-        world.run(2.0)
-        publisher = Publisher(world.client("publisher", "r"))
-        publish(world, publisher)
-        settle(world, publisher, reader, seconds=5.0)
-        transports = world["z"].transports
-        assert transports is not None
-        received = {each["name"]: each.get("received") for each in transports.snapshot()}
-        assert received == {"mspaces": None, "radar": 10, "boats": 10}
-        traffic = world.network_of("z").traffic
-        assert traffic is not None and traffic.receiver.counts.asked == 0
-
-
-class NextVersion(TwoParentsPlugin):
-    version: ClassVar[int] = 2
-
-
-def test_nodes_with_different_versions_of_a_stack_say_so_and_lose_nothing() -> None:
-    with NetworkWorld(1) as world:
-        add_node(world, "r", [], [])
-        world.plugins["two_parents"] = NextVersion(), stop_and_wait
-        options = TwoParentsOptions(listen=listen_of("z"), parents=(listen_of("r"),))
-        world.add("z", "one", start=False, join=["r"])
-        stack = StackInstance("radar", use="two_parents", options=options)
-        world.set_stacks("z", {"radar.>": stack})
-        world.start("z")
-        world.run(4.0)
-        reader = Reader(world, world.client("reader", "z"))
-        world.run_until(lambda: reader.is_flowing)
-        publisher = Publisher(world.client("publisher", "r"))
-        publish(world, publisher)
-        settle(world, publisher, reader, seconds=10.0)
-        assert stack_of(world, "z")["received"] == 0
-        state = world.network_of("z").state
-        assert state is not None
-        assert state.stacks.disagreements(state.map.members()) == [
-            'streams."radar.>": r has the stack two_parents 1, this node two_parents 2'
-        ]
+        network.publish()
+        network.settle()
+        network.check_states()
+        assert requested(network, "n3") == 0

@@ -19,13 +19,14 @@ from broker.config import value_kind
 from broker.config.setting import setting
 from broker.errors import Overloaded
 from broker.transport.arq.fragmentation_layer import FragmentationLayer
+from broker.transport.arq.mac_layer import MacLayer
 from broker.transport.effects import DeliverUp, Effect, SendDown
 from broker.transport.layer import ILayer, ILinkLayer, LinkPassThrough, Property
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 
 _HEAD = struct.Struct(">BQQ")
 DATA, ACK = 0, 1
-#: It leaves room in a datagram for the tags of the port and of a key.
+#: It leaves room in a datagram for the tags of the port, of a key, and against damage.
 PACKET_BYTES = 1300
 
 
@@ -132,7 +133,7 @@ class StopAndWait:
         assert isinstance(options, StopAndWaitOptions)
         incarnation = settings.incarnation
         fragments = FragmentationLayer(incarnation=incarnation, packet_bytes=PACKET_BYTES)
-        return [fragments, StopAndWaitLayer(incarnation, options)]
+        return [MacLayer(), fragments, StopAndWaitLayer(incarnation, options)]
 
 
 stop_and_wait = StopAndWait()

@@ -10,9 +10,13 @@ from typing import Any, TypeAlias
 import pytest
 
 from broker.client.client import Client
+from broker.testing.flights import INTERESTS
 from broker.testing.guarantees import Allowances, Guarantee, Violation, check, report
 from broker.testing.guarantees.allowances import NONE
+from broker.testing.observer import Observer
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read, read_logs
 from tests.simulation.broken.variants import (
     acknowledge_before_commit,
     no_checksum,
@@ -21,9 +25,7 @@ from tests.simulation.broken.variants import (
     position_before_handling,
     silent_relay,
 )
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, read, read_logs
 from tests.simulation.network.test_dtd_exchange import report_settings
-from tests.simulation.observer import Observer
 
 Scenario: TypeAlias = Callable[[AbstractContextManager[None], Path], list[Violation]]
 

@@ -14,19 +14,14 @@ from unittest.mock import patch
 
 from broker.client.client import Client
 from broker.event.place import Place
+from broker.testing.flights import INTERESTS, STREAMS
 from broker.testing.guarantees import check, report
+from broker.testing.observer import Observer
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import LogEntries, Reader, read_logs
 from tests.simulation.chaos.fault_options import ArchiveFaults, FaultOptions
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    LogEntries,
-    Publisher,
-    Reader,
-    read_logs,
-)
 from tests.simulation.network.topologies import SHAPES, Edge, RandomFaults
-from tests.simulation.observer import Observer
-from tests.simulation.simulated_client import STREAMS
 
 ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000

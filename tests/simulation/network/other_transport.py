@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from broker.config.stacks import StackInstance
+from broker.config.stacks import Plugins, StackInstance
 from broker.event.place import Mark
 from broker.streams.contract import (
     CarriedEvent,
@@ -22,7 +22,9 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.testing.datagram_network import DatagramFaults
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transport_contract import TransportContract
 
 
 @attrs.frozen
@@ -122,3 +124,16 @@ class AnnotatingEnd(OtherEnd):
         annotate = self._transport.annotate
         assert annotate is not None
         return [annotate(event) for event in events]
+
+
+class OtherTransportContract(TransportContract):
+    transport: ClassVar[type[OtherTransport]] = OtherTransport
+    _made: OtherTransport
+
+    def create_plugins(self, world: NetworkWorld) -> Plugins:
+        self._made = self.transport(world, 0.01)
+        return self._made, None
+
+    def set_faults(self, world: NetworkWorld, faults: DatagramFaults) -> None:
+        self._made.delay = faults.delay
+        self._made.loses = lambda _: world.random.random() < faults.loss

@@ -1,14 +1,9 @@
 from __future__ import annotations
 
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    name_of,
-    read,
-    read_logs,
-)
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 
 
 class Roaming:

@@ -10,7 +10,9 @@ from broker.cluster import network_factory as building
 from broker.cluster import network_segment as segment
 from broker.cluster.network_segment import networks_of_addresses, networks_of_routes
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, settle
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader
+from tests.simulation.network.simulated_client import settle
 from tests.simulation.network.test_joining import members_by_unit
 
 ROUTES = """\

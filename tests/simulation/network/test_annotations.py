@@ -16,9 +16,10 @@ from broker.log.known_flows import stream_of
 from broker.log.logged_event import LoggedEvent
 from broker.streams.contract import CarriedEvent
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
 from tests.simulation.network.other_transport import OtherTransport
-from tests.simulation.network.simulated_client import Publisher, Reader, read
 from tests.simulation.network.test_archive_catch_up import SILENCE
 from tests.simulation.network.test_damaged_logs import damage
 from tests.simulation.network.test_flow_recovery import (

@@ -6,14 +6,10 @@ import pytest
 
 from broker.recovery.archive_catch_up import CHECK_INTERVAL
 from broker.recovery.snapshot import recovery_snapshot
+from broker.testing.flights import INTERESTS, Interest
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Interest,
-    Publisher,
-    Reader,
-    name_of,
-)
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of
 
 SEEDS = range(4)
 #: Seconds until a node counts as dead and the archive has answered.

@@ -8,7 +8,8 @@ import pytest
 
 from broker.client.received import ALL
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.test_type_distribution import (
     BY_DEFAULT,
     REPORT,

@@ -8,8 +8,8 @@ from broker.cluster.address import Address
 from broker.cluster.replicas.messages import REPLICA_EVENTS, ReplicaRequest
 from broker.cluster.traffic.frame import MAX_HOPS, Range
 from broker.cluster.traffic.messages import ReplicaAck
+from broker.testing.simulated_publisher import Publisher
 from tests.simulation.network.bad_peer import BadPeer
-from tests.simulation.network.simulated_client import Publisher
 from tests.simulation.network.test_bad_peers import (
     ALICE,
     check_delivery,

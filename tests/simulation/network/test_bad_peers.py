@@ -16,9 +16,10 @@ from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
 from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, PageRequest
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from broker.wire.messages import NO_ERROR
 from tests.simulation.network.bad_peer import BadPeer
-from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 ONE = ("one",)
 ALICE = Address(ONE, "a")

@@ -5,9 +5,11 @@ from functools import partial
 import pytest
 
 from broker.event.envelope import SecurityLevel
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, read
 
 LEVELS = (SecurityLevel.LOW, SecurityLevel.MED, SecurityLevel.HIGH)
 KEY = b"k" * 32

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import Cloned
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, name_of, read
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))

@@ -6,8 +6,9 @@ from broker.client.received import STORED
 from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.log.bit_damage import damage_log, flipped
-from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 #: As fractions of a value: header, places, document.

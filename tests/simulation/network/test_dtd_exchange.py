@@ -11,10 +11,12 @@ from broker.config import Settings
 from broker.dtd.catalogue import shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType
+from broker.testing.flights import Interest, flight
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, read, settle
-from tests.simulation.simulated_client import Interest, flight
+from tests.simulation.network.simulated_client import settle
 
 ALL = Interest(">", "true()", lambda stream, altitude: True)
 REPORT = DtdReference("report", "1.0")

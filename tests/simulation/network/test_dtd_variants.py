@@ -14,10 +14,11 @@ from broker.cluster.types.core import TypeTables
 from broker.config import Settings
 from broker.config.settings import StreamSettings
 from broker.event.stream import StreamPattern
+from broker.testing.flights import Interest
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.test_type_distribution import altitudes, folder_with, report_text
-from tests.simulation.simulated_client import Interest
 
 KINDS = ("reported", "assigned")
 

@@ -8,16 +8,11 @@ import pytest
 from broker.client.received import ALL, STORED, since
 from broker.config import Settings
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 from tests.log.bit_damage import damage_log, flipped
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    Publisher,
-    Reader,
-    check_results,
-    name_of,
-    read,
-    read_logs,
-)
+from tests.simulation.network.simulated_client import check_results
 
 
 @pytest.mark.parametrize("seed", seeds(4, 12))

@@ -17,10 +17,12 @@ from broker.recovery.durable_search import (
     RETURN_TIME,
 )
 from broker.recovery.messages import DurablesFound, FindDurables
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader
 from tests.seeds import seeds
 from tests.simulation.network.roaming import Roaming
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader
 
 SEEDS = seeds(1, 3)
 NODES = ("a1", "a2", "a3", "b1", "c1", "c2", "d1")

@@ -15,9 +15,9 @@ from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
 from broker.log.event_log import EventLog
-from tests.simulation.network.simulated_client import Reader, read
+from broker.testing.flights import Interest, flight
+from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.test_event_verdicts import ThreeNodes, subscription_verdicts
-from tests.simulation.simulated_client import Interest, flight
 from tests.simulation.test_identities import ACCOUNTS, asdi
 
 

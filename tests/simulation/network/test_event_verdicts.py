@@ -16,10 +16,11 @@ from broker.config import Settings
 from broker.event.envelope import EventType, SecurityLevel
 from broker.event.writer import write_event
 from broker.log.event_log import EventLog
+from broker.testing.flights import INTERESTS, flight
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from broker.tracing import node_trace as tracing
-from tests.simulation.network.simulated_client import Publisher, Reader, read
-from tests.simulation.simulated_client import INTERESTS, flight
 from tests.simulation.test_identities import ACCOUNTS
 
 KEY = b"k" * 32

@@ -11,9 +11,10 @@ from broker.config import Settings, StreamSettings
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
 from tests.simulation.network.other_transport import OtherTransport
-from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read
 from tests.simulation.network.test_archive_catch_up import SILENCE
 from tests.simulation.network.test_damaged_logs import damage
 from tests.simulation.network.test_flows import (

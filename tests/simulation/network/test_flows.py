@@ -9,15 +9,10 @@ import pytest
 from broker.client.received import ALL, since
 from broker.event.place import Mark, Position
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 from tests.seeds import seeds
 from tests.simulation.network.other_transport import OtherTransport
-from tests.simulation.network.simulated_client import (
-    Publisher,
-    Reader,
-    name_of,
-    read,
-    read_logs,
-)
 
 SEEDS = seeds(2, 6)
 FAST, SLOW = "other", "asdi.zny.tz"

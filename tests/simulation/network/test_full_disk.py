@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, settle
+from tests.simulation.network.simulated_client import settle
 
 
 @pytest.mark.parametrize("seed", seeds(2, 5))

@@ -7,16 +7,12 @@ import pytest
 
 from broker.client.received import Gap
 from broker.config import Settings
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read, read_logs
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    read,
-    read_logs,
-    settle,
-)
+from tests.simulation.network.simulated_client import settle
 
 MIB = 1 << 20
 

@@ -6,8 +6,10 @@ import pytest
 
 from broker.cluster.address import UnitPath
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read_logs
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, read_logs, settle
+from tests.simulation.network.simulated_client import settle
 
 KEY = b"k" * 32
 

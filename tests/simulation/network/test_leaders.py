@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import INTERESTS, Publisher, Reader, settle
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader
+from tests.simulation.network.simulated_client import settle
 
 
 @pytest.mark.parametrize("suspect", [1.0, 5.0])

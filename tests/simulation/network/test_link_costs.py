@@ -9,7 +9,9 @@ import pytest
 from broker.cluster.address import Address, UnitPath
 from broker.cluster.link_policy import LinkPolicy
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, settle
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader
+from tests.simulation.network.simulated_client import settle
 
 
 def gateway_costs(world: NetworkWorld, name: str) -> dict[str, int]:

@@ -6,8 +6,9 @@ import pytest
 from broker.config import Settings, StreamSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, read
 
 MIB = 1 << 20
 

@@ -12,14 +12,10 @@ from broker.cluster.address import Address
 from broker.config import Settings
 from broker.errors import QueueFull
 from broker.streams.queue_policy import BLOCK, IQueuePolicy
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    LogEntries,
-    Publisher,
-    Reader,
-    read_logs,
-)
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import LogEntries, Reader, read_logs
 from tests.simulation.test_slow_subscribers import QUEUE, SLOW
 
 BY_ALTITUDE = "coalesce:/flight/flightleg/altitude"

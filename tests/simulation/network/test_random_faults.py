@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.testing.flights import INTERESTS, STREAMS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    check_results,
-    settle,
-)
+from tests.simulation.network.simulated_client import check_results, settle
 from tests.simulation.network.topologies import SHAPES, RandomFaults
-from tests.simulation.simulated_client import STREAMS
 
 ALTITUDES = (7, 100, 250, 600, 1000)
 #: Seconds after the last fault, backoff included.

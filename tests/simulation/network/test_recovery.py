@@ -8,17 +8,12 @@ import pytest
 
 from broker.client.received import ALL, STORED, Start
 from broker.event.envelope import Liveness
+from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    name_of,
-    read,
-    read_logs,
-    settle,
-)
+from tests.simulation.network.simulated_client import settle
 from tests.simulation.network.test_gaps import overflow_log, short_log
 from tests.simulation.network.test_replicas import GUARDED
 

@@ -15,8 +15,10 @@ from broker.config import Settings
 from broker.event.envelope import EventType
 from broker.event.placeholder import placeholder_code
 from broker.recovery.messages import PageFetched, unpack_events
+from broker.testing.flights import Interest
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.test_type_distribution import (
     BY_DEFAULT,
     EVERYTHING,
@@ -26,7 +28,6 @@ from tests.simulation.network.test_type_distribution import (
     report_text,
     stop_answering,
 )
-from tests.simulation.simulated_client import Interest
 
 DEEP = b"<flight><id>F</id><flightleg><coordinate><lat>1</lat><lon>2</lon></coordinate>"
 DEEP += b"</flightleg></flight>"

@@ -12,7 +12,8 @@ from broker.errors import BadPosition, BadQuery, BrokerError, NotAllowed, Unknow
 from broker.event.place import Position
 from broker.node.status import build_recovery_status
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.simulation.network.test_gaps import overflow_log, short_log
 from tests.simulation.test_identities import ACCOUNTS
 

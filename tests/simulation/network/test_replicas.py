@@ -9,8 +9,9 @@ from broker.config import LogSettings, Settings, StreamSettings
 from broker.config.recovery import ArchiveSettings
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read
 
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 

@@ -7,8 +7,9 @@ import pytest
 
 from broker.client.received import STORED, since
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read
 
 
 def numbers(reader: Reader) -> list[int]:

@@ -6,7 +6,8 @@ import pytest
 
 from broker.client.received import STORED
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.simulation.network.test_gaps import overflow_log, short_log
 
 SEEDS = range(4)

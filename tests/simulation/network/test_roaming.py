@@ -14,13 +14,10 @@ from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.recovery.durable_handover import GIVE_UP_AFTER, MAY_REPEAT
 from broker.recovery.messages import Release
+from broker.testing.flights import INTERESTS
+from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
 from tests.simulation.network.roaming import Roaming
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Reader,
-    read,
-)
 
 SEEDS = seeds(2, 4)
 

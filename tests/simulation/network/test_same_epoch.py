@@ -6,8 +6,9 @@ import pytest
 
 from broker.errors import Cloned
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import EventName, Reader, name_of, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import EventName, Publisher, Reader, name_of, read
 
 
 def published(client: str, count: int) -> list[EventName]:

@@ -4,16 +4,11 @@ import pytest
 
 from broker.client.received import ALL
 from broker.recovery.silent_origin import CHECK_INTERVAL
+from broker.testing.flights import INTERESTS, Interest
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Interest,
-    Publisher,
-    Reader,
-    name_of,
-    read,
-)
 from tests.simulation.network.test_lost_disks import guarded_and_short
 
 #: Seconds until other nodes are asked about a silent origin, and their pages have arrived.

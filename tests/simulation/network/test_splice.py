@@ -9,17 +9,11 @@ from __future__ import annotations
 import pytest
 
 from broker.client.client import Client
+from broker.testing.flights import INTERESTS, STREAMS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read, read_logs
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    name_of,
-    read,
-    read_logs,
-)
-from tests.simulation.simulated_client import STREAMS
 
 NODES = ("a", "b", "c")
 HOUR = 3_600_000

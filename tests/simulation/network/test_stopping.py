@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import Publisher, Reader, name_of, read, settle
+from tests.simulation.network.simulated_client import settle
 
 
 def publish(world: NetworkWorld, publisher: Publisher, count: int) -> None:

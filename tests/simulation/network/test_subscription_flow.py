@@ -4,18 +4,13 @@ from typing import Any
 
 import pytest
 
+from broker.testing.flights import INTERESTS, STREAMS
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
-from tests.simulation.network.simulated_client import (
-    INTERESTS,
-    Publisher,
-    Reader,
-    check_results,
-    read,
-    settle,
-)
+from tests.simulation.network.simulated_client import check_results, settle
 from tests.simulation.network.topologies import SHAPES
-from tests.simulation.simulated_client import STREAMS
 
 
 def interest_counts(world: NetworkWorld) -> dict[str, dict[Any, int]]:

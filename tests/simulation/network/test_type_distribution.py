@@ -13,9 +13,10 @@ from broker.config import Settings
 from broker.dtd.catalogue import shipped_folder
 from broker.dtd.reference import DtdReference
 from broker.event.envelope import EventType
+from broker.testing.flights import Interest
 from broker.testing.simulated_network import NetworkWorld
-from tests.simulation.network.simulated_client import Publisher, Reader, read
-from tests.simulation.simulated_client import Interest
+from broker.testing.simulated_publisher import Publisher
+from broker.testing.simulated_reader import Reader, read
 
 EVERYTHING = Interest(">", "true()", lambda stream, altitude: True)
 OTHER = Interest("other", "true()", lambda stream, altitude: stream == "other")

@@ -6,25 +6,29 @@ import unittest
 from random import Random
 from typing import ClassVar
 
+import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from broker.testing.stack_contract import StackContract
-from broker.transport.arq import ConnectionLayer, FragmentationLayer, MacLayer, PacingLayer
+from broker.transport.arq import ConnectionLayer, MacLayer
 from broker.transport.layer import ILayer
 from broker.transport.multicast import MulticastLayer
 from broker.transport.p2p import P2PLayer
-from broker.transport.stacks import IProtocolStack, StackSettings
-from tests.transport.stop_and_wait import StopAndWaitLayer, StopAndWaitStack
+from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 
 SECRET = MacLayer(secret=b"of all ends")
 
 
 @implementer(IPlugin, IProtocolStack)
-class NodeLinks(StopAndWaitStack):
+class NodeLinks:
     """The layers of links between nodes, with the repair of losses as one of them."""
 
     name: ClassVar[str] = "node links"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "for this test"
+    options: ClassVar[type] = attrs.make_class("NoOptions", [])
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.DATAGRAM})
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         incarnation = settings.incarnation
@@ -36,23 +40,5 @@ class NodeLinks(StopAndWaitStack):
         ]
 
 
-@implementer(IPlugin, IProtocolStack)
-class Fragments(StopAndWaitStack):
-    name: ClassVar[str] = "fragments"
-
-    def layers(self, settings: StackSettings) -> list[ILayer]:
-        incarnation = settings.incarnation
-        return [
-            PacingLayer(rate=1e6),
-            SECRET,
-            FragmentationLayer(incarnation=incarnation),
-            StopAndWaitLayer(incarnation=incarnation),
-        ]
-
-
 class TestNodeLinks(StackContract, unittest.TestCase):
     stack = NodeLinks()
-
-
-class TestFragments(StackContract, unittest.TestCase):
-    stack = Fragments()

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from typing import ClassVar
+
+import attrs
 import pytest
+from twisted.plugin import IPlugin
+from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 from broker.errors import ConfigurationError, StackError
+from broker.transport.arq import FragmentationLayer
 from broker.transport.faults import DiscardLayer
 from broker.transport.layer import ILayer, Property
 from broker.transport.multicast import MulticastLayer
@@ -17,13 +23,29 @@ from broker.transport.stacks import (
     find_stack,
 )
 from plugins.mspaces.settings import MspacesSettings
-from tests.transport.stop_and_wait import StopAndWaitStack
 
 FAULT = DiscardLayer(seed=1, rate=0.1)
 MSPACES = find_stack("mspaces")
 
 
-class UnfitStack(StopAndWaitStack):
+@attrs.frozen
+class NoOptions:
+    """A stack without options."""
+
+
+@implementer(IPlugin, IProtocolStack)
+class RawStack:
+    name: ClassVar[str] = "raw"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "over raw datagrams"
+    options: ClassVar[type] = NoOptions
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.DATAGRAM})
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [FragmentationLayer(incarnation=settings.incarnation)]
+
+
+class UnfitStack(RawStack):
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [P2PLayer(incarnation=settings.incarnation)]
 
@@ -48,11 +70,11 @@ def test_the_transport_decides_the_properties_of_the_channel() -> None:
     stack = build_stack(MSPACES, StackSettings(incarnation=7, transport=Transport.UDP))
     assert stack.bottom == TCP_PROPERTIES
     raw = StackSettings(incarnation=7, transport=Transport.DATAGRAM)
-    assert build_stack(StopAndWaitStack(), raw).bottom == DATAGRAM_PROPERTIES
+    assert build_stack(RawStack(), raw).bottom == DATAGRAM_PROPERTIES
     with pytest.raises(StackError, match="'p2p' requires messages of any size, which the socket"):
         build_stack(UnfitStack(), raw)
     with pytest.raises(ConfigurationError, match="does not run over tcp: it supports datagram"):
-        build_stack(StopAndWaitStack(), StackSettings(incarnation=7))
+        build_stack(RawStack(), StackSettings(incarnation=7))
 
 
 def test_a_transport_that_the_stack_does_not_take_is_refused() -> None:

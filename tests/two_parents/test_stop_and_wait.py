@@ -1,17 +1,16 @@
-"""A layer of another package runs over raw datagrams, alone and above other layers."""
+"""The layer of the example runs over raw datagrams, alone and above other layers."""
 
 from __future__ import annotations
 
-import unittest
 from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
+from two_parents.stop_and_wait import StopAndWaitLayer, StopAndWaitOptions
 from zope.interface.verify import verifyObject
 
 from broker.errors import Overloaded, StackError
 from broker.testing.datagram_network import DatagramFaults
-from broker.testing.stack_contract import StackContract
 from broker.transport.arq import FragmentationLayer, MacLayer, PacingLayer
 from broker.transport.layer import ILayer, ILinkCore, ILinkLayer, Property
 from broker.transport.p2p import P2PLayer
@@ -19,11 +18,14 @@ from broker.transport.socket import DATAGRAM_PROPERTIES
 from broker.transport.stack import check_layers
 from tests.seeds import seeds
 from tests.transport.datagram_ends import DatagramLink, End
-from tests.transport.stop_and_wait import StopAndWaitLayer, StopAndWaitStack
 
 
 def alone(incarnation: int) -> Sequence[ILayer]:
-    return [StopAndWaitLayer(incarnation=incarnation)]
+    return [StopAndWaitLayer(incarnation, StopAndWaitOptions())]
+
+
+def patient(incarnation: int) -> Sequence[ILayer]:
+    return [StopAndWaitLayer(incarnation, StopAndWaitOptions(tries=1000))]
 
 
 def above_others(incarnation: int) -> Sequence[ILayer]:
@@ -45,11 +47,11 @@ def drawn_faults(random: Random) -> DatagramFaults:
 
 
 def test_it_is_a_layer_that_fits_on_raw_datagrams_and_p2p_is_not() -> None:
-    layer = StopAndWaitLayer(incarnation=1)
+    (layer,) = alone(1)
     assert verifyObject(ILinkLayer, layer)
     assert verifyObject(ILinkCore, layer.create_core())
     held = check_layers([layer], DATAGRAM_PROPERTIES)
-    assert held == {Property.FRAMED, Property.FIFO, Property.RELIABLE}
+    assert held == {Property.FRAMED, Property.FIFO}
     with pytest.raises(StackError, match="'p2p' requires messages of any size"):
         check_layers([layer, P2PLayer(incarnation=1)], DATAGRAM_PROPERTIES)
 
@@ -88,7 +90,7 @@ def test_a_restarted_end_begins_anew() -> None:
 
 
 def test_a_cut_is_survived_and_the_queue_is_bounded() -> None:
-    link = DatagramLink(1, alone)
+    link = DatagramLink(1, patient)
     link.network.cut(("here", 1), ("there", 2))
     link.here.driver.send([b"x"] * 1000)
     with pytest.raises(Overloaded):
@@ -96,6 +98,17 @@ def test_a_cut_is_survived_and_the_queue_is_bounded() -> None:
     link.run(lambda: False, 5.0)
     link.network.heal()
     assert link.run(lambda: len(link.there.messages) == 1000, 60.0)
+
+
+def test_messages_for_a_peer_that_is_gone_are_dropped() -> None:
+    link = DatagramLink(1, alone)
+    link.network.cut(("here", 1), ("there", 2))
+    link.here.driver.send([b"x"] * 1000)
+    link.run(lambda: False, 6.0)
+    assert link.clock.getDelayedCalls() == []
+    link.network.heal()
+    link.here.driver.send([b"y"])
+    assert link.run(lambda: link.there.messages == [b"y"], 5.0)
 
 
 def test_no_timer_is_left_when_all_is_acknowledged_and_closed() -> None:
@@ -106,7 +119,3 @@ def test_no_timer_is_left_when_all_is_acknowledged_and_closed() -> None:
         end.driver.close()
     link.run(lambda: False, 15.0)
     assert link.clock.getDelayedCalls() == []
-
-
-class TestContract(StackContract, unittest.TestCase):
-    stack = StopAndWaitStack()

@@ -12,6 +12,7 @@ from broker.client.received import Gap, Receipt, ReceivedEvent
 from broker.event.event_id import EventId
 from broker.event.place import Place
 from broker.event.reader import read_event
+from broker.testing.flights import Interest, altitude_of
 from broker.testing.guarantees import (
     Delivered,
     End,
@@ -24,9 +25,8 @@ from broker.testing.guarantees import (
     Subscriber,
 )
 from broker.testing.guarantees.records import digest_of
+from broker.testing.simulated_reader import LogEntries, Reader
 from broker.testing.virtual_time import VirtualTime
-from tests.simulation.network.simulated_client import LogEntries, Reader
-from tests.simulation.simulated_client import Interest, altitude_of
 
 
 class Observer:
@@ -61,10 +61,10 @@ class Observer:
 
     def record_logs(self, logs: LogEntries, *, complete: bool = True) -> None:
         """`complete`: no log lost any event."""
-        for origin, log in logs.items():
+        for log in logs.values():
             for entry in log:
                 key = EventKey.of(entry.header.event_id)
-                self.seen.record_place(key, Place(origin, *entry.mark))
+                self.seen.record_place(key, Place(entry.flow, *entry.mark))
         self.seen.has_all_places = complete
 
     def add_subscriber(

@@ -1,0 +1,112 @@
+"""Stream transports that fail or are recorded, and a stranger on their links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, cast
+
+from zope.interface import implementer
+
+from broker.config.stacks import Plugins, StackInstance
+from broker.streams.contract import (
+    ILinkReceiver,
+    ILinks,
+    IStreamTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from broker.streams.links import StackLinks, name_links
+from broker.testing.datagram_network import SharedMemorySocket
+from broker.testing.virtual_time import BEGINNING, VirtualTime
+from broker.transport.socket.contract import DATAGRAM_PROPERTIES
+from broker.transport.stacks import StackSettings, Transport, build_stack
+
+
+class InjectedError(Exception):
+    """Raised by a failing transport."""
+
+
+class _Wrapped:
+    """An object with other methods of some names."""
+
+    def __init__(self, within: object, **methods: Callable[..., object]) -> None:
+        self._within = within
+        self._methods = methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._within, name)
+
+
+def _wrap_receivers(
+    context: ITransportContext, wrap: Callable[[ILinkReceiver], object]
+) -> ITransportContext:
+    def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:
+        return context.open_links(listen, cast(ILinkReceiver, wrap(receiver)))
+
+    return cast(ITransportContext, _Wrapped(context, open_links=open_links))
+
+
+def failing(plugins: Plugins, node: str, method: str, successes: int = 0) -> Plugins:
+    """Return plug-ins whose transport raises in one node, after some successful calls.
+
+    The method is of `IStreamTransport` or `ILinkReceiver`.
+    """
+    plugin, links = plugins
+    left = successes
+
+    def fail(within: object) -> object:
+        def call(*arguments: object) -> object:
+            nonlocal left
+            if not left:
+                raise InjectedError(method)
+            left -= 1
+            return getattr(within, method)(*arguments)
+
+        return _Wrapped(within, **{method: call})
+
+    def create(context: ITransportContext) -> IStreamTransport:
+        if context.node != node:
+            return plugin.create(context)
+        return cast(IStreamTransport, fail(plugin.create(_wrap_receivers(context, fail))))
+
+    return cast(ITransportPlugin, _Wrapped(plugin, create=create)), links
+
+
+def recorded(plugins: Plugins, messages: list[bytes]) -> Plugins:
+    """Return plug-ins whose transports append the messages of their links to a list."""
+    plugin, links = plugins
+
+    def record(receiver: ILinkReceiver) -> object:
+        def messages_received(peer: Hashable, received: Sequence[bytes]) -> None:
+            messages.extend(received)
+            receiver.messages_received(peer, received)
+
+        return _Wrapped(receiver, messages_received=messages_received)
+
+    def create(context: ITransportContext) -> IStreamTransport:
+        return plugin.create(_wrap_receivers(context, record))
+
+    return cast(ITransportPlugin, _Wrapped(plugin, create=create)), links
+
+
+@implementer(ILinkReceiver)
+class _Deaf:
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        """Ignore them."""
+
+
+def open_stranger(
+    time: VirtualTime, socket: SharedMemorySocket, instance: StackInstance, plugins: Plugins
+) -> ILinks:
+    """Return links over the link stack of an instance, of a node without the instance."""
+    transport, links = plugins
+    assert links is not None
+    name = name_links(instance.name, transport, links)
+    settings = StackSettings(
+        incarnation=BEGINNING, transport=Transport.DATAGRAM, options=instance.link_options
+    )
+    return StackLinks(
+        *(name, socket, _Deaf(), time.clock),
+        lambda _: build_stack(links, settings, DATAGRAM_PROPERTIES),
+        lambda _: socket.stop(),
+    )

@@ -1,0 +1,32 @@
+"""The contract of a stream transport, on the default one and on one that delays and loses."""
+
+from __future__ import annotations
+
+import unittest
+
+import pytest
+
+from broker.config.stacks import DEFAULT_STACK
+from broker.streams.contract import ITransportPlugin
+from broker.testing.transport_contract import TransportContract
+from broker.transport.stacks import find_plugin, find_stack
+from tests.simulation.network.other_transport import OtherTransportContract
+
+
+class TestMspaces(TransportContract, unittest.TestCase):
+    plugin = find_plugin(ITransportPlugin, DEFAULT_STACK)
+    links = find_stack(DEFAULT_STACK)
+
+
+class TestOtherTransport(OtherTransportContract, unittest.TestCase):
+    """Its batches are late, or lost."""
+
+
+@pytest.mark.soak
+class TestMspacesLong(TestMspaces):
+    seeds = range(2, 20)
+
+
+@pytest.mark.soak
+class TestOtherTransportLong(TestOtherTransport):
+    seeds = range(2, 20)

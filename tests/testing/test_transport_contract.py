@@ -1,0 +1,138 @@
+"""The contract of a stream transport, on faulty ones."""
+
+from __future__ import annotations
+
+import unittest
+from typing import ClassVar
+
+import attrs
+from twisted.internet.defer import Deferred
+
+from broker.event.place import Mark
+from broker.streams.contract import FlowBatch, ITransportContext
+from tests.simulation.network.other_transport import (
+    OtherEnd,
+    OtherTransport,
+    OtherTransportContract,
+)
+
+GOOD = "test_three_nodes_get_each_event_once_and_in_order"
+LOSS = "test_lost_datagrams_lose_no_event"
+STOP = "test_no_timer_is_left_when_a_node_has_stopped"
+OPTIONS = "test_each_option_is_a_setting_whose_default_is_allowed"
+CUT = "test_a_node_that_was_cut_off_gets_all_events_after_the_healing"
+INTERFACES = "test_the_plug_in_and_its_instances_implement_their_interfaces"
+
+
+class EmptyRanges(OtherEnd):
+    """Sends the range of a batch that it loses, without its events."""
+
+    def publish(self, batch: FlowBatch) -> None:
+        if self._transport.loses(0):
+            batch = attrs.evolve(batch, events=[])
+        self._send(batch)
+
+    def _send(self, batch: FlowBatch) -> None:
+        for name, end in self._transport.ends.items():
+            if end is not self and name in self._transport.world.running:
+                end._context.receive(batch)
+
+
+class NoBegin(OtherEnd):
+    """Lets each batch begin at the first place."""
+
+    def publish(self, batch: FlowBatch) -> None:
+        super().publish(attrs.evolve(batch, after=(0, 0)))
+
+
+class WrongBegin(EmptyRanges):
+    """Lets each batch that it sends begin where the one before ended, sent or lost."""
+
+    _upto: Mark | None = None
+
+    def publish(self, batch: FlowBatch) -> None:
+        after, self._upto = self._upto or batch.after, batch.upto
+        if self._transport.loses(0):
+            self._upto = after
+        else:
+            self._send(attrs.evolve(batch, after=after))
+
+
+class Raising(OtherEnd):
+    def publish(self, batch: FlowBatch) -> None:
+        if len(batch.events) > 0:
+            raise KeyError(batch.flow)
+
+
+class Idle(OtherEnd):
+    def publish(self, batch: FlowBatch) -> None:
+        """Carry nothing."""
+
+
+class Restless(OtherEnd):
+    """Has a timer that does not end."""
+
+    def start(self) -> None:
+        self._context.clock.callLater(60.0, self.start)
+
+
+class Endless(OtherEnd):
+    """Never stops."""
+
+    def stop(self) -> Deferred[None]:
+        return Deferred()
+
+
+@attrs.frozen
+class Undescribed:
+    size: int = 1
+
+
+def failures(end: type[OtherEnd], *tests: str, options: type | None = None) -> set[str]:
+    """Return the failed ones of the named tests of a transport with these ends."""
+
+    class Transport(OtherTransport):
+        def create(self, context: ITransportContext) -> OtherEnd:
+            made = self.ends[context.node] = end(self, context)
+            return made
+
+    if options is not None:
+        Transport.options = options
+
+    class Case(OtherTransportContract, unittest.TestCase):
+        transport: ClassVar[type[OtherTransport]] = Transport
+
+    result = unittest.TestResult()
+    unittest.TestSuite(map(Case, tests)).run(result)
+    assert result.testsRun == len(tests)
+    return {test.id().rsplit(".", 1)[1] for test, _ in result.failures + result.errors}
+
+
+def test_a_good_transport_in_their_place_fails_nothing() -> None:
+    assert failures(OtherEnd, GOOD, LOSS, STOP, OPTIONS, INTERFACES) == set()
+
+
+def test_a_transport_that_claims_ranges_that_it_lost_is_found_out() -> None:
+    assert failures(EmptyRanges, GOOD, LOSS) == {LOSS}
+    assert failures(WrongBegin, GOOD, LOSS) == {LOSS}
+
+
+def test_a_transport_that_drops_the_begin_of_batches_is_found_out() -> None:
+    assert LOSS in failures(NoBegin, LOSS)
+
+
+def test_a_transport_that_raises_is_found_out() -> None:
+    assert failures(Raising, GOOD, LOSS, OPTIONS) == {GOOD, LOSS}
+
+
+def test_a_transport_that_carries_nothing_is_found_out() -> None:
+    assert failures(Idle, GOOD, LOSS) == {GOOD}
+
+
+def test_a_transport_that_does_not_stop_is_found_out() -> None:
+    assert failures(Restless, GOOD, STOP) == {STOP}
+    assert failures(Endless, GOOD, STOP) == {STOP}
+
+
+def test_options_without_a_description_are_found_out() -> None:
+    assert failures(OtherEnd, OPTIONS, INTERFACES, options=Undescribed) == {OPTIONS}
