@@ -49,7 +49,7 @@ from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
 from broker.streams.interest import CarriedInterests
 from broker.streams.links import OpenDatagrams, open_udp
-from broker.streams.transports import carrying_patterns, transports_by_pattern
+from broker.streams.transports import carrying_patterns, ordered_patterns, transports_by_pattern
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.subscriptions.subscription_requests import SubscriptionRequests
@@ -93,10 +93,8 @@ class Node:
         random = random or Random()
         self.settings = settings
         self.started_ms = wall_clock()
-        self._wall_clock = wall_clock
-        self._open_file = open_file
-        self._reactor = reactor
-        self._threads = threads
+        self._wall_clock, self._open_file = wall_clock, open_file
+        self._reactor, self._threads = reactor, threads
         data = settings.node.data
         self._neighbour_dtds = DtdExchange(reactor)
         sources: list[IDtdSource] = [self._neighbour_dtds]
@@ -108,7 +106,7 @@ class Node:
         )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.output = Output()
-        self.event_log = self._open_log(data, archived=archive is not None)
+        self.event_log = self._open_log(data, find_plugins, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.quarantine = Quarantine(
             data / "quarantine",
@@ -186,7 +184,7 @@ class Node:
 
     # ------------------------------------------------------------------ building
 
-    def _open_log(self, data: Path, *, archived: bool) -> EventLog:
+    def _open_log(self, data: Path, find_plugins: FindPlugins, *, archived: bool) -> EventLog:
         settings = self.settings.log
         hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
         retention = Retention(
@@ -205,6 +203,7 @@ class Node:
             read=self._threads.read,
             window=settings.deduplication_window,
             carrying=carrying_patterns(self.settings),
+            ordered=ordered_patterns(self.settings, find_plugins),
             on_rollback=self.output.roll_back,
         )
 
@@ -339,6 +338,7 @@ class Node:
         self.notices.send_waiting()
         if self.network is not None:
             self.network.tick()
+            self.network.driver.withheld.release_overdue()
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:
@@ -367,7 +367,10 @@ class Node:
             self._threads.stop()
 
     def _deliver_own(self, events: Any, matches: Any) -> None:
-        self.output.deliver_commit(events, matches)
+        prompt, prompt_matches = events, matches
+        if self.network is not None and self.event_log.flows.ordered:
+            prompt, prompt_matches = self.network.driver.withheld.withhold(events, matches)
+        self.output.deliver_commit(prompt, prompt_matches)
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
         if self.network is not None:

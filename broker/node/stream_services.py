@@ -118,7 +118,12 @@ class StreamServices:
         self._network.driver.on_flow_recovered = recovered
 
     def receive(self, batch: FlowBatch) -> None:
-        """Validate, log and deliver a batch, as far as subscriptions of this node want it."""
+        """Validate, log and deliver a batch, as far as subscriptions of this node want it.
+
+        A batch of an own ordered flow releases withheld events.
+        """
+        if self._network.driver.withheld.release(batch.flow, batch.after, batch.upto):
+            return
         try:
             self._network.flows.receive_range(
                 *(batch.flow, batch.after, batch.upto, batch.events),

@@ -13,7 +13,7 @@ from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
 from broker.event.flow import CarryingPatterns, pattern_of
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
-from broker.streams.contract import CarriedInterest, FlowBatch
+from broker.streams.contract import CarriedInterest, FlowBatch, Guarantee
 from broker.streams.instance import NodeServices, TransportInstance
 
 EVERYTHING = StreamPattern.parse(">")
@@ -23,6 +23,18 @@ def carrying_patterns(settings: Settings) -> CarryingPatterns:
     """Return the patterns of streams with another stack than the default one."""
     return CarryingPatterns.parse(
         stream.pattern.text for stream in settings.streams if stream.stack != DEFAULT_STACK
+    )
+
+
+def ordered_patterns(settings: Settings, find_plugins: FindPlugins) -> CarryingPatterns:
+    """Return the patterns of transports that decide the order of delivery."""
+    if settings.network.is_standalone:
+        return CarryingPatterns()
+    return CarryingPatterns.parse(
+        pattern.text
+        for pattern in carrying_patterns(settings).patterns
+        if Guarantee.ONE_ORDER
+        in find_plugins(settings.stack(settings.stream_stack(pattern)))[0].guarantees
     )
 
 

@@ -49,11 +49,12 @@ class FakeMessenger:
 class Bench:
     """A node with events of its own origin and of `o`."""
 
-    def __init__(self, **marks: Mark) -> None:
+    def __init__(self, *, is_ordered: bool = False, **marks: Mark) -> None:
         self.messenger, self.clock = FakeMessenger(), Clock()
         self.coverage = Coverage({"self": (1, 7), "o": (1, 10), **marks})
         self.changed: list[WireTimes] = []
-        flows = KnownFlows("self", {"self/s": (((1, 0), None),)} if "self/s" in marks else {})
+        known = {"self/s": (((1, 0), None),)} if "self/s" in marks else {}
+        flows = KnownFlows("self", known, known if is_ordered else {})
         log = cast(EventLog, SimpleNamespace(origin="self", coverage=self.coverage, flows=flows))
         messenger = cast(NodeMessenger, self.messenger)
         self.times = StreamTimes(log, self.clock, lambda: NOW, messenger, self.changed.append)
@@ -175,3 +176,13 @@ def test_a_node_replies_for_its_flows_only() -> None:
         bench.messenger.listeners[TimeRequest](TimeRequest(OWN, OTHER, 9, flow))
     (reply,) = bench.messenger.sent
     assert (reply.origin, reply.upto) == ("self/s", (1, 5))
+
+
+def test_the_time_of_an_own_ordered_flow_waits_for_withheld_events() -> None:
+    bench = Bench(is_ordered=True, **{"self/s": (1, 5)})
+    assert (bench.time("self"), bench.time("self/s")) == (NOW, 0)
+    bench.coverage.advance({"self/s": (1, 7)})
+    assert bench.time("self/s") == NOW
+    # Other nodes do not wait for them here.
+    bench.messenger.listeners[TimeRequest](TimeRequest(OWN, OTHER, 9, "self/s"))
+    assert bench.messenger.sent[-1].upto == (1, 7)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 from twisted.internet.task import Clock
 
@@ -28,7 +30,9 @@ def record(stream: str) -> bytes:
     )
 
 
-def start(folder: Path, clock: Clock, *patterns: str) -> tuple[EventLog, Thread]:
+def start(
+    folder: Path, clock: Clock, *patterns: str, ordered: Sequence[str] = ()
+) -> tuple[EventLog, Thread]:
     disk = Thread()
     log = EventLog(
         LogFile(folder / "log", Retention(), sync=False),
@@ -37,6 +41,7 @@ def start(folder: Path, clock: Clock, *patterns: str) -> tuple[EventLog, Thread]
         write=disk,
         read=disk,
         carrying=CarryingPatterns.parse(patterns),
+        ordered=CarryingPatterns.parse(ordered),
     )
     return log, disk
 
@@ -48,6 +53,27 @@ def publish(log: EventLog, disk: Thread, *streams: str) -> list[LoggedEvent]:
     while not got:
         disk.step()
     return got
+
+
+def copy(log: EventLog, disk: Thread, *events: LoggedEvent) -> None:
+    """Log copies of all withheld events up to the last one of these."""
+    flow, upto = events[-1].origin, events[-1].mark
+    entries = [(each.mark, each.record, each.level, each.document) for each in events]
+    got: list[object] = []
+    log.append_relayed(RelayedEvents(flow, log.coverage[flow], upto, entries), got.append)
+    while not got:
+        disk.step()
+
+
+def read_shown(log: EventLog, disk: Thread) -> list[tuple[str, int]]:
+    """Return the events that are not withheld."""
+    found: list[tuple[str, int]] = []
+    page = log.read(1, 1_000, 1 << 20)
+    page.addCallback(
+        lambda events: found.extend((e.origin, e.offset) for e in events if not e.is_withheld)
+    )
+    disk.step()
+    return found
 
 
 def read_all(log: EventLog, disk: Thread) -> list[tuple[str, int]]:
@@ -183,3 +209,72 @@ def test_flows_of_other_origins_are_bounded() -> None:
         assert flows.put(f"o{number}/s", intervals)
     assert not flows.put("p/s", intervals)
     assert flows.put(f"{OTHER}/s", (((1, 0), (2, 0)),))
+
+
+def test_ordered_events_count_as_delivered_when_they_are_copied(
+    tmp_path: Path, clock: Clock
+) -> None:
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    since = log.own_end
+    first, _, second = events = publish(log, disk, "asdi.x", "other", "asdi.y")
+    assert [event.is_withheld for event in events] == [True, False, True]
+    assert log.coverage[own] == second.mark and log.coverage[flow] <= since
+    assert log.own_cut() == {own: second.mark, flow: since} == log.end_position()
+    copy(log, disk, first)
+    assert log.coverage[flow] == first.mark and log.own_cut()[flow] == first.mark
+    assert read_all(log, disk) == [(flow, 1), (own, 2), (flow, 3), (flow, 1)]
+    assert read_shown(log, disk) == [(own, 2), (flow, 1)]
+    assert log.position_before(4) == {own: second.mark, flow: since}
+    assert log.position_before(5) == {own: second.mark, flow: first.mark}
+    assert log.unlogged_places == 0
+    log.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    assert log.coverage.marks == {own: second.mark, flow: first.mark}
+    copy(log, disk, attrs.evolve(second, is_withheld=False))
+    assert read_shown(log, disk) == [(own, 2), (flow, 1), (flow, 3)]
+    log.crash()
+
+
+def test_the_own_log_has_no_copies(tmp_path: Path, clock: Clock) -> None:
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    copy(log, disk, *publish(log, disk, "asdi.x", "asdi.y"))
+    log.crash()
+    file = LogFile(tmp_path / "log", Retention(), sync=False)
+    assert [e.serial for e in file.read_origin(own, (0, 0), 9, 1 << 20)] == [1, 2]
+    assert [e.serial for e in file.read_origin(flow, (0, 0), 9, 1 << 20)] == [3, 4]
+    file.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    page: list[LoggedEvent] = []
+    log.read(1, 9, 1 << 20).addCallback(page.extend)
+    disk.step()
+    assert [event.serial for event in log.flows.without_copies(page)] == [1, 2]
+    log.crash()
+
+
+@pytest.mark.parametrize("patterns", [(), (PATTERN,)])
+def test_a_flow_that_is_no_longer_ordered_withholds_nothing(
+    tmp_path: Path, clock: Clock, patterns: tuple[str, ...]
+) -> None:
+    log, disk = start(tmp_path, clock, PATTERN)
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    publish(log, disk, "asdi.x")
+    log.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    first, _ = publish(log, disk, "asdi.y", "asdi.z")
+    copy(log, disk, first)
+    log.crash()
+    log, disk = start(tmp_path, clock, *patterns)
+    assert not log.flows.ordered
+    (last,) = publish(log, disk, "asdi.x")
+    # The copy of 2 follows 3, which was never copied.
+    wanted = [(flow, 1), (flow, 3), (flow, 2), (last.origin, 4)]
+    assert read_shown(log, disk) == wanted
+    assert log.coverage[own] == last.mark
+    assert log.coverage[flow] == log.flows.limit(flow, last.mark)
+    log.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    publish(log, disk, "asdi.x")
+    assert read_shown(log, disk) == wanted
+    log.crash()
