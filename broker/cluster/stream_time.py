@@ -123,7 +123,7 @@ class StreamTimes:
         for flow in flows.ordered:
             # Events that are withheld were committed before.
             times = self._ordered.setdefault(flow, _OriginTime())
-            times.waiting.append((coverage[self._log.origin], now))
+            times.waiting.append((flows.limit(flow, coverage[self._log.origin]), now))
             times.advance_to(coverage[flow])
             found.append((flow, times.time))
         for origin in coverage:

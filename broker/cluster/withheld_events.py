@@ -93,10 +93,14 @@ class WithheldEvents:
         self._on_recovered = on_recovered
         self._on_covered = on_covered
         end = self._end = event_log.coverage[event_log.origin]
+        flows = event_log.flows
         self._flows = {
-            flow: _Flow(flow, event_log.coverage[flow], end, end, (0, 0))
-            for flow in event_log.flows.ordered
+            flow: _Flow(
+                flow, event_log.coverage[flow], end, end, end if flow in flows.lapsed else (0, 0)
+            )
+            for flow in flows.ordered
         }
+        self._lapsed = [self._flows[flow] for flow in flows.lapsed]
 
     def withhold(
         self, events: list[LoggedEvent], matches: _Matches
@@ -112,6 +116,8 @@ class WithheldEvents:
             else:
                 prompt.append(event)
                 prompt_matches.append(numbers)
+        for flow in self._lapsed:
+            self._release(flow, self._end)
         return prompt, prompt_matches
 
     def release(self, key: str, after: Mark, upto: Mark) -> bool:
@@ -140,6 +146,7 @@ class WithheldEvents:
                 self._release(flow, self._end)
 
     def _release(self, flow: _Flow, upto: Mark, *, is_recovered: bool = False) -> None:
+        upto = self._log.flows.limit(flow.key, upto)
         if upto <= flow.cursor:
             return
         if flow.is_reading or flow.cursor < flow.kept_after:

@@ -120,7 +120,6 @@ DEFAULT_ONLY: Final = CarryingPatterns()
 
 
 NO_FLOWS: Final[Mapping[str, Sequence[FlowInterval]]] = {}
-NO_ENDS: Final[Mapping[str, Mark]] = {}
 
 
 def is_within_intervals(intervals: Sequence[FlowInterval], mark: Mark) -> bool:
@@ -132,12 +131,11 @@ def update_intervals(
     known: Mapping[str, tuple[FlowInterval, ...]],
     carrying: CarryingPatterns,
     start: Mark,
-    ends: Mapping[str, Mark] = NO_ENDS,
 ) -> dict[str, tuple[FlowInterval, ...]]:
     """Return the changed intervals of an origin's flows at a start of its node.
 
     A new pattern opens an interval at `start`, the beginning of the start's epoch. An open one
-    whose pattern is gone ends there, or at its flow's mark in `ends`.
+    whose pattern is gone ends there.
     """
     changed: dict[str, tuple[FlowInterval, ...]] = {}
     flows = {make_flow(origin, each.text) for each in carrying.patterns}
@@ -147,5 +145,5 @@ def update_intervals(
             changed[flow] = (*intervals, (start, None))[-MAX_INTERVALS:]
     for flow, intervals in known.items():
         if origin_of(flow) == origin and flow not in flows and intervals[-1][1] is None:
-            changed[flow] = (*intervals[:-1], (intervals[-1][0], ends.get(flow, start)))
+            changed[flow] = (*intervals[:-1], (intervals[-1][0], start))
     return changed

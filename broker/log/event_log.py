@@ -51,7 +51,7 @@ class EventLog(LogHistory):
         read: Worker,
         window: int = 1024,
         carrying: CarryingPatterns = DEFAULT_ONLY,
-        ordered: CarryingPatterns = DEFAULT_ONLY,
+        ordered: CarryingPatterns | None = None,
         on_rollback: Callable[[int], object] = lambda _: None,
     ) -> None:
         """`wall_clock` gives ms since 1970; `write` and `read` are separate threads.

@@ -17,7 +17,6 @@ import attrs
 import msgpack
 
 from broker.event.flow import (
-    NO_FLOWS,
     FlowInterval,
     is_default_flow,
     is_within_intervals,
@@ -28,6 +27,7 @@ from broker.event.flow import (
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
+from broker.log.withheld_flows import WithheldFlows
 
 #: Flows of other origins; further ones are read as default flows.
 MAX_FOREIGN_FLOWS = 4_096
@@ -53,14 +53,12 @@ class KnownFlows:
         self,
         origin: str,
         intervals: Mapping[str, tuple[FlowInterval, ...]],
-        withheld: Mapping[str, Sequence[FlowInterval]] = NO_FLOWS,
+        withheld: WithheldFlows | None = None,
     ) -> None:
-        """`origin` is this log's. `intervals` are those of all flows, `withheld` the intervals of
-        own flows in which they are or were ordered."""
+        """`origin` is this log's. `intervals` are those of all flows, `withheld` own ones."""
         self._origin = origin
-        self.withheld = {flow: each for flow, each in withheld.items() if origin_of(flow) == origin}
-        self.ordered = open_flows(self.withheld)
-        """Own flows whose events are withheld now."""
+        known = withheld or WithheldFlows()
+        self.withheld, self.ordered, self.lapsed = known.intervals, known.ordered, known.lapsed
         self._intervals = dict(intervals)
         self._by_origin: dict[str, list[_Flow]] = {}
         """Without default flows; the pattern with the greatest rank first."""
@@ -128,8 +126,10 @@ class KnownFlows:
         """Return `own_marks` as delivered: withheld events count up to the mark in `copied`."""
         found = self.own_marks(mark)
         for flow, intervals in self.withheld.items():
-            for since, until in intervals:
-                if flow in found and since < found[flow] and (until is None or mark <= until):
+            for since, until in intervals if flow in found else ():
+                if until is None or (flow in self.ordered and until == intervals[-1][1]):
+                    until = found[flow]
+                if since < found[flow] <= until:
                     found[flow] = min(found[flow], max(since, copied.get(flow, since)))
         return found
 
@@ -186,10 +186,6 @@ class KnownFlows:
             for event in events
             if not event.record or self.flow_at(origin, stream_of(event.record), event.mark) == flow
         ]
-
-
-def open_flows(intervals: Mapping[str, Sequence[FlowInterval]]) -> frozenset[str]:
-    return frozenset(flow for flow, each in intervals.items() if each[-1][1] is None)
 
 
 def with_origin(

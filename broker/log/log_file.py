@@ -32,7 +32,7 @@ from broker.log.file_reader import FileReader, publisher_key
 from broker.log.file_size import FileSize
 from broker.log.folder_lock import has_been_used, is_disk_full, lock_folder, mark_used, open_error
 from broker.log.history import HistoryChain, HistoryTable
-from broker.log.known_flows import open_flows, with_origin
+from broker.log.known_flows import with_origin
 from broker.log.logged_event import LoggedEvent
 from broker.log.page_check import REPAIR_ADVICE, check_file
 from broker.log.replica_table import ReplicaSpan
@@ -46,6 +46,7 @@ from broker.log.startup_repair import (
 )
 from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
+from broker.log.withheld_flows import WithheldFlows, update_withheld
 from broker.transport.clock import wall_clock_ms
 
 #: Most chunks that one commit deletes, so that it is never delayed for long.
@@ -94,9 +95,7 @@ class LogFile(FileReader):
         """Histories of other origins, as stored when the log was opened."""
         self.flow_intervals: Mapping[str, tuple[FlowInterval, ...]] = {}
         """Of the flows of all origins, as stored when the log was opened."""
-        self.withheld_intervals: Mapping[str, tuple[FlowInterval, ...]] = {}
-        """Of own ordered flows (`broker.log.known_flows`)."""
-        self._ordered: frozenset[str] = frozenset()
+        self.withheld = WithheldFlows()
         self.pending_adoption: tuple[str, Mark] | None = None
         """Previous name of this log, and the own mark after which the clone may lack events."""
         self._lock = lock_folder(folder)
@@ -164,28 +163,28 @@ class LogFile(FileReader):
         self.history_chain = histories.read_chain(txn)
         self.foreign_histories = histories.foreign_histories(txn)
         self.flow_intervals = histories.flow_intervals(txn)
-        self.withheld_intervals = histories.withheld_intervals(txn)
+        self.withheld = WithheldFlows(histories.withheld_intervals(txn))
         self._bounds = Bounds(epoch, first, last, self._event_bytes(txn), offset)
 
-    def update_flows(self, carrying: CarryingPatterns, ordered: CarryingPatterns) -> None:
+    def update_flows(self, carrying: CarryingPatterns, ordered: CarryingPatterns | None) -> None:
         """Begin the own flows of these patterns with this start, and end those of others.
 
-        Those in `ordered` are withheld from now on. A flow that is not any more ends with its last
-        copy: later events are no longer withheld.
+        Those in `ordered` are withheld; None: without a network (`update_withheld`).
         """
-        start, known = (self._bounds.epoch, self._bounds.offset), self.withheld_intervals
+        start, stored = (self._bounds.epoch, self._bounds.offset), self.withheld.intervals
         changed = update_intervals(self.origin, self.flow_intervals, carrying, start)
-        copied = {flow: max(self.covered.get(flow, (0, 0)), known[flow][-1][0]) for flow in known}
-        withheld = update_intervals(self.origin, known, ordered, start, copied)
-        if changed or withheld:
+        withheld = self.withheld = update_withheld(
+            self.origin, stored, carrying, ordered, start, self.covered
+        )
+        if changed or any(
+            withheld.intervals[flow] != stored.get(flow) for flow in withheld.intervals
+        ):
             with self._writing() as txn:
                 for flow, intervals in changed.items():
                     self._tables.histories.put_flow(txn, flow, intervals)
-                for flow, intervals in withheld.items():
+                for flow, intervals in withheld.intervals.items():
                     self._tables.histories.put_withheld(txn, flow, intervals)
             self.flow_intervals = {**self.flow_intervals, **changed}
-            self.withheld_intervals = {**known, **withheld}
-        self._ordered = open_flows(self.withheld_intervals)
 
     def change_history(self, change: Callable[[HistoryTable, lmdb.Transaction], object]) -> None:
         with self._writing() as txn:
@@ -242,7 +241,7 @@ class LogFile(FileReader):
         """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
         events: Sequence[LoggedEvent] = commit.events
         if self.flow_intervals:
-            events = with_origin(events, self.origin, self._ordered)
+            events = with_origin(events, self.origin, self.withheld.ordered)
         with self._writing() as txn:
             tables = self._tables
             if epoch != self._bounds.epoch:

@@ -43,7 +43,7 @@ class LogReader:
         self._read = read
         self.repairs = repairs
         self._bounds = file.bounds
-        self.flows = KnownFlows(file.origin, file.flow_intervals, file.withheld_intervals)
+        self.flows = KnownFlows(file.origin, file.flow_intervals, file.withheld)
 
     @property
     def startup_repairs(self) -> StartupRepairs:

@@ -26,10 +26,11 @@ def carrying_patterns(settings: Settings) -> CarryingPatterns:
     )
 
 
-def ordered_patterns(settings: Settings, find_plugins: FindPlugins) -> CarryingPatterns:
-    """Return the patterns of transports that decide the order of delivery."""
+def ordered_patterns(settings: Settings, find_plugins: FindPlugins) -> CarryingPatterns | None:
+    """Return the patterns of transports that decide the order of delivery; None without a
+    network."""
     if settings.network.is_standalone:
-        return CarryingPatterns()
+        return None
     return CarryingPatterns.parse(
         pattern.text
         for pattern in carrying_patterns(settings).patterns

@@ -23,6 +23,7 @@ from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.log.deduplication import Deduplication
 from broker.log.known_flows import KnownFlows
+from broker.log.withheld_flows import WithheldFlows
 from broker.matching.contract import Accepted, TypeMissing
 from broker.streams.contract import CarriedEvent
 
@@ -54,7 +55,7 @@ class FakeMatcher:
 
 
 class FakeLog:
-    flows = KnownFlows("own", {}, {"own/q": (((1, 0), None),)})
+    flows = KnownFlows("own", {}, WithheldFlows({"own/q": (((1, 0), None),)}, frozenset({"own/q"})))
 
     def __init__(self) -> None:
         self.deduplication = Deduplication(lambda _: None, 8)
@@ -340,7 +341,7 @@ def test_a_failed_append_does_not_block_other_origins() -> None:
 def test_ordered_flows_are_logged_in_the_order_of_arrival(pattern: str) -> None:
     setting = Setting()
     setting.matcher.most = 1
-    setting.matcher.after = lambda: setting.clock.advance(1.0)  # type: ignore[assignment]
+    setting.matcher.after = lambda: setting.clock.advance(1.0)
     for first, last, origin in ((1, 3, "one"), (4, 5, "two"), (6, 7, "one")):
         setting.take(first, last, f"{origin}/{pattern}")
     while setting.clock.getDelayedCalls():

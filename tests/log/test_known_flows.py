@@ -31,7 +31,7 @@ def record(stream: str) -> bytes:
 
 
 def start(
-    folder: Path, clock: Clock, *patterns: str, ordered: Sequence[str] = ()
+    folder: Path, clock: Clock, *patterns: str, ordered: Sequence[str] | None = ()
 ) -> tuple[EventLog, Thread]:
     disk = Thread()
     log = EventLog(
@@ -41,7 +41,7 @@ def start(
         write=disk,
         read=disk,
         carrying=CarryingPatterns.parse(patterns),
-        ordered=CarryingPatterns.parse(ordered),
+        ordered=None if ordered is None else CarryingPatterns.parse(ordered),
     )
     return log, disk
 
@@ -253,28 +253,63 @@ def test_the_own_log_has_no_copies(tmp_path: Path, clock: Clock) -> None:
     log.crash()
 
 
-@pytest.mark.parametrize("patterns", [(), (PATTERN,)])
-def test_a_flow_that_is_no_longer_ordered_withholds_nothing(
-    tmp_path: Path, clock: Clock, patterns: tuple[str, ...]
-) -> None:
+def withhold_and_copy(tmp_path: Path, clock: Clock) -> None:
+    """Publish 1 before the flow is ordered, and 2 and 3 after; copy 2."""
     log, disk = start(tmp_path, clock, PATTERN)
-    own, flow = log.origin, f"{log.origin}/{PATTERN}"
     publish(log, disk, "asdi.x")
     log.crash()
     log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
     first, _ = publish(log, disk, "asdi.y", "asdi.z")
     copy(log, disk, first)
+    assert read_shown(log, disk) == [(first.origin, 1), (first.origin, 2)]
+    log.crash()
+
+
+@pytest.mark.parametrize("patterns", [(), (PATTERN,)])
+def test_a_flow_that_no_transport_orders_any_more_ends_when_all_is_copied(
+    tmp_path: Path, clock: Clock, patterns: tuple[str, ...]
+) -> None:
+    withhold_and_copy(tmp_path, clock)
+    log, disk = start(tmp_path, clock, *patterns)
+    flow = f"{log.origin}/{PATTERN}"
+    assert log.flows.ordered == log.flows.lapsed == {flow}
+    (last,) = publish(log, disk, "asdi.x")
+    assert (last.origin, last.is_withheld) == (flow if patterns else log.origin, bool(patterns))
+    page: list[LoggedEvent] = []
+    log.read(3, 1, 1 << 20).addCallback(page.extend)
+    disk.step()
+    rest = [*page, *([last] if patterns else [])]
+    assert [event.offset for event in rest if event.is_withheld] == [3, 4][: len(rest)]
+    copy(log, disk, *[attrs.evolve(event, is_withheld=False) for event in rest])
+    shown = sorted(read_shown(log, disk), key=lambda place: place[1])
+    assert shown == [(flow, 1), (flow, 2), (flow, 3), (last.origin, 4)]
     log.crash()
     log, disk = start(tmp_path, clock, *patterns)
     assert not log.flows.ordered
     (last,) = publish(log, disk, "asdi.x")
-    # The copy of 2 follows 3, which was never copied.
-    wanted = [(flow, 1), (flow, 3), (flow, 2), (last.origin, 4)]
-    assert read_shown(log, disk) == wanted
-    assert log.coverage[own] == last.mark
+    assert not last.is_withheld and read_shown(log, disk)[-1] == (last.origin, 5)
     assert log.coverage[flow] == log.flows.limit(flow, last.mark)
     log.crash()
-    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
-    publish(log, disk, "asdi.x")
-    assert read_shown(log, disk) == wanted
+
+
+def test_a_flow_that_is_ordered_again_continues_behind_its_last_copy(
+    tmp_path: Path, clock: Clock
+) -> None:
+    withhold_and_copy(tmp_path, clock)
+    for patterns in ((), (PATTERN,)):
+        log, disk = start(tmp_path, clock, *patterns, ordered=patterns)
+        flow = f"{log.origin}/{PATTERN}"
+        assert log.flows.ordered == {flow} and log.coverage[flow][1] == 2
+        assert bool(log.flows.lapsed) is not bool(patterns)
+        log.crash()
+
+
+def test_without_a_network_the_rest_of_a_flow_is_delivered_from_the_log(
+    tmp_path: Path, clock: Clock
+) -> None:
+    withhold_and_copy(tmp_path, clock)
+    log, disk = start(tmp_path, clock, PATTERN, ordered=None)
+    flow = f"{log.origin}/{PATTERN}"
+    assert not log.flows.ordered and log.coverage[flow] == log.coverage[log.origin]
+    assert read_shown(log, disk) == [(flow, 1), (flow, 3), (flow, 2)]
     log.crash()
