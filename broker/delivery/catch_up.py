@@ -309,7 +309,10 @@ class CatchUp:
             for event in events
             if not event.is_withheld and event.mark > skip.get(event.origin, _BEFORE_ALL)
         ]
-        if events and (not left or left[-1] is not events[-1]):
+        if left:
+            # The session may become full: the next page begins behind the last event for it.
+            events = events[: events.index(left[-1]) + 1]
+        elif events:
             feed.cursor = events[-1].serial + 1
         feed.outcomes.seen += len(events) - len(left)
         feed.outcomes.filtered += len(events) - len(left)

@@ -77,6 +77,8 @@ def find_active_from(
     (`EventLog.own_cut`).
     """
     known = {**log.end_position(), **own}
+    # Other nodes' cuts of an own ordered flow count withheld events.
+    marks = {o: mark for o, mark in marks.items() if o not in log.flows.ordered}
     return {o: max(known.get(o, (0, 0)), marks.get(o, (0, 0))) for o in {*known, *marks}}
 
 
