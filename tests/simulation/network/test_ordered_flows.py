@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.client.received import ALL
+from broker.client.received import ALL, since
 from broker.event.flow import is_default_flow
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld
@@ -256,6 +256,52 @@ def test_a_stream_may_get_and_lose_an_ordering_stack(seed: int) -> None:
             restart(transport, "a", *patterns)
         publish(world, publishers, 5)
         settle(world, publishers, readers, 20.0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_client_from_another_node_misses_and_repeats_no_event(seed: int) -> None:
+    """The other node delivers events of the first one before that itself does."""
+    with NetworkWorld(seed) as world:
+        transport = OrderingTransport(world)
+        add_nodes(transport, "a", "b")
+        (reader,) = readers_at(world, "b", durable="d")
+        publishers = publishers_at(world, "a", "b")
+        publish(world, publishers, 3)
+        transport.ends["a"].is_deaf = True
+        publish(world, publishers, 3)
+        read(world, reader, seconds=0.5)
+        assert reader.subscription is not None
+        position = reader.subscription.position
+        world.kill_client(reader.client)
+        second = Reader(
+            world,
+            world.client("at-b", "a", incarnation=2),
+            durable="d",
+            start=since(position),
+        )
+        publish(world, publishers, 3)
+        world.run_until(lambda: second.is_flowing)
+        read(world, second, seconds=20.0)
+        found = [name_of(event) for event in [*reader.events, *second.events]]
+        assert len(found) == len(set(found)) == 36 and second.gaps == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_copies_that_a_full_disk_rejected_come_again(seed: int) -> None:
+    with NetworkWorld(seed, thread_delay=0.02) as world:
+        transport = OrderingTransport(world)
+        add_nodes(transport, "a", "b")
+        readers = readers_at(world, "a", "b")
+        publishers = publishers_at(world, "a", "b")
+        for _ in range(6):
+            publish(world, publishers, 3)
+            world.run(world.random.uniform(0.0, 0.1))
+            world.set_disk_full("a", True)
+            world.run(world.random.uniform(0.1, 2.0))
+            world.set_disk_full("a", False)
+        world.run(5.0)
+        settle(world, publishers, readers, 70.0)
+        assert world["a"].event_log.failures
 
 
 @pytest.mark.parametrize("seed", seeds(4, 20))
