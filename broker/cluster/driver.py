@@ -48,6 +48,7 @@ from broker.cluster.traffic.messages import (
 from broker.cluster.traffic.received_range import AppendRange, ReceivedRange, StoreHistories
 from broker.cluster.types.core import TypeAnnounced
 from broker.cluster.types.network_types import NetworkTypes
+from broker.cluster.withheld_events import WithheldEvents
 from broker.errors import BrokerError, Cloned, LogUnavailable
 from broker.event.flow import is_default_flow, is_flow, origin_of
 from broker.event.place import Mark
@@ -65,6 +66,7 @@ class ClusterDriver:
     group: ClusterGroup
     replicas: Replicas
     page_server: LogPageServer
+    withheld: WithheldEvents
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.stack_tables import CarriedBy
 from broker.cluster.types.network_types import NetworkTypes
+from broker.cluster.withheld_events import WithheldEvents
 from broker.config import Settings
 from broker.config.key_file import read_key
 from broker.config.stacks import DEFAULT_STACK, find_plugins_of
@@ -135,6 +136,13 @@ def build_network(
         compress=network_settings.compress,
         patience=network_settings.gap_timeout,
         stacks=stacks,
+    )
+    network.driver.withheld = WithheldEvents(
+        event_log,
+        network.driver.relay_ingest,
+        own_address=lambda: network.membership.node.address,
+        on_recovered=lambda received: network.driver.on_flow_recovered(received),
+        on_covered=lambda: on_committed([], []),
     )
     neighbour_dtds.set_context(build_dtd_context(network))
     network.connect_parts(

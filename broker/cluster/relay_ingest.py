@@ -16,6 +16,7 @@ from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
+from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
@@ -30,13 +31,16 @@ from broker.transport.clock import IClock
 
 #: Bytes; further ranges are requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
+#: The queue of all ordered flows; no origin has this name.
+ORDERED_FLOWS = "/"
 
 
 class RelayIngest:
     """Logs ranges for this node, and matches ranges that enter its units.
 
     Work is done in time slices, in order per origin. An origin that waits for a DTD does not delay
-    others. Ranges are logged under the places of their origin.
+    others. Ranges are logged under the places of their origin. All ordered flows share one queue:
+    they are logged in the order in which their transports deliver them.
     """
 
     log = Logger()
@@ -72,6 +76,7 @@ class RelayIngest:
         self._unvalidated_events = unvalidated_events
         self._reread_from_log = reread_from_log
         self._has_local_match = has_local_match
+        self._ordered = {pattern_of(flow) for flow in event_log.flows.ordered}
         self._queues: dict[str, OriginQueue] = {}
         self._ready: deque[str] = deque()
         self._slices = TimeSlices(clock, self._step, self._slice_failed)
@@ -185,7 +190,7 @@ class RelayIngest:
 
     def wait_for_earlier(self, frame: Frame, on_late: Callable[[], None]) -> None:
         """Call `on_late` once all earlier jobs of the origin are matched or late."""
-        queue = self._queues.get(frame.origin)
+        queue = self._queues.get(self._queue_of(frame.origin))
         job = IngestJob(
             ReceivedRange(frame.ranges[0], frame, 0), (), lambda _: on_late(), on_late=on_late
         )
@@ -197,7 +202,7 @@ class RelayIngest:
         if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
             return False
         self.waiting_bytes += size
-        origin = job.received_range.frame.origin
+        origin = self._queue_of(job.received_range.frame.origin)
         queue = self._queues.get(origin)
         if queue is None:
             queue = self._queues[origin] = OriginQueue(lambda: self._resume(origin))
@@ -208,6 +213,9 @@ class RelayIngest:
         self._make_ready(origin, queue)
         self._slices.run()
         return True
+
+    def _queue_of(self, flow: str) -> str:
+        return ORDERED_FLOWS if pattern_of(flow) in self._ordered else flow
 
     def _resume(self, origin: str) -> None:
         queue = self._queues.get(origin)
@@ -298,6 +306,7 @@ class RelayIngest:
         except LogUnavailable as error:
             failed(error, len(job.events))
             return
+        deduplication = None if job.received_range.is_copy else self._event_log.deduplication
         accepted = [each.header.event_id for each in job.verdicts if isinstance(each, Accepted)]
         for publisher in {(each.client_id, each.incarnation) for each in accepted}:
             # Recorded numbers must be logged, so all windows are loaded first.
@@ -305,7 +314,7 @@ class RelayIngest:
         gathered = build_entries(
             job,
             range_,
-            self._event_log.deduplication,
+            deduplication,
             self._wall_clock(),
             self._has_local_match,
             lambda each, verdict: self._refusal_code(each, verdict, job),

@@ -65,12 +65,12 @@ class RelayedEntries:
 def build_entries(
     job: IngestJob,
     range_: Range,
-    deduplication: Deduplication,
+    deduplication: Deduplication | None,
     now_ms: int,
     has_local_match: Callable[[tuple[int, ...]], bool],
     refusal_code: Callable[[CarriedEvent, Verdict], str],
 ) -> RelayedEntries:
-    """`refusal_code` returns the code of a refused event."""
+    """`refusal_code` returns the code of a refused event. Copies are not de-duplicated (None)."""
     result = RelayedEntries()
     entries, matches = result.entries, result.matches
     for index, (each, verdict) in enumerate(zip(job.events, job.verdicts, strict=True)):
@@ -89,10 +89,11 @@ def build_entries(
         header = verdict.header
         event_id = header.event_id
         key = (event_id.client_id, event_id.incarnation)
-        freshness = deduplication.record(key, event_id.sequence_number, now_ms)
-        if freshness is Freshness.DUPLICATE:
-            result.duplicate += 1
-            continue
+        if deduplication is not None:
+            freshness = deduplication.record(key, event_id.sequence_number, now_ms)
+            if freshness is Freshness.DUPLICATE:
+                result.duplicate += 1
+                continue
         rank = header.security_level.rank
         record = encode_verified(header, each.record)
         entries.append((each.mark, record, rank, each.document))

@@ -85,6 +85,8 @@ class StreamTimes:
         self._messenger = messenger
         self._clock = clock
         self._origins: dict[str, _OriginTime] = {}
+        self._ordered: dict[str, _OriginTime] = {}
+        """By own ordered flow."""
         self._timer = DeadlineTimer(clock, lambda: changed(self.times()))
         if messenger is not None:
             messenger.add_listener(TimeRequest, self._receive_request)
@@ -116,7 +118,14 @@ class StreamTimes:
         """
         coverage = self._log.coverage
         now, flows = self._wall_clock(), self._log.flows
-        found = [(origin, now) for origin in (self._log.origin, *flows.own)]
+        own = (self._log.origin, *flows.own)
+        found = [(origin, now) for origin in own if origin not in flows.ordered]
+        for flow in flows.ordered:
+            # Events that are withheld were committed before.
+            times = self._ordered.setdefault(flow, _OriginTime())
+            times.waiting.append((flows.limit(flow, coverage[self._log.origin]), now))
+            times.advance_to(coverage[flow])
+            found.append((flow, times.time))
         for origin in coverage:
             if flows.is_own(origin):
                 continue
@@ -136,7 +145,9 @@ class StreamTimes:
             and log.flows.is_own(flow)
             and flow in log.coverage
         ):
-            mark, now = log.coverage[flow], self._wall_clock()
+            # Of an ordered flow the coverage does not include committed events.
+            committed = log.origin if flow in log.flows.ordered else flow
+            mark, now = log.flows.limit(flow, log.coverage[committed]), self._wall_clock()
             messenger.send(
                 TimeReply(message.source, messenger.own_address, MAX_HOPS, flow, mark, now)
             )

@@ -183,7 +183,7 @@ class CatchUp:
             feed.outcomes.gone += first - feed.cursor
             feed.cursor = first
             self._report_retention_gaps(feed)
-        if feed.skip_marks:
+        if feed.skip_marks or self._log.flows.withheld:
             events = self._without_received(feed, events)
         events = self._events_before_loss(feed, events)
         for liveness, part in split_at_cut(events, feed.cut):
@@ -304,8 +304,15 @@ class CatchUp:
 
     def _without_received(self, feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
         skip = feed.skip_marks
-        left = [event for event in events if event.mark > skip.get(event.origin, _BEFORE_ALL)]
-        if events and (not left or left[-1] is not events[-1]):
+        left = [
+            event
+            for event in events
+            if not event.is_withheld and event.mark > skip.get(event.origin, _BEFORE_ALL)
+        ]
+        if left:
+            # The session may become full: the next page begins behind the last event for it.
+            events = events[: events.index(left[-1]) + 1]
+        elif events:
             feed.cursor = events[-1].serial + 1
         feed.outcomes.seen += len(events) - len(left)
         feed.outcomes.filtered += len(events) - len(left)

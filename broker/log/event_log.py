@@ -51,13 +51,15 @@ class EventLog(LogHistory):
         read: Worker,
         window: int = 1024,
         carrying: CarryingPatterns = DEFAULT_ONLY,
+        ordered: CarryingPatterns | None = None,
         on_rollback: Callable[[int], object] = lambda _: None,
     ) -> None:
         """`wall_clock` gives ms since 1970; `write` and `read` are separate threads.
 
-        `on_rollback` gets the next serial after a failed commit has withdrawn serials and places.
+        `ordered` are the carrying patterns whose own events are withheld. `on_rollback` gets the
+        next serial after a failed commit has withdrawn serials and places.
         """
-        file.update_flows(carrying)
+        file.update_flows(carrying, ordered)
         super().__init__(file, read, Repairs(file, write, clock))
         self._clock = clock
         self._wall_clock = wall_clock
@@ -73,10 +75,9 @@ class EventLog(LogHistory):
         self._retry_at = 0.0
         self._is_failing = False
         self._drain_waiters: list[Deferred[None]] = []
-        self.failures = 0
-        self.commits = 0
+        self.failures = self.commits = self._copies = 0
         self._log_startup_repairs()
-        own = self.flows.own_marks(file.covered.get(file.origin, (0, 0)))
+        own = self.flows.delivered_marks(file.covered.get(file.origin, (0, 0)), file.covered)
         self.coverage = Coverage({**file.covered, **own})
         """Durable mark of each origin, its own too, up to which the log is complete."""
         self.deduplication = Deduplication(file.stored_window, window)
@@ -107,16 +108,21 @@ class EventLog(LogHistory):
         if self._committing is not None:
             marks.update(self._committing.commit.covered)
         marks.update(self._pending.commit.covered)
-        marks[self.origin] = self.own_end
-        marks.update(self.flows.own_marks(self.own_end))
+        marks.update(self.own_cut())
         return marks
+
+    def own_cut(self) -> dict[str, Mark]:
+        """Return the mark of each own flow behind which a new subscription gets all events live."""
+        copied = {flow: self._covered_upto(flow) for flow in self.flows.ordered}
+        own = self.own_end
+        return {self.origin: own, **self.flows.delivered_marks(own, copied)}
 
     @property
     def unlogged_places(self) -> int:
         """Covered places of other origins since the start without a logged event: filtered,
         refused, or known from another place."""
         bounds, begun = self._bounds, self._start_bounds
-        relayed = (bounds.last - begun.last) - (bounds.offset - begun.offset)
+        relayed = (bounds.last - begun.last) - (bounds.offset - begun.offset) - self._copies
         return self.coverage.count_places(self.origin) - relayed
 
     @property
@@ -272,7 +278,10 @@ class EventLog(LogHistory):
         self._bounds = bounds
         covered = committed.commit.covered
         if self.flows.own and self.origin in covered:
-            covered |= self.flows.own_marks(covered[self.origin])
+            covered |= self.flows.prompt_marks(covered[self.origin])
+        if ordered := self.flows.ordered:
+            events = committed.commit.events
+            self._copies += sum(e.origin in ordered and not e.is_withheld for e in events)
         self.coverage.advance(covered, committed.commit.begins_after)
         if self._is_failing and committed.commit.events:
             self._is_failing = False

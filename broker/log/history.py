@@ -40,7 +40,7 @@ _NAMED = struct.Struct(">IQIQ")
 _INTERVAL = struct.Struct(">IQIQ")
 _HISTORY_KEY, _LOSS_KEY, _NAMED_KEY = b"h", b"l", b"n"
 _DISOWNED_KEY, _ADOPTION_KEY, _RESTORED_KEY = b"x", b"a", b"r"
-_FLOW_KEY = b"f"
+_FLOW_KEY, _WITHHELD_KEY = b"f", b"w"
 #: Until of an open interval of a flow.
 _OPEN = (0, 0)
 #: Offsets skipped by a restored log: its previous end is unknown.
@@ -204,10 +204,27 @@ class HistoryTable:
         }
 
     def put_flow(self, txn: lmdb.Transaction, flow: str, intervals: Iterable[FlowInterval]) -> None:
-        rows = [_INTERVAL.pack(*since, *(until or _OPEN)) for since, until in intervals]
-        self.table.put(txn, _FLOW_KEY + flow.encode(), b"".join(rows))
+        self._put_intervals(txn, _FLOW_KEY, flow, intervals)
 
     def flow_intervals(self, txn: lmdb.Transaction) -> dict[str, tuple[FlowInterval, ...]]:
+        return self._intervals(txn, _FLOW_KEY)
+
+    def put_withheld(
+        self, txn: lmdb.Transaction, flow: str, intervals: Iterable[FlowInterval]
+    ) -> None:
+        self._put_intervals(txn, _WITHHELD_KEY, flow, intervals)
+
+    def withheld_intervals(self, txn: lmdb.Transaction) -> dict[str, tuple[FlowInterval, ...]]:
+        """Return the intervals of own flows whose events are withheld until they are copied."""
+        return self._intervals(txn, _WITHHELD_KEY)
+
+    def _put_intervals(
+        self, txn: lmdb.Transaction, kind: bytes, flow: str, intervals: Iterable[FlowInterval]
+    ) -> None:
+        rows = [_INTERVAL.pack(*since, *(until or _OPEN)) for since, until in intervals]
+        self.table.put(txn, kind + flow.encode(), b"".join(rows))
+
+    def _intervals(self, txn: lmdb.Transaction, kind: bytes) -> dict[str, tuple[FlowInterval, ...]]:
         return {
             key[1:].decode(): tuple(
                 [
@@ -216,7 +233,7 @@ class HistoryTable:
                     for until in [(end[0], end[1])]
                 ]
             )
-            for key, value in self._rows(txn, _FLOW_KEY)
+            for key, value in self._rows(txn, kind)
         }
 
     def _pop(self, txn: lmdb.Transaction, key: bytes) -> bool:

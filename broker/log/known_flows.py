@@ -2,11 +2,16 @@
 
 The log stores own events under the origin, so its offsets have no gaps. The flow of an own event
 follows from its stream and mark. Events of other nodes are stored under their flow.
+
+The events of an ordered flow are withheld: its transport decides their order among those of other
+nodes (`broker.streams.contract.Guarantee.ONE_ORDER`). When it hands them over, the log stores a
+copy of each under its flow, and subscriptions get the copies. Other nodes, replicas and the archive
+get the events under the origin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 import msgpack
@@ -22,6 +27,7 @@ from broker.event.flow import (
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
+from broker.log.withheld_flows import WithheldFlows
 
 #: Flows of other origins; further ones are read as default flows.
 MAX_FOREIGN_FLOWS = 4_096
@@ -43,9 +49,16 @@ def stream_of(record: bytes) -> str:
 
 
 class KnownFlows:
-    def __init__(self, origin: str, intervals: Mapping[str, tuple[FlowInterval, ...]]) -> None:
-        """`origin` is this log's. `intervals` are those of all flows."""
+    def __init__(
+        self,
+        origin: str,
+        intervals: Mapping[str, tuple[FlowInterval, ...]],
+        withheld: WithheldFlows | None = None,
+    ) -> None:
+        """`origin` is this log's. `intervals` are those of all flows, `withheld` own ones."""
         self._origin = origin
+        known = withheld or WithheldFlows()
+        self.withheld, self.ordered, self.lapsed = known.intervals, known.ordered, known.lapsed
         self._intervals = dict(intervals)
         self._by_origin: dict[str, list[_Flow]] = {}
         """Without default flows; the pattern with the greatest rank first."""
@@ -110,6 +123,21 @@ class KnownFlows:
         """Return the mark of each own flow at a mark of the log; without the default flow."""
         return {flow: self.limit(flow, mark) for flow in self.own}
 
+    def prompt_marks(self, mark: Mark) -> dict[str, Mark]:
+        """Return `own_marks` of the flows that are not ordered: delivered with the commit."""
+        return {flow: self.limit(flow, mark) for flow in self.own if flow not in self.ordered}
+
+    def delivered_marks(self, mark: Mark, copied: Mapping[str, Mark]) -> dict[str, Mark]:
+        """Return `own_marks` as delivered: withheld events count up to the mark in `copied`."""
+        found = self.own_marks(mark)
+        for flow, intervals in self.withheld.items():
+            for since, until in intervals if flow in found else ():
+                if until is None or (flow in self.ordered and until == intervals[-1][1]):
+                    until = found[flow]
+                if since < found[flow] <= until:
+                    found[flow] = min(found[flow], max(since, copied.get(flow, since)))
+        return found
+
     def complete_marks(self, marks: Mapping[str, Mark]) -> Mapping[str, Mark]:
         """Add the flows that a position does not name, of origins that it names.
 
@@ -148,6 +176,20 @@ class KnownFlows:
         for event in events:
             if event.origin == self._origin and event.record:
                 event.origin = self.flow_at(event.origin, stream_of(event.record), event.mark)
+                if event.origin in self.withheld:
+                    intervals = self.withheld[event.origin]
+                    event.is_withheld = is_within_intervals(intervals, event.mark)
+
+    def without_copies(self, events: list[LoggedEvent]) -> list[LoggedEvent]:
+        """Return the events that the log stores under their own or another origin."""
+        if not self.withheld:
+            return events
+        return [
+            event
+            for event in events
+            if event.is_withheld
+            or not is_within_intervals(self.withheld.get(event.origin, ()), event.mark)
+        ]
 
     def select_flow(self, events: Sequence[LoggedEvent], flow: str) -> list[LoggedEvent]:
         """Return the events of one flow among those of its origin's log."""
@@ -161,11 +203,16 @@ class KnownFlows:
         ]
 
 
-def with_origin(events: Sequence[LoggedEvent], origin: str) -> Sequence[LoggedEvent]:
-    """Return the events as the log stores them: those of its own flows under its origin."""
+def with_origin(
+    events: Sequence[LoggedEvent], origin: str, ordered: Collection[str] = ()
+) -> Sequence[LoggedEvent]:
+    """Return the events as the log stores them: those of its own flows under its origin, and
+    copies of those of `ordered` flows under their flow."""
     prefix = f"{origin}/"
     return [
-        attrs.evolve(event, origin=origin) if event.origin.startswith(prefix) else event
+        attrs.evolve(event, origin=origin)
+        if event.origin.startswith(prefix) and (event.is_withheld or event.origin not in ordered)
+        else event
         for event in events
     ]
 

@@ -46,6 +46,7 @@ from broker.log.startup_repair import (
 )
 from broker.log.stored_chunk import encode_stored_chunk
 from broker.log.tables import MAX_TABLES, Tables
+from broker.log.withheld_flows import WithheldFlows, update_withheld
 from broker.transport.clock import wall_clock_ms
 
 #: Most chunks that one commit deletes, so that it is never delayed for long.
@@ -94,6 +95,7 @@ class LogFile(FileReader):
         """Histories of other origins, as stored when the log was opened."""
         self.flow_intervals: Mapping[str, tuple[FlowInterval, ...]] = {}
         """Of the flows of all origins, as stored when the log was opened."""
+        self.withheld = WithheldFlows()
         self.pending_adoption: tuple[str, Mark] | None = None
         """Previous name of this log, and the own mark after which the clone may lack events."""
         self._lock = lock_folder(folder)
@@ -161,16 +163,27 @@ class LogFile(FileReader):
         self.history_chain = histories.read_chain(txn)
         self.foreign_histories = histories.foreign_histories(txn)
         self.flow_intervals = histories.flow_intervals(txn)
+        self.withheld = WithheldFlows(histories.withheld_intervals(txn))
         self._bounds = Bounds(epoch, first, last, self._event_bytes(txn), offset)
 
-    def update_flows(self, carrying: CarryingPatterns) -> None:
-        """Begin the own flows of these patterns with this start, and end those of others."""
-        start = (self._bounds.epoch, self._bounds.offset)
+    def update_flows(self, carrying: CarryingPatterns, ordered: CarryingPatterns | None) -> None:
+        """Begin the own flows of these patterns with this start, and end those of others.
+
+        Those in `ordered` are withheld; None: without a network (`update_withheld`).
+        """
+        start, stored = (self._bounds.epoch, self._bounds.offset), self.withheld.intervals
         changed = update_intervals(self.origin, self.flow_intervals, carrying, start)
-        if changed:
+        withheld = self.withheld = update_withheld(
+            self.origin, stored, carrying, ordered, start, self.covered
+        )
+        if changed or any(
+            withheld.intervals[flow] != stored.get(flow) for flow in withheld.intervals
+        ):
             with self._writing() as txn:
                 for flow, intervals in changed.items():
                     self._tables.histories.put_flow(txn, flow, intervals)
+                for flow, intervals in withheld.intervals.items():
+                    self._tables.histories.put_withheld(txn, flow, intervals)
             self.flow_intervals = {**self.flow_intervals, **changed}
 
     def change_history(self, change: Callable[[HistoryTable, lmdb.Transaction], object]) -> None:
@@ -228,7 +241,7 @@ class LogFile(FileReader):
         """Write all of `commit` durably, or nothing. Raises `LogUnavailable`."""
         events: Sequence[LoggedEvent] = commit.events
         if self.flow_intervals:
-            events = with_origin(events, self.origin)
+            events = with_origin(events, self.origin, self.withheld.ordered)
         with self._writing() as txn:
             tables = self._tables
             if epoch != self._bounds.epoch:

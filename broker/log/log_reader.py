@@ -43,7 +43,7 @@ class LogReader:
         self._read = read
         self.repairs = repairs
         self._bounds = file.bounds
-        self.flows = KnownFlows(file.origin, file.flow_intervals)
+        self.flows = KnownFlows(file.origin, file.flow_intervals, file.withheld)
 
     @property
     def startup_repairs(self) -> StartupRepairs:
@@ -92,7 +92,7 @@ class LogReader:
     def read(
         self, start: int, max_events: int, max_bytes: int, *, wait: bool = True
     ) -> Deferred[list[LoggedEvent]]:
-        """Return durable events within `bounds`, under their flows."""
+        """Return durable events within `bounds`, under their flows, withheld ones too."""
         page = self._read_page(wait, self._file.read, start, max_events, max_bytes)
         page.addCallback(self._within_bounds)
         return page.addCallback(self._with_flows) if self.flows.own else page
@@ -155,7 +155,7 @@ class LogReader:
     def position_before(self, serial: int) -> dict[str, Mark]:
         found = self._file.position_before(serial)
         if self.flows.own and self.origin in found:
-            found.update(self.flows.own_marks(found[self.origin]))
+            found.update(self.flows.delivered_marks(found[self.origin], found))
         return found
 
     def durables(self) -> list[tuple[bytes, bytes]]:

@@ -46,6 +46,8 @@ class LoggedEvent:
     """The log that gave it its place: this node's own, or another's."""
     serial: int
     """Its number in this node's log, for any origin: gapless, in the order of arrival."""
+    is_withheld: bool = False
+    """True for an own event that subscriptions get as a later copy (`broker.log.known_flows`)."""
 
     @property
     def mark(self) -> Mark:

@@ -39,7 +39,7 @@ from broker.matching.schema.query_advisor import QueryAdvisor
 from broker.node.answers import build_answers, build_explanation_answers
 from broker.node.event_types import EventTypes
 from broker.node.matcher import make_matcher, query_limits
-from broker.node.stream_services import build_transports
+from broker.node.stream_services import build_interest, build_transports
 from broker.node.threads import Threads
 from broker.recovery.archive_access import ArchiveAccess
 from broker.recovery.archive_dtd_source import ArchiveDtdSource
@@ -47,11 +47,9 @@ from broker.recovery.builder import build_recovery
 from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
-from broker.streams.interest import CarriedInterests
 from broker.streams.links import OpenDatagrams, open_udp
-from broker.streams.transports import carrying_patterns, transports_by_pattern
+from broker.streams.transports import carrying_patterns, ordered_patterns, transports_by_pattern
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
-from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.subscriptions.subscription_requests import SubscriptionRequests
 from broker.subscriptions.type_change_notices import TypeChangeNotices
 from broker.transport.clock import wall_clock_ms
@@ -93,10 +91,8 @@ class Node:
         random = random or Random()
         self.settings = settings
         self.started_ms = wall_clock()
-        self._wall_clock = wall_clock
-        self._open_file = open_file
-        self._reactor = reactor
-        self._threads = threads
+        self._wall_clock, self._open_file = wall_clock, open_file
+        self._reactor, self._threads = reactor, threads
         data = settings.node.data
         self._neighbour_dtds = DtdExchange(reactor)
         sources: list[IDtdSource] = [self._neighbour_dtds]
@@ -108,7 +104,7 @@ class Node:
         )
         self.dtds, self._known_types = self.types.dtds, self.types.known_types
         self.output = Output()
-        self.event_log = self._open_log(data, archived=archive is not None)
+        self.event_log = self._open_log(data, find_plugins, archived=archive is not None)
         self.matcher = make_matcher(settings, self.dtds)
         self.quarantine = Quarantine(
             data / "quarantine",
@@ -168,7 +164,7 @@ class Node:
             log=self.event_log,
             output=self.output,
             durables=self.durables,
-            interest=self._make_interest(),
+            interest=build_interest(self),
             recovery=self.recovery,
             on_resumed=lambda *resumed: self.notices.check_missed_versions(*resumed),
             max_subscriptions=settings.limits.max_subscriptions_per_client,
@@ -178,7 +174,7 @@ class Node:
         self.stream_times = StreamTimes(
             *(self.event_log, reactor, wall_clock, post), self.output.send_progress
         )
-        self.acceptor = self._make_acceptor()
+        self.acceptor: SessionAcceptor = self._make_acceptor()
         self.explanation_answers = build_explanation_answers(
             self, self.parse_query, self._advisor.find_warnings, reactor
         )
@@ -189,7 +185,7 @@ class Node:
 
     # ------------------------------------------------------------------ building
 
-    def _open_log(self, data: Path, *, archived: bool) -> EventLog:
+    def _open_log(self, data: Path, find_plugins: FindPlugins, *, archived: bool) -> EventLog:
         settings = self.settings.log
         hold = max(settings.max_bytes, self.settings.archive.hold_bytes or 2 * settings.max_bytes)
         retention = Retention(
@@ -208,6 +204,7 @@ class Node:
             read=self._threads.read,
             window=settings.deduplication_window,
             carrying=carrying_patterns(self.settings),
+            ordered=ordered_patterns(self.settings, find_plugins),
             on_rollback=self.output.roll_back,
         )
 
@@ -235,13 +232,6 @@ class Node:
             random=random,
             stacks=transports_by_pattern(self.settings, find_plugins),
         )
-
-    def _make_interest(self) -> Interest:
-        if self.network is None or self.transports is None:
-            return StandaloneInterest()
-        if not carrying_patterns(self.settings):
-            return self.network.interest
-        return CarriedInterests(self.network.interest, self.transports)
 
     def _make_acceptor(self) -> SessionAcceptor:
         limits = self.settings.limits
@@ -344,6 +334,7 @@ class Node:
         self.notices.send_waiting()
         if self.network is not None:
             self.network.tick()
+            self.network.driver.withheld.release_overdue()
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:
@@ -372,7 +363,10 @@ class Node:
             self._threads.stop()
 
     def _deliver_own(self, events: Any, matches: Any) -> None:
-        self.output.deliver_commit(events, matches)
+        prompt, prompt_matches = events, matches
+        if self.network is not None and self.event_log.flows.ordered:
+            prompt, prompt_matches = self.network.driver.withheld.withhold(events, matches)
+        self.output.deliver_commit(prompt, prompt_matches)
         if suspended := self.matcher.take_suspended():
             self._end_suspended(suspended)
         if self.network is not None:

@@ -33,8 +33,10 @@ from broker.streams.contract import (
     IStreamTransport,
     ITransportContext,
 )
+from broker.streams.interest import CarriedInterests
 from broker.streams.links import LinkOpener, OpenDatagrams
-from broker.streams.transports import StreamTransports
+from broker.streams.transports import StreamTransports, carrying_patterns
+from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
 
 
@@ -45,6 +47,8 @@ class INode(Protocol):
     def settings(self) -> Settings: ...
     @property
     def network(self) -> Network | None: ...
+    @property
+    def transports(self) -> StreamTransports | None: ...
     @property
     def matcher(self) -> IMatcher: ...
 
@@ -67,6 +71,15 @@ def build_transports(
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
     return transports
+
+
+def build_interest(node: INode) -> Interest:
+    """Return the announcer of interest to the network, and to other transports if there are any."""
+    if node.network is None or node.transports is None:
+        return StandaloneInterest()
+    if not carrying_patterns(node.settings):
+        return node.network.interest
+    return CarriedInterests(node.network.interest, node.transports)
 
 
 class StreamServices:
@@ -123,7 +136,12 @@ class StreamServices:
         self._network.driver.on_flow_recovered = recovered
 
     def receive(self, batch: FlowBatch) -> None:
-        """Validate, log and deliver a batch, as far as subscriptions of this node want it."""
+        """Validate, log and deliver a batch, as far as subscriptions of this node want it.
+
+        A batch of an own ordered flow releases withheld events.
+        """
+        if self._network.driver.withheld.release(batch.flow, batch.after, batch.upto):
+            return
         try:
             self._network.flows.receive_range(
                 *(batch.flow, batch.after, batch.upto, batch.events),

@@ -251,7 +251,8 @@ class LogPageReader:
         self, request: LogPageRequest, ranges: dict[str, MarkRange], reader: PageQuery, wait: bool
     ) -> Page:
         log = self._log
-        covered = log.coverage.marks
+        # Copies of withheld events come later than the events themselves.
+        covered = {**log.coverage.marks, **log.flows.own_marks(log.coverage[log.origin])}
         last = log.bounds.last
         lost = self._origins_on_lost_branches(ranges)
         serial = request.serial or first_serial_after(log, read_start_marks(ranges, covered))
@@ -269,6 +270,8 @@ class LogPageReader:
                 if not found:
                     raise
                 return Page(found, passed, serial, denied)
+            serial = events[-1].serial + 1 if events else last + 1
+            events = log.flows.without_copies(events)
             requested = [event for event in events if _is_requested(event, ranges, request)]
             matched = await self._select_events(request, reader, requested)
             cleared = [event for event in matched if event.level <= request.clearance]
@@ -281,7 +284,6 @@ class LogPageReader:
                 ranges = {origin: each for origin, each in ranges.items() if origin not in ends}
             found += cleared
             size += sum([event.size for event in cleared])
-            serial = events[-1].serial + 1 if events else last + 1
             if serial > last:
                 whole = {origin: each for origin, each in ranges.items() if origin not in lost}
                 return Page(found, {**passed, **marks_at_end(whole, covered), **ended}, 0, denied)

@@ -25,7 +25,8 @@ from broker.transport.stacks.contract import IStackPlugin
 class Guarantee(enum.Enum):
     """A promise of a stream transport, beyond those of every transport."""
 
-    #: All nodes deliver all events in one order.
+    #: All nodes deliver all events of a pattern in one order, that of `ITransportContext.receive`.
+    #: Own events are withheld from subscriptions until the transport hands them over.
     ONE_ORDER = "one-order"
     #: The loss of one path or neighbour delays no event.
     REDUNDANCY = "redundancy"
@@ -135,6 +136,9 @@ class ITransportContext(Interface):
         Event types are fetched, repeated events are dropped, and a range missing before `after` is
         requested from the origin's log. Batches of an unknown flow are dropped and counted.
         Annotations are logged with their events (`CarriedEvent.with_annotation`).
+
+        With `Guarantee.ONE_ORDER` a batch of an own flow releases all own events up to its end,
+        with the bytes of the log. Without it the batch is dropped.
         """
 
     def request_feed() -> bool:
@@ -199,6 +203,7 @@ class IStreamTransport(Interface):
         """Handle received events that came from the log of their origin, a replica, or the feeder.
 
         It is called before they are logged here. They may be older than events carried before.
+        With `Guarantee.ONE_ORDER` also own events that were not handed over in 1 to 2 s.
         """
 
     def snapshot() -> Mapping[str, object]:

@@ -15,7 +15,7 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
-from broker.streams.contract import CarriedInterest, FlowBatch
+from broker.streams.contract import CarriedInterest, FlowBatch, Guarantee
 from broker.streams.instance import NodeServices, TransportInstance
 
 EVERYTHING = StreamPattern.parse(">")
@@ -25,6 +25,19 @@ def carrying_patterns(settings: Settings) -> CarryingPatterns:
     """Return the patterns of streams with another stack than the default one."""
     return CarryingPatterns.parse(
         stream.pattern.text for stream in settings.streams if stream.stack != DEFAULT_STACK
+    )
+
+
+def ordered_patterns(settings: Settings, find_plugins: FindPlugins) -> CarryingPatterns | None:
+    """Return the patterns of transports that decide the order of delivery; None without a
+    network."""
+    if settings.network.is_standalone:
+        return None
+    return CarryingPatterns.parse(
+        pattern.text
+        for pattern in carrying_patterns(settings).patterns
+        if Guarantee.ONE_ORDER
+        in find_plugins(settings.stack(settings.stream_stack(pattern)))[0].guarantees
     )
 
 

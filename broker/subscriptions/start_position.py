@@ -68,14 +68,17 @@ def first_serial_after(log: EventLog, marks: Mapping[str, Mark]) -> int:
     return min([*serials, log.bounds.last + 1])
 
 
-def find_active_from(log: EventLog, own: Mark, marks: Mapping[str, Mark]) -> dict[str, Mark]:
+def find_active_from(
+    log: EventLog, own: Mapping[str, Mark], marks: Mapping[str, Mark]
+) -> dict[str, Mark]:
     """Return the marks behind which a new active subscription misses no event.
 
-    Nodes selected earlier events of other origins without it. Own events are complete behind `own`.
+    Nodes selected earlier events of other origins without it. Own events are complete behind `own`
+    (`EventLog.own_cut`).
     """
-    known = log.end_position()
-    known[log.origin] = own
-    known.update(log.flows.own_marks(own))
+    known = {**log.end_position(), **own}
+    # Other nodes' cuts of an own ordered flow count withheld events.
+    marks = {o: mark for o, mark in marks.items() if o not in log.flows.ordered}
     return {o: max(known.get(o, (0, 0)), marks.get(o, (0, 0))) for o in {*known, *marks}}
 
 

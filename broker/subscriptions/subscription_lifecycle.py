@@ -78,7 +78,7 @@ class SubscriptionLifecycle:
         self._stored = stored
         self._start = start
         self._warnings = warnings
-        self._own_cut = context.log.own_end
+        self._own_cut = context.log.own_cut()
         self._has_sent_active = self._is_fed = False
         self._previous_address = "" if stored is None else stored.previous_address
         self._stored_position = None if stored is None else stored.position

@@ -90,7 +90,7 @@ class SubscriptionRequests:
         durable = self._context.durables.get(client_id, name)
         if durable is not None and durable.active_from is None:
             log = self._context.log
-            active_from = find_active_from(log, log.own_end, marks)
+            active_from = find_active_from(log, log.own_cut(), marks)
             self._context.durables.set_active_from(client_id, name, Position(active_from))
 
     def subscribe(

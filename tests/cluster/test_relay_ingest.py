@@ -22,6 +22,8 @@ from broker.event.event_id import EventId
 from broker.event.place import Mark
 from broker.ingest.pending_dtds import PendingDtds
 from broker.log.deduplication import Deduplication
+from broker.log.known_flows import KnownFlows
+from broker.log.withheld_flows import WithheldFlows
 from broker.matching.contract import Accepted, TypeMissing
 from broker.streams.contract import CarriedEvent
 
@@ -53,6 +55,8 @@ class FakeMatcher:
 
 
 class FakeLog:
+    flows = KnownFlows("own", {}, WithheldFlows({"own/q": (((1, 0), None),)}, frozenset({"own/q"})))
+
     def __init__(self) -> None:
         self.deduplication = Deduplication(lambda _: None, 8)
         self.pending: list[tuple[Any, Any]] = []
@@ -110,16 +114,16 @@ class Setting:
             has_local_match=lambda numbers: True,
         )
 
-    def take(self, first: int, last: int) -> None:
+    def take(self, first: int, last: int, origin: str = "far", *, is_copy: bool = False) -> None:
         """Ingest the events with these numbers, in a range that ends with them."""
         carried = [CarriedEvent((1, n), b"\x90", b"%d" % n) for n in range(first, last + 1)]
         told = Range(OWN, (1, first - 1), (1, last))
         runs = [(len(carried), (0,))]
-        frame = OriginSender("far", HOME, (1, 0)).make_frame(
+        frame = OriginSender(origin, HOME, (1, 0)).make_frame(
             [told], carried, [0] * len(carried), runs
         )
         self.ingest.log_range(
-            ReceivedRange(told, frame, 0),
+            ReceivedRange(told, frame, 0, is_copy=is_copy),
             (1, first - 1),
             lambda error: self.settled.append((last, error)),
         )
@@ -331,3 +335,27 @@ def test_a_failed_append_does_not_block_other_origins() -> None:
     setting.clock.advance(1.0)
     setting.log.commit()
     assert [last for last, _ in setting.settled][-1] == 6
+
+
+@pytest.mark.parametrize("pattern", ["q", "s"])
+def test_ordered_flows_are_logged_in_the_order_of_arrival(pattern: str) -> None:
+    setting = Setting()
+    setting.matcher.most = 1
+    setting.matcher.after = lambda: setting.clock.advance(1.0)
+    for first, last, origin in ((1, 3, "one"), (4, 5, "two"), (6, 7, "one")):
+        setting.take(first, last, f"{origin}/{pattern}")
+    while setting.clock.getDelayedCalls():
+        setting.clock.advance(0.0)
+    setting.log.commit()
+    in_order = [(1, number) for number in range(1, 8)]
+    assert sorted(setting.log.logged) == in_order
+    assert (setting.log.logged == in_order) is (pattern == "q")
+
+
+def test_copies_of_own_events_are_no_duplicates() -> None:
+    setting = Setting()
+    for is_copy in (False, True, False):
+        setting.take(1, 2, "own/q", is_copy=is_copy)
+    setting.log.commit()
+    assert setting.log.logged == [(1, 1), (1, 2)] * 2
+    assert setting.ingest.outcomes.duplicate == 2

@@ -23,6 +23,7 @@ from broker.event.place import Mark
 from broker.log.coverage import Coverage
 from broker.log.event_log import EventLog
 from broker.log.known_flows import KnownFlows
+from broker.log.withheld_flows import WithheldFlows
 from broker.wire.codec import WireTimes
 
 OWN, OTHER, THIRD = (Address(("c",), name) for name in ("own", "other", "third"))
@@ -54,7 +55,8 @@ class Bench:
         self.coverage = Coverage({"self": (1, 7), "o": (1, 10), **marks})
         self.changed: list[WireTimes] = []
         flows = KnownFlows("self", {"self/s": (((1, 0), None),)} if "self/s" in marks else {})
-        log = cast(EventLog, SimpleNamespace(origin="self", coverage=self.coverage, flows=flows))
+        self.log = SimpleNamespace(origin="self", coverage=self.coverage, flows=flows)
+        log = cast(EventLog, self.log)
         messenger = cast(NodeMessenger, self.messenger)
         self.times = StreamTimes(log, self.clock, lambda: NOW, messenger, self.changed.append)
 
@@ -175,3 +177,15 @@ def test_a_node_replies_for_its_flows_only() -> None:
         bench.messenger.listeners[TimeRequest](TimeRequest(OWN, OTHER, 9, flow))
     (reply,) = bench.messenger.sent
     assert (reply.origin, reply.upto) == ("self/s", (1, 5))
+
+
+def test_the_time_of_an_own_ordered_flow_waits_for_withheld_events() -> None:
+    bench = Bench(**{"self/s": (1, 5)})
+    known = {"self/s": (((1, 0), None),)}
+    bench.log.flows = KnownFlows("self", known, WithheldFlows(known, frozenset(known)))
+    assert (bench.time("self"), bench.time("self/s")) == (NOW, 0)
+    bench.coverage.advance({"self/s": (1, 7)})
+    assert bench.time("self/s") == NOW
+    # Other nodes do not wait for them here.
+    bench.messenger.listeners[TimeRequest](TimeRequest(OWN, OTHER, 9, "self/s"))
+    assert bench.messenger.sent[-1].upto == (1, 7)

@@ -20,6 +20,7 @@ from broker.log.coverage import Coverage
 from broker.log.history import HistoryChain
 from broker.log.known_flows import KnownFlows
 from broker.log.logged_event import LoggedEvent, encode_header
+from broker.log.withheld_flows import WithheldFlows
 from broker.wire.codec import Message
 from broker.wire.event_batch import decode_delivery
 from broker.wire.messages import Gap, Progress
@@ -367,4 +368,31 @@ def test_a_subscription_waits_at_the_end_of_the_log_for_a_pending_commit() -> No
     setting.delivery.resume_after_commit()
     assert feed.state is FeedState.LIVE
     assert setting.writer.deliveries == [[1], [2, 3]]
+    setting.check(feed)
+
+
+def test_events_before_received_ones_wait_for_room_in_the_session() -> None:
+    """The client has event 2 already."""
+    setting = Setting(event(1), event(2))
+    setting.log.events[1].origin = "other"
+    setting.log.slow = True
+    feed = setting.subscribe(cut=(1, 2))
+    feed.skip_marks = {"other": (1, 2)}
+    room, setting.writer.room = setting.writer.room, 0
+    setting.log.answer()
+    assert setting.writer.deliveries == []
+    setting.writer.room, setting.log.slow = room, False
+    setting.delivery.send_waiting()
+    assert setting.writer.deliveries == [[1]]
+    assert (feed.outcomes.seen, feed.outcomes.filtered) == (2, 1)
+    setting.check(feed)
+
+
+def test_withheld_events_are_passed_over_during_catch_up() -> None:
+    setting = Setting(*map(event, range(1, 5)))
+    setting.log.flows = KnownFlows("n", {}, WithheldFlows({"n/s": (((1, 0), None),)}))
+    for each in setting.log.events[1:3]:
+        each.is_withheld = True
+    feed = setting.subscribe(cut=(1, 4))
+    assert setting.writer.deliveries == [[1], [4]] and feed.state is FeedState.LIVE
     setting.check(feed)

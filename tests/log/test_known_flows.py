@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import pytest
 from twisted.internet.task import Clock
 
@@ -28,7 +30,9 @@ def record(stream: str) -> bytes:
     )
 
 
-def start(folder: Path, clock: Clock, *patterns: str) -> tuple[EventLog, Thread]:
+def start(
+    folder: Path, clock: Clock, *patterns: str, ordered: Sequence[str] | None = ()
+) -> tuple[EventLog, Thread]:
     disk = Thread()
     log = EventLog(
         LogFile(folder / "log", Retention(), sync=False),
@@ -37,6 +41,7 @@ def start(folder: Path, clock: Clock, *patterns: str) -> tuple[EventLog, Thread]
         write=disk,
         read=disk,
         carrying=CarryingPatterns.parse(patterns),
+        ordered=None if ordered is None else CarryingPatterns.parse(ordered),
     )
     return log, disk
 
@@ -48,6 +53,27 @@ def publish(log: EventLog, disk: Thread, *streams: str) -> list[LoggedEvent]:
     while not got:
         disk.step()
     return got
+
+
+def copy(log: EventLog, disk: Thread, *events: LoggedEvent) -> None:
+    """Log copies of all withheld events up to the last one of these."""
+    flow, upto = events[-1].origin, events[-1].mark
+    entries = [(each.mark, each.record, each.level, each.document) for each in events]
+    got: list[object] = []
+    log.append_relayed(RelayedEvents(flow, log.coverage[flow], upto, entries), got.append)
+    while not got:
+        disk.step()
+
+
+def read_shown(log: EventLog, disk: Thread) -> list[tuple[str, int]]:
+    """Return the events that are not withheld."""
+    found: list[tuple[str, int]] = []
+    page = log.read(1, 1_000, 1 << 20)
+    page.addCallback(
+        lambda events: found.extend((e.origin, e.offset) for e in events if not e.is_withheld)
+    )
+    disk.step()
+    return found
 
 
 def read_all(log: EventLog, disk: Thread) -> list[tuple[str, int]]:
@@ -204,3 +230,107 @@ def test_an_end_names_a_place_of_the_whole_log() -> None:
     assert flows.until_marks({OTHER: (3, 60)}) == {OTHER: (3, 60), flow: (3, 60)}
     assert flows.until_marks({OTHER: (3, 90)}) == {OTHER: (3, 90), flow: (3, 70)}
     assert flows.until_marks({OTHER: (3, 90), flow: (2, 55)})[flow] == (2, 55)
+
+
+def test_ordered_events_count_as_delivered_when_they_are_copied(
+    tmp_path: Path, clock: Clock
+) -> None:
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    since = log.own_end
+    first, _, second = events = publish(log, disk, "asdi.x", "other", "asdi.y")
+    assert [event.is_withheld for event in events] == [True, False, True]
+    assert log.coverage[own] == second.mark and log.coverage[flow] <= since
+    assert log.own_cut() == {own: second.mark, flow: since} == log.end_position()
+    copy(log, disk, first)
+    assert log.coverage[flow] == first.mark and log.own_cut()[flow] == first.mark
+    assert read_all(log, disk) == [(flow, 1), (own, 2), (flow, 3), (flow, 1)]
+    assert read_shown(log, disk) == [(own, 2), (flow, 1)]
+    assert log.position_before(4) == {own: second.mark, flow: since}
+    assert log.position_before(5) == {own: second.mark, flow: first.mark}
+    assert log.unlogged_places == 0
+    log.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    assert log.coverage.marks == {own: second.mark, flow: first.mark}
+    copy(log, disk, attrs.evolve(second, is_withheld=False))
+    assert read_shown(log, disk) == [(own, 2), (flow, 1), (flow, 3)]
+    log.crash()
+
+
+def test_the_own_log_has_no_copies(tmp_path: Path, clock: Clock) -> None:
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    own, flow = log.origin, f"{log.origin}/{PATTERN}"
+    copy(log, disk, *publish(log, disk, "asdi.x", "asdi.y"))
+    log.crash()
+    file = LogFile(tmp_path / "log", Retention(), sync=False)
+    assert [e.serial for e in file.read_origin(own, (0, 0), 9, 1 << 20)] == [1, 2]
+    assert [e.serial for e in file.read_origin(flow, (0, 0), 9, 1 << 20)] == [3, 4]
+    file.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    page: list[LoggedEvent] = []
+    log.read(1, 9, 1 << 20).addCallback(page.extend)
+    disk.step()
+    assert [event.serial for event in log.flows.without_copies(page)] == [1, 2]
+    log.crash()
+
+
+def withhold_and_copy(tmp_path: Path, clock: Clock) -> None:
+    """Publish 1 before the flow is ordered, and 2 and 3 after; copy 2."""
+    log, disk = start(tmp_path, clock, PATTERN)
+    publish(log, disk, "asdi.x")
+    log.crash()
+    log, disk = start(tmp_path, clock, PATTERN, ordered=[PATTERN])
+    first, _ = publish(log, disk, "asdi.y", "asdi.z")
+    copy(log, disk, first)
+    assert read_shown(log, disk) == [(first.origin, 1), (first.origin, 2)]
+    log.crash()
+
+
+@pytest.mark.parametrize("patterns", [(), (PATTERN,)])
+def test_a_flow_that_no_transport_orders_any_more_ends_when_all_is_copied(
+    tmp_path: Path, clock: Clock, patterns: tuple[str, ...]
+) -> None:
+    withhold_and_copy(tmp_path, clock)
+    log, disk = start(tmp_path, clock, *patterns)
+    flow = f"{log.origin}/{PATTERN}"
+    assert log.flows.ordered == log.flows.lapsed == {flow}
+    (last,) = publish(log, disk, "asdi.x")
+    assert (last.origin, last.is_withheld) == (flow if patterns else log.origin, bool(patterns))
+    page: list[LoggedEvent] = []
+    log.read(3, 1, 1 << 20).addCallback(page.extend)
+    disk.step()
+    rest = [*page, *([last] if patterns else [])]
+    assert [event.offset for event in rest if event.is_withheld] == [3, 4][: len(rest)]
+    copy(log, disk, *[attrs.evolve(event, is_withheld=False) for event in rest])
+    shown = sorted(read_shown(log, disk), key=lambda place: place[1])
+    assert shown == [(flow, 1), (flow, 2), (flow, 3), (last.origin, 4)]
+    log.crash()
+    log, disk = start(tmp_path, clock, *patterns)
+    assert not log.flows.ordered
+    (last,) = publish(log, disk, "asdi.x")
+    assert not last.is_withheld and read_shown(log, disk)[-1] == (last.origin, 5)
+    assert log.coverage[flow] == log.flows.limit(flow, last.mark)
+    log.crash()
+
+
+def test_a_flow_that_is_ordered_again_continues_behind_its_last_copy(
+    tmp_path: Path, clock: Clock
+) -> None:
+    withhold_and_copy(tmp_path, clock)
+    for patterns in ((), (PATTERN,)):
+        log, disk = start(tmp_path, clock, *patterns, ordered=patterns)
+        flow = f"{log.origin}/{PATTERN}"
+        assert log.flows.ordered == {flow} and log.coverage[flow][1] == 2
+        assert bool(log.flows.lapsed) is not bool(patterns)
+        log.crash()
+
+
+def test_without_a_network_the_rest_of_a_flow_is_delivered_from_the_log(
+    tmp_path: Path, clock: Clock
+) -> None:
+    withhold_and_copy(tmp_path, clock)
+    log, disk = start(tmp_path, clock, PATTERN, ordered=None)
+    flow = f"{log.origin}/{PATTERN}"
+    assert not log.flows.ordered and log.coverage[flow] == log.coverage[log.origin]
+    assert read_shown(log, disk) == [(flow, 1), (flow, 3), (flow, 2)]
+    log.crash()

@@ -18,6 +18,8 @@ class ReceivedRange:
     """No node has the unavailable events."""
     is_carried: bool = False
     """Another transport than that of the network of clusters brought it."""
+    is_copy: bool = False
+    """Own withheld events (`broker.log.known_flows`), which are logged again."""
 
 
 @attrs.frozen

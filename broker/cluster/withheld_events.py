@@ -1,0 +1,210 @@
+"""Own events of ordered flows, withheld until their transport hands them over.
+
+The node commits and acknowledges them as usual, and publishes them to the transport. Subscriptions
+of this node get a copy of each (`broker.log.known_flows`) in the order in which the transport hands
+over own and received events. Events that it does not hand over are released from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from broker.cluster.address import Address
+from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.errors import BrokerError
+from broker.event.place import Mark
+from broker.log.event_log import EventLog
+from broker.log.logged_event import LoggedEvent
+
+#: Bytes in memory for each flow; older events are read from the log again.
+MOST_KEPT_BYTES = 8 << 20
+PAGE_EVENTS = 512
+PAGE_BYTES = 512 << 10
+
+_Matches: TypeAlias = Sequence[tuple[int, ...]]
+
+
+@attrs.define
+class _Flow:
+    key: str
+    cursor: Mark
+    """Events up to it are released, or being released."""
+    kept_after: Mark
+    """All events behind it are in `kept`."""
+    last: Mark
+    """At least the place of the newest event."""
+    overdue: Mark
+    """`last` at the previous tick."""
+    target: Mark = (0, 0)
+    """Released up to here from the log."""
+    is_reading: bool = False
+    generation: int = 0
+    """Rises with each failure."""
+    kept: deque[LoggedEvent] = attrs.field(factory=deque)
+    kept_bytes: int = 0
+
+    def keep(self, event: LoggedEvent) -> None:
+        self.kept.append(event)
+        self.kept_bytes += event.size
+        self.last = event.mark
+        while self.kept_bytes > MOST_KEPT_BYTES:
+            self.kept_after = self._pop_kept().mark
+
+    def take_kept(self, upto: Mark) -> list[LoggedEvent]:
+        taken = []
+        while self.kept and self.kept[0].mark <= upto:
+            taken.append(self._pop_kept())
+        self.kept_after = max(self.kept_after, upto)
+        return taken
+
+    def _pop_kept(self) -> LoggedEvent:
+        event = self.kept.popleft()
+        self.kept_bytes -= event.size
+        return event
+
+
+class WithheldEvents:
+    """The ordered own flows of a node. All copies are matched when they are released."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        event_log: EventLog,
+        relay_ingest: RelayIngest,
+        own_address: Callable[[], Address],
+        on_recovered: Callable[[ReceivedRange], object],
+        on_covered: Callable[[], object],
+    ) -> None:
+        """`on_recovered` is called before events that the transport did not hand over are logged.
+        `on_covered` is called after a commit without events, for subscriptions that wait for it."""
+        self._log = event_log
+        self._relay_ingest = relay_ingest
+        self._own_address = own_address
+        self._on_recovered = on_recovered
+        self._on_covered = on_covered
+        end = self._end = event_log.coverage[event_log.origin]
+        flows = event_log.flows
+        self._flows = {
+            flow: _Flow(
+                flow, event_log.coverage[flow], end, end, end if flow in flows.lapsed else (0, 0)
+            )
+            for flow in flows.ordered
+        }
+        self._lapsed = [self._flows[flow] for flow in flows.lapsed]
+
+    def withhold(
+        self, events: list[LoggedEvent], matches: _Matches
+    ) -> tuple[list[LoggedEvent], _Matches]:
+        """Keep committed own events of ordered flows, and return the others."""
+        if events:
+            self._end = events[-1].mark
+        prompt: list[LoggedEvent] = []
+        prompt_matches: list[tuple[int, ...]] = []
+        for event, numbers in zip(events, matches, strict=True):
+            if event.is_withheld:
+                self._flows[event.origin].keep(event)
+            else:
+                prompt.append(event)
+                prompt_matches.append(numbers)
+        for flow in self._lapsed:
+            self._release(flow, self._end)
+        return prompt, prompt_matches
+
+    def release(self, key: str, after: Mark, upto: Mark) -> bool:
+        """Release the events up to `upto`. Return False for a flow that is not ordered.
+
+        The transport did not hand over those up to `after`.
+        """
+        flow = self._flows.get(key)
+        if flow is None:
+            return False
+        upto = min(upto, self._end)
+        if after > flow.cursor:
+            self._release(flow, min(after, upto), is_recovered=True)
+        self._release(flow, upto)
+        return True
+
+    def release_overdue(self) -> None:
+        """Release events that the transport has not handed over for a second. Call each second."""
+        for flow in self._flows.values():
+            if flow.cursor < flow.overdue:
+                self._release(flow, flow.overdue, is_recovered=True)
+            flow.overdue = flow.last
+            is_idle = flow.last <= flow.cursor == self._log.coverage[flow.key]
+            if is_idle and not flow.is_reading:
+                # Positions of clients from other nodes may lie behind the last event.
+                self._release(flow, self._end)
+
+    def _release(self, flow: _Flow, upto: Mark, *, is_recovered: bool = False) -> None:
+        upto = self._log.flows.limit(flow.key, upto)
+        if upto <= flow.cursor:
+            return
+        if flow.is_reading or flow.cursor < flow.kept_after:
+            flow.target = max(flow.target, upto)
+            if not flow.is_reading:
+                flow.is_reading = True
+                reading = Deferred.fromCoroutine(self._release_from_log(flow))
+                # It is repeated at the next tick.
+                reading.addErrback(lambda failure: failure.trap(BrokerError))
+                reading.addErrback(lambda failure: self.log.failure("reading failed", failure))
+            return
+        self._log_copies(flow, upto, flow.take_kept(upto), is_recovered=is_recovered)
+
+    async def _release_from_log(self, flow: _Flow) -> None:
+        """Release events that are not in memory: of an earlier process, or after a failure."""
+        log = self._log
+        try:
+            while flow.cursor < flow.target:
+                upto = flow.target
+                events = await log.read_past_damage(
+                    log.origin, flow.cursor, PAGE_EVENTS, PAGE_BYTES
+                )
+                if events and events[-1].mark < upto:
+                    upto = events[-1].mark
+                found = [event for event in events if event.mark <= upto]
+                selected = log.flows.select_flow(found, flow.key)
+                flow.take_kept(upto)
+                done: Deferred[bool] = Deferred()
+                self._log_copies(flow, upto, selected, is_recovered=True, done=done.callback)
+                if not await done:
+                    return
+        finally:
+            flow.is_reading = False
+
+    def _log_copies(
+        self,
+        flow: _Flow,
+        upto: Mark,
+        events: Sequence[LoggedEvent],
+        *,
+        is_recovered: bool,
+        done: Callable[[bool], object] = lambda _: None,
+    ) -> None:
+        address, generation = self._own_address(), flow.generation
+        after, flow.cursor = flow.cursor, upto
+        span = Range(address, after, upto)
+        frame = make_page_frame(flow.key, address, [span], events)
+        received = ReceivedRange(span, frame, 0, is_copy=True)
+
+        def settled(error: BrokerError | None) -> None:
+            if error is not None and flow.generation == generation:
+                # They are overdue at the next tick. Ranges behind this one fail too.
+                flow.generation += 1
+                flow.cursor = self._log.coverage[flow.key]
+            if error is None and not events:
+                self._on_covered()
+            done(error is None)
+
+        if events and is_recovered:
+            self._on_recovered(received)
+        self._relay_ingest.log_range(received, after, settled)

@@ -1,0 +1,196 @@
+"""A transport that records its calls, and services of a node, for tests of transports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from random import Random
+from typing import Any, ClassVar
+
+import attrs
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Clock
+from twisted.plugin import IPlugin
+from zope.interface import implementer
+
+from broker.config import Settings, StreamSettings
+from broker.config.stacks import StackInstance
+from broker.errors import ConfigurationError
+from broker.event.place import Mark
+from broker.event.stream import StreamPattern
+from broker.matching.covering.stream_interest import StreamInterest
+from broker.matching.query.query import Query, parse_query
+from broker.streams.contract import (
+    CarriedEvent,
+    CarriedInterest,
+    ClusterFactory,
+    FlowBatch,
+    Guarantee,
+    IAnnotatingTransport,
+    ILinkReceiver,
+    ILinks,
+    IStreamTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from broker.streams.instance import LinkKey
+from broker.streams.transports import StreamTransports
+
+
+@attrs.frozen
+class Options:
+    fails: str = ""
+
+
+@implementer(IStreamTransport)
+class Recorder:
+    """Records its calls; the call named by its option fails."""
+
+    def __init__(self, context: ITransportContext | None, fails: str = "") -> None:
+        self.context = context
+        self.calls: list[tuple[Any, ...]] = []
+        self.batches: list[FlowBatch] = []
+        self.links: list[list[frozenset[Hashable]]] = []
+        self.fails = fails
+
+    def _record(self, *call: Any) -> None:
+        self.calls.append(call)
+        if call[0] == self.fails:
+            raise RuntimeError("no more")
+
+    def listen(self) -> None:
+        if self.fails == "port":
+            raise ConfigurationError("the port is in use")
+        self._record("listen")
+
+    def start(self) -> None:
+        self._record("start")
+
+    def stop(self) -> Deferred[None]:
+        self._record("stop")
+        return succeed(None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        self._record("announce", key, interest.pattern.text, interest.query)
+
+    def withdraw(self, key: str) -> None:
+        self._record("withdraw", key)
+
+    def publish(self, batch: FlowBatch) -> None:
+        self.batches.append(batch)
+        if self.context is not None:
+            self.links.append(list(self.context.match(batch)))
+        self._record("publish", batch.flow)
+
+    def recovered(self, batch: FlowBatch) -> None:
+        self._record("recovered", batch.flow)
+
+    def snapshot(self) -> Mapping[str, object]:
+        self._record("snapshot")
+        return {"peers": 3}
+
+
+@implementer(IAnnotatingTransport)
+class AnnotatingRecorder(Recorder):
+    size = left_out = 0
+
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        self._record("annotate", *(event.mark for event in events))
+        return [bytes(self.size or event.mark[1]) for event in events][self.left_out :]
+
+
+@implementer(IPlugin, ITransportPlugin)
+class Plugin:
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "for these tests"
+    options: ClassVar[type] = Options
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.REDUNDANCY})
+    links: ClassVar[str] = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.created: list[Recorder] = []
+        self.kind = Recorder
+
+    def create(self, context: ITransportContext) -> IStreamTransport:
+        assert isinstance(context.options, Options)
+        if context.options.fails == "create":
+            raise RuntimeError("can not be built")
+        if context.options.fails == "options":
+            raise ConfigurationError("its options do not fit")
+        self.created.append(self.kind(context, context.options.fails))
+        return self.created[-1]
+
+
+class Services:
+    node, origin = "n1", "0123"
+
+    def __init__(self) -> None:
+        self.clock, self.random = Clock(), Random(1)
+        self.cluster: ClusterFactory = Recorder
+        self.link_interest = self
+        self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
+        self.received: list[FlowBatch] = []
+        self.matched = 0
+        self.fed: list[str] = []
+        self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
+        self.own_end = (1, 6)
+
+    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
+        self.installed[destination, id] = interest
+        return True
+
+    def remove(self, destination: LinkKey, id: str) -> None:
+        self.installed.pop((destination, id), None)
+
+    def receive(self, batch: FlowBatch) -> None:
+        self.received.append(batch)
+
+    def request_feed(self, patterns: Sequence[str]) -> None:
+        self.fed += patterns
+
+    def announce_interest(
+        self,
+        key: Hashable,
+        interest: StreamInterest,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> None:
+        self.announced[key] = on_active
+
+    def withdraw_interest(self, key: Hashable) -> None:
+        self.announced.pop(key)
+
+    def match(self, batch: FlowBatch) -> Sequence[frozenset[LinkKey]]:
+        self.matched += 1
+        return [frozenset(destination for destination, _ in self.installed)] * len(batch.events)
+
+    def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
+        raise ConfigurationError(f"{listen} can not be opened")
+
+    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
+        return parse_query(text, namespaces)
+
+
+EVENT = CarriedEvent((1, 7), b"record", b"<event/>", 0)
+BATCH = FlowBatch("0123/asdi.>", "alps.n1", (1, 6), (1, 7), [EVENT])
+BOATS = attrs.evolve(BATCH, flow="0123/boats.*")
+NO_LINKS: list[frozenset[LinkKey]] = [frozenset()]
+EVERYTHING = parse_query("true()")
+
+
+@pytest.fixture
+def plugins() -> dict[str, Plugin]:
+    return {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
+
+
+def make(
+    services: Services, plugins: Mapping[str, Plugin], radar: str = "", feed: str = ""
+) -> StreamTransports:
+    settings = Settings(
+        streams=(
+            StreamSettings(StreamPattern.parse("asdi.>"), stack="radar"),
+            StreamSettings(StreamPattern.parse("boats.*"), stack="ferry"),
+        ),
+        stacks=(StackInstance("radar", feed=feed, options=Options(radar)),),
+    )
+    return StreamTransports(settings, services, lambda stack: (plugins[stack.use], None))
