@@ -7,7 +7,6 @@ from random import Random
 from typing import Any, ClassVar
 
 import attrs
-import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from twisted.plugin import IPlugin
@@ -176,11 +175,6 @@ BATCH = FlowBatch("0123/asdi.>", "alps.n1", (1, 6), (1, 7), [EVENT])
 BOATS = attrs.evolve(BATCH, flow="0123/boats.*")
 NO_LINKS: list[frozenset[LinkKey]] = [frozenset()]
 EVERYTHING = parse_query("true()")
-
-
-@pytest.fixture
-def plugins() -> dict[str, Plugin]:
-    return {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
 
 
 def make(

@@ -31,6 +31,11 @@ from tests.streams.recording_transport import (
 )
 
 
+@pytest.fixture
+def plugins() -> dict[str, Plugin]:
+    return {name: Plugin(name) for name in ("mspaces", "radar", "ferry")}
+
+
 def test_each_event_and_interest_goes_to_the_transport_of_its_streams(
     plugins: dict[str, Plugin],
 ) -> None:
