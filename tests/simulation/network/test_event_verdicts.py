@@ -10,6 +10,7 @@ import attrs
 import pytest
 
 from broker.client.client import Client
+from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.network_question import ANSWER_TIME, Question
 from broker.cluster.traffic.messages import RoutedMessage
 from broker.config import Settings
@@ -218,7 +219,7 @@ def test_neighbour_of_the_previous_version_gets_no_question(all_nodes: list[Thre
     all_nodes.append(nodes)
     network = nodes.world.network_of("a")
     neighbour = network.neighbours.get("b")
-    assert neighbour is not None and neighbour.version == 2
+    assert neighbour is not None and neighbour.version == PROTOCOL_VERSIONS[-1]
     neighbour.version = 1
     sent: list[RoutedMessage] = []
     receive = nodes.world.network_of("b").driver.on_other_message
