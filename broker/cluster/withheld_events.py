@@ -47,8 +47,6 @@ class _Flow:
     target: Mark = (0, 0)
     """Released up to here from the log."""
     is_reading: bool = False
-    generation: int = 0
-    """Rises with each failure."""
     kept: deque[LoggedEvent] = attrs.field(factory=deque)
     kept_bytes: int = 0
 
@@ -164,6 +162,8 @@ class WithheldEvents:
         """Release events that are not in memory: of an earlier process, or after a failure."""
         log = self._log
         try:
+            # A part of a range that failed may be logged, or is being committed.
+            flow.cursor = max(flow.cursor, log.own_cut()[flow.key])
             while flow.cursor < flow.target:
                 upto = flow.target
                 events = await log.read_past_damage(
@@ -175,7 +175,7 @@ class WithheldEvents:
                 selected = log.flows.select_flow(found, flow.key)
                 flow.take_kept(upto)
                 done: Deferred[bool] = Deferred()
-                self._log_copies(flow, upto, selected, is_recovered=True, done=done.callback)
+                self._log_copies(flow, upto, selected, is_recovered=True, done=done)
                 if not await done:
                     return
         finally:
@@ -188,22 +188,25 @@ class WithheldEvents:
         events: Sequence[LoggedEvent],
         *,
         is_recovered: bool,
-        done: Callable[[bool], object] = lambda _: None,
+        done: Deferred[bool] | None = None,
     ) -> None:
-        address, generation = self._own_address(), flow.generation
+        """`done` fires with False if not all were logged."""
+        address = self._own_address()
         after, flow.cursor = flow.cursor, upto
         span = Range(address, after, upto)
         frame = make_page_frame(flow.key, address, [span], events)
         received = ReceivedRange(span, frame, 0, is_copy=True)
 
         def settled(error: BrokerError | None) -> None:
-            if error is not None and flow.generation == generation:
+            """It is called for each part of a range that takes long."""
+            if error is not None:
                 # They are overdue at the next tick. Ranges behind this one fail too.
-                flow.generation += 1
-                flow.cursor = self._log.coverage[flow.key]
-            if error is None and not events:
+                flow.cursor = min(flow.cursor, after)
+            elif not events:
                 self._on_covered()
-            done(error is None)
+            is_done = error is not None or self._log.coverage[flow.key] >= upto
+            if is_done and done is not None and not done.called:
+                done.callback(error is None)
 
         if events and is_recovered:
             self._on_recovered(received)

@@ -40,6 +40,7 @@ class Setting:
         )
         self.logged = list(events)
         self.coverage = Coverage({OWN: (1, len(events)), FLOW: (1, covered)})
+        self.pending: Mark = (0, 0)
         self.reads = 0
         self.answers: list[Deferred[None]] | None = None
         self.ranges: list[tuple[list[int], Mark, Callable[[BrokerError | None], None]]] = []
@@ -88,6 +89,20 @@ class Setting:
                     self.copied += offsets
                     self.coverage.advance({FLOW: upto})
                 settled(error)
+
+    def settle_part(self, upto: int) -> None:
+        """Log the first range up to this offset, and fail with the rest and later ones."""
+        (offsets, _, settled), *later = self.ranges
+        self.ranges = []
+        self.copied += [offset for offset in offsets if offset <= upto]
+        self.pending = (1, upto)
+        for each in (settled, *(settled for _, _, settled in later)):
+            each(LogUnavailable("overloaded"))
+        self.coverage.advance({FLOW: (1, upto)})
+        settled(None)
+
+    def own_cut(self) -> dict[str, Mark]:
+        return {FLOW: max(self.coverage[FLOW], self.pending)}
 
     def commit(self, *offsets: int, stream: str = "s") -> list[int]:
         """Return the events that are delivered at once."""
@@ -201,6 +216,18 @@ def test_ranges_that_were_not_logged_come_again(is_reading: bool) -> None:
     setting.hand_over(4, 5)
     setting.settle()
     assert setting.copied[-1] == 5
+
+
+@pytest.mark.parametrize("is_reading", [False, True])
+def test_the_logged_part_of_a_range_does_not_come_again(is_reading: bool) -> None:
+    setting = Setting(*([event(1), event(2)] if is_reading else []))
+    setting.commit(3, 4, 5)
+    setting.hand_over(0, 4)
+    setting.hand_over(4, 5)
+    setting.settle_part(1 if is_reading else 3)
+    for _ in range(3):
+        setting.tick()
+    assert setting.copied == ([1, 2] if is_reading else []) + [3, 4, 5]
 
 
 def test_events_beyond_the_bound_of_memory_are_read_again(
