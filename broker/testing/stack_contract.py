@@ -166,26 +166,20 @@ class StackContract(_Base):
 
     def test_foreign_datagrams_change_nothing(self) -> None:
         """They come from strangers, or from the address of a peer."""
-        network = self.network(3)
-        one, other, third = network.ends
+        network, random = self.network(), Random(1)
+        one, other = network.ends
         if not isinstance(network.wires, RawWires):
             return
-        random = Random(1)
         pair, tag = network.pair(one, other), derive_tag(self.stack.name)
-        sent = [b"%d" % number for number in range(30)]
         for number in range(300):
             forged = random.randbytes(random.choice((1, 2, 5, 13, 46, 200, 1300)))
             source = ("stranger", str(number)) if number % 2 else ("dialler", pair)
             for datagram in (tag + forged, forged):
                 network.wires.network.send_datagram(datagram, source, ("listener", pair))
-            if number % 10 == 0:
-                one.send(sent[number // 10], other, third)
-            network.run(0.01)
+            one.send(b"%d" % number, other)
+            network.run(0.02)
         network.run(5.0)
-        self.assertEqual(other.errors, [])
-        self.assertIsNone(other.link(one).failure)
-        # Some datagrams are lost.
-        self.assertGreater(len(other.received_from(one)), 20)
+        self.assertGreater(len(other.received_from(one)), 200)
         self.check(network)
 
     def test_no_timer_is_left_when_all_ends_have_closed(self) -> None:
