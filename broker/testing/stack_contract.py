@@ -19,6 +19,7 @@ from broker.testing.option_contract import check_options
 from broker.testing.stack_network import (
     MakeFaults,
     MemoryWires,
+    RawWires,
     StackEnd,
     StackNetwork,
     base_transport,
@@ -36,6 +37,7 @@ from broker.transport.faults import (
 from broker.transport.layer import ILayer, ILayerCore, ILinkCore, ILinkLayer, Property
 from broker.transport.message import Outcome
 from broker.transport.socket.contract import ISocketChannel
+from broker.transport.socket.datagram_demultiplexer import derive_tag
 from broker.transport.stacks import IProtocolStack, StackSettings, Transport
 from broker.transport.view import LinkState
 
@@ -161,6 +163,24 @@ class StackContract(_Base):
         one.send(b"after", other)
         network.run(1.0)
         self.assertEqual(other.received_from(one)[-1:], [b"after"])
+
+    def test_foreign_datagrams_change_nothing(self) -> None:
+        """They come from strangers, or from the address of a peer."""
+        network, random = self.network(), Random(1)
+        one, other = network.ends
+        if not isinstance(network.wires, RawWires):
+            return
+        pair, tag = network.pair(one, other), derive_tag(self.stack.name)
+        for number in range(300):
+            forged = random.randbytes(random.choice((1, 2, 5, 13, 46, 200, 1300)))
+            source = ("stranger", str(number)) if number % 2 else ("dialler", pair)
+            for datagram in (tag + forged, forged):
+                network.wires.network.send_datagram(datagram, source, ("listener", pair))
+            one.send(b"%d" % number, other)
+            network.run(0.02)
+        network.run(5.0)
+        self.assertGreater(len(other.received_from(one)), 200)
+        self.check(network)
 
     def test_no_timer_is_left_when_all_ends_have_closed(self) -> None:
         network = self.network(3)

@@ -149,7 +149,7 @@ class RawWires:
 
     def __init__(self, clock: Clock, seed: int, name: str) -> None:
         faults = DatagramFaults(loss=0.02, duplication=0.02, delay=0.005, jitter=0.01)
-        self._network = DatagramNetwork(clock, seed, faults)
+        self.network = DatagramNetwork(clock, seed, faults)
         self._name = name
         self._ports: dict[tuple[str, str], DatagramPort] = {}
         self._on_connect: dict[str, OnChannel] = {}
@@ -157,7 +157,7 @@ class RawWires:
     def listen(self, pair: str, on_connect: OnChannel) -> None:
         self._on_connect[pair] = on_connect
         for role in ("dialler", "listener"):
-            users = self._network.share((role, pair))
+            users = self.network.share((role, pair))
             self._ports[role, pair] = users.open_port(self._name)
 
     def connect(self, pair: str) -> Deferred[ISocketChannel]:

@@ -11,6 +11,7 @@ from broker.config.stacks import DEFAULT_STACK, Plugins, StackInstance
 from broker.event.envelope import SecurityLevel
 from broker.streams.contract import ITransportPlugin
 from broker.testing.datagram_network import DatagramFaults
+from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import EVERYTHING, INSTANCE, TransportNetwork, at_altitude
 from broker.transport.stacks import IProtocolStack
@@ -55,7 +56,7 @@ class TransportCase(_Base):
         wrap: Callable[[Plugins], Plugins] = lambda plugins: plugins,
     ) -> Iterator[TransportNetwork]:
         """Start nodes. With `is_carried`, the transport carries its stream from the start on."""
-        with NetworkWorld(seed) as world:
+        with deterministic(seed), NetworkWorld(seed) as world:
             plugins = wrap(self.create_plugins(world))
 
             def make_stack(number: int) -> StackInstance:

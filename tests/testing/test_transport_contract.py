@@ -136,3 +136,16 @@ def test_a_transport_that_does_not_stop_is_found_out() -> None:
 
 def test_options_without_a_description_are_found_out() -> None:
     assert failures(OtherEnd, OPTIONS, INTERFACES, options=Undescribed) == {OPTIONS}
+
+
+def test_a_seed_decides_the_whole_run() -> None:
+    def run(seed: int) -> tuple[list[str], float]:
+        case = OtherTransportContract()
+        with case.network(seed) as network:
+            case.subscribe_and_publish(network)
+            network.settle()
+            (reader,) = network.readers["all-n1"]
+            places = [str(event.place) for event in reader.events]
+            return places, network.world.random.random()
+
+    assert run(1) == run(1) != run(2)

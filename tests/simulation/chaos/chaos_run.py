@@ -5,15 +5,14 @@ Everything follows from the seed and the options (`FaultOptions`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from itertools import accumulate
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from unittest.mock import patch
 
 from broker.client.client import Client
 from broker.event.place import Place
+from broker.testing.determinism import deterministic
 from broker.testing.flights import INTERESTS, STREAMS
 from broker.testing.guarantees import check, report
 from broker.testing.observer import Observer
@@ -27,37 +26,8 @@ ALTITUDES = (7, 100, 250, 600, 1000)
 HOUR_MS = 3_600_000
 TURNS = 150
 JOIN_TURN = 50
-#: Seconds between two readings of the stopwatch. On a busy node, a share of the readings is up to
-#: `_LATEST_STEP` apart.
-_CLOCK_STEP = 1e-5
-_LATE_PERCENT = 2
-_LATEST_STEP = 0.02
 #: Seconds after the last fault, backoff included.
 LONGEST_RECOVERY = 180.0
-
-
-@contextmanager
-def deterministic(seed: int, *, busy: bool) -> Iterator[None]:
-    """Derive nonces, names of origins and processor times from the seed.
-
-    Matching reads the processor time to end its time slices.
-    """
-    draw = Random(f"nonces {seed}").randbytes
-    looks = accumulate(_clock_readings(Random(f"busy {seed}") if busy else None))
-    with (
-        patch("os.urandom", draw),
-        patch("secrets.token_bytes", draw),
-        patch("secrets.token_hex", lambda size: draw(size).hex()),
-        patch("time.perf_counter", lambda: next(looks)),
-        patch("broker.archive.journal_writer.SNAPSHOT_EVERY", 8),
-    ):
-        yield
-
-
-def _clock_readings(busy: Random | None) -> Iterator[float]:
-    while True:
-        late = busy is not None and busy.randrange(100) < _LATE_PERCENT
-        yield busy.uniform(0.0, _LATEST_STEP) if busy is not None and late else _CLOCK_STEP
 
 
 class Subscriber:
@@ -113,7 +83,11 @@ class ChaosRun:
         """Faults with times."""
 
     def run(self) -> None:
-        with deterministic(self._world.seed, busy=self._dangers.busy), self._world as world:
+        with (
+            deterministic(self._world.seed, busy=self._dangers.busy),
+            patch("broker.archive.journal_writer.SNAPSHOT_EVERY", 8),
+            self._world as world,
+        ):
             edges = SHAPES[world.seed % len(SHAPES)](world, world.random.randint(3, 6))
             world.run(4.0)
             names = world.names
