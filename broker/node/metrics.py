@@ -139,7 +139,29 @@ class NodeCollector(Collector):
         report = build_network_status(node)
         if report is not None:
             yield from network_metrics(report)
+        if node.transports is not None:
+            yield from stack_metrics(node.transports.snapshot())
         yield from recovery_metrics(build_recovery_status(node))
+
+
+def stack_metrics(stacks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+    """Yield counts of stream transports, of which the configuration bounds the number."""
+    events = CounterMetricFamily(
+        "xmlbroker_stack_events",
+        "Events that a stack carried. `mspaces` counts received ones as relayed events.",
+        labels=["stack", "direction"],
+    )
+    stopped = GaugeMetricFamily(
+        "xmlbroker_stack_stopped",
+        "Whether an error has stopped a stack: `status` has the reason.",
+        labels=["stack"],
+    )
+    for stack in stacks:
+        for direction in ("published", "received"):
+            if direction in stack:
+                events.add_metric([stack["name"], direction], stack[direction])
+        stopped.add_metric([stack["name"]], int(bool(stack["error"])))
+    yield from (events, stopped)
 
 
 def durable_metrics(report: Mapping[str, Any]) -> Iterator[Metric]:
