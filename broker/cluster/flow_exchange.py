@@ -44,8 +44,8 @@ class FlowExchange:
         self._driver = driver
         self._log = event_log
         self._remote_interest = remote_interest
-        end = event_log.coverage[event_log.origin]
-        self._published_upto = {event_log.origin: end, **event_log.flows.own_marks(end)}
+        self._published_upto: dict[str, Mark] = {}
+        self.start_after(event_log.coverage[event_log.origin])
         self.publish_flow: PublishFlow = lambda *_: None
         """Called after the commit."""
         self.fed_patterns: set[str] = set()
@@ -54,13 +54,18 @@ class FlowExchange:
         self._reported: frozenset[str] = frozenset()
 
     def start_after(self, mark: Mark) -> None:
-        """Publish the default flow behind a mark: its earlier events are lost, or only in pages."""
-        self._published_upto[self._log.origin] = mark
+        """Publish all flows behind a mark: their earlier events are lost, or only in pages."""
+        self._published_upto = {self._log.origin: mark, **self._log.flows.own_marks(mark)}
 
     def publish_committed(
         self, events: Sequence[LoggedEvent], matches: Sequence[tuple[int, ...]]
     ) -> None:
-        """Publish the events of a commit by their flows."""
+        """Publish the events of a commit by their flows.
+
+        Call it without a cluster, too: later ranges must not claim these places.
+        """
+        if not events:
+            return
         origin, upto = self._log.origin, events[-1].mark
         targets_of = self._remote_interest.targets
         default: list[CarriedEvent] = []

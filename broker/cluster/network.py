@@ -141,9 +141,9 @@ class Network:
     def publish_committed(
         self, events: list[LoggedEvent], matches: Sequence[tuple[int, ...]]
     ) -> None:
-        if self.traffic is not None and events:
+        if events and self.traffic is not None:
             self.replicas.replicate_committed(events)
-            self.flows.publish_committed(events, matches)
+        self.flows.publish_committed(events, matches)
 
     def send_frames(self, batch: FlowBatch, targets: Sequence[Collection[Address]]) -> None:
         """Send events of the default flow in frames, each to its targets."""

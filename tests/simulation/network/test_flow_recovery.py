@@ -251,3 +251,30 @@ def test_a_replay_merges_flows_that_only_other_nodes_have_logged(seed: int, node
         read(world, late, seconds=SILENCE)
         assert sorted(numbers(late)) == list(range(1, 21))
         assert late.gaps == [] and {event.place.origin for event in late.events} == {origin, flow}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_events_of_a_node_without_a_cluster_are_not_skipped_later(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.05)
+        add_node(transport, "b")
+        world.add("a", start=False, join=["b"])
+        transport.set_patterns("a", PATTERN)
+        world.start("a")
+        world.run_until(lambda: world.are_linked("a", "b"))
+        world.run(2.0)
+        reader = Reader(world, world.client("reader", "b"))
+        world.run_until(lambda: reader.is_flowing)
+        publisher = Publisher(world.client("publisher", "a"))
+        publish(world, publisher, 10)
+        world.kill("a")
+        world.cut("a", "b", refuse=True)
+        world.start("a")
+        world.run(1.0)
+        assert world.network_of("a").state is None
+        publish(world, publisher, 10)
+        world.heal("a", "b")
+        world.run_until(lambda: world.are_linked("a", "b"))
+        publish(world, publisher, 10)
+        read(world, reader, seconds=20.0)
+        assert sorted(numbers(reader)) == list(range(1, 61)) and reader.gaps == []
