@@ -160,12 +160,17 @@ class TransportInstance:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Let a wrong configuration stop the node, and another error this instance."""
+        """Let a wrong configuration stop the node, and another error this instance.
+
+        An error of the network of clusters goes to the caller: nothing could take its place.
+        """
         try:
             yield
         except ConfigurationError as wrong:
             raise ConfigurationError(f"stacks.{self.instance}: {wrong.text}") from None
         except Exception as error:
+            if not self._is_limited:
+                raise
             self.fail(error)
 
     def stop(self) -> Deferred[None]:
@@ -266,6 +271,8 @@ class TransportInstance:
         try:
             return call(*arguments)
         except Exception as error:
+            if not self._is_limited:
+                raise
             self.fail(error)
             return None
 
@@ -292,16 +299,17 @@ class TransportInstance:
         self, link: Hashable, key: str, interest: CarriedInterest | None
     ) -> Deferred[Mapping[str, Mark]]:
         destination = LinkKey(self.instance, link)
-        known = self._queries.setdefault(link, set())
+        known = self._queries.get(link, set())
         if interest is None:
             known.discard(key)
             if not known:
-                del self._queries[link]
+                self._queries.pop(link, None)
             self._remove_interest(destination, key)
             return succeed({})
         if key not in known and len(known) >= MOST_QUERIES_PER_LINK:
             raise Overloaded(f"more than {MOST_QUERIES_PER_LINK} queries behind the link {link}")
         query = self._services.parse_query(interest.query, interest.namespaces)
+        self._queries[link] = known
         wanted = StreamInterest(interest.pattern, query)
         self._services.link_interest.install(destination, key, wanted)
         known.add(key)

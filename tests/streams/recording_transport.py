@@ -178,13 +178,21 @@ EVERYTHING = parse_query("true()")
 
 
 def make(
-    services: Services, plugins: Mapping[str, Plugin], radar: str = "", feed: str = ""
+    services: Services,
+    plugins: Mapping[str, Plugin],
+    radar: str = "",
+    *,
+    feed: str = "",
+    mspaces: str = "",
 ) -> StreamTransports:
     settings = Settings(
         streams=(
             StreamSettings(StreamPattern.parse("asdi.>"), stack="radar"),
             StreamSettings(StreamPattern.parse("boats.*"), stack="ferry"),
         ),
-        stacks=(StackInstance("radar", feed=feed, options=Options(radar)),),
+        stacks=(
+            StackInstance("radar", feed=feed, options=Options(radar)),
+            StackInstance("mspaces", options=Options(mspaces)),
+        ),
     )
     return StreamTransports(settings, services, lambda stack: (plugins[stack.use], None))

@@ -90,6 +90,18 @@ def test_a_transport_that_raises_stops_with_the_reason_and_the_others_go_on(
         assert radar.calls[-2][0] == method
 
 
+@pytest.mark.parametrize("method", ["create", "start", "publish"])
+def test_an_error_of_the_network_of_clusters_does_not_stop_it(
+    method: str, plugins: dict[str, Plugin]
+) -> None:
+    with pytest.raises(RuntimeError):
+        transports = make(Services(), plugins, mspaces=method)
+        transports.start()
+        transports.publish(attrs.evolve(BATCH, flow="0123"), NO_LINKS)
+    for created in plugins["mspaces"].created:
+        assert ("stop",) not in created.calls
+
+
 def test_options_that_do_not_fit_stop_the_node(plugins: dict[str, Plugin]) -> None:
     with pytest.raises(ConfigurationError, match="stacks.radar: its options do not fit"):
         make(Services(), plugins, radar="options")
