@@ -8,7 +8,6 @@ from random import Random
 from typing import Protocol, cast
 
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.cluster.address import Address
@@ -85,8 +84,6 @@ def build_interest(node: INode) -> Interest:
 class StreamServices:
     """Implements `broker.streams.instance.NodeServices`."""
 
-    log = Logger()
-
     def __init__(
         self,
         node: INode,
@@ -102,8 +99,6 @@ class StreamServices:
         self.link_interest: RemoteInterest = network.remote_interest
         self.open_links = open_links
         self.parse_query = node.parse_query
-        self.rejected = 0
-        """Received batches with an invalid flow or range."""
         self._network = network
         self._matcher = node.matcher
 
@@ -135,22 +130,22 @@ class StreamServices:
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
 
-    def receive(self, batch: FlowBatch) -> None:
+    def receive(self, batch: FlowBatch) -> bool:
         """Validate, log and deliver a batch, as far as subscriptions of this node want it.
 
-        A batch of an own ordered flow releases withheld events.
+        A batch of an own ordered flow releases withheld events. Return False for an invalid batch.
         """
         if self._network.driver.withheld.release(batch.flow, batch.after, batch.upto):
-            return
+            return True
         try:
             self._network.flows.receive_range(
                 *(batch.flow, batch.after, batch.upto, batch.events),
                 Address.parse(batch.origin_node),
                 is_unfiltered=True,
             )
-        except (BadName, ProtocolError) as error:
-            self.rejected += 1
-            self.log.warn("a received batch of {flow} is rejected: {e}", flow=batch.flow, e=error)
+        except (BadName, ProtocolError):
+            return False
+        return True
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

@@ -134,7 +134,8 @@ class ITransportContext(Interface):
         """Pass on a received batch: it is validated, logged and delivered.
 
         Event types are fetched, repeated events are dropped, and a range missing before `after` is
-        requested from the origin's log. Batches of an unknown flow are dropped and counted.
+        requested from the origin's log. Batches of a flow of other patterns, or with an
+        invalid range, are dropped and counted.
         Annotations are logged with their events (`CarriedEvent.with_annotation`).
 
         With `Guarantee.ONE_ORDER` a batch of an own flow releases all own events up to its end,

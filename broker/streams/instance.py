@@ -15,6 +15,7 @@ from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import ConfigurationError, Overloaded
+from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
@@ -76,8 +77,8 @@ class NodeServices(Protocol):
     def own_end(self) -> Mark:
         """The newest place of the own log, committed or not."""
 
-    def receive(self, batch: FlowBatch) -> None:
-        """Validate, log and deliver a received batch."""
+    def receive(self, batch: FlowBatch) -> bool:
+        """Validate, log and deliver a received batch. Return False for an invalid range or flow."""
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         """Let the network of clusters bring the flows of these patterns in frames, too."""
@@ -135,6 +136,8 @@ class TransportInstance:
         """Reason of the stop by an error."""
         self.published = self.received = 0
         """Events."""
+        self.rejected = 0
+        """Received batches with an invalid range, or a flow of another instance."""
         self._services = services
         self._is_fed = False
         self._queries: dict[Hashable, set[str]] = {}
@@ -260,7 +263,11 @@ class TransportInstance:
             "error": self.error,
             "published": self.published,
             # Frames are counted in `network.arrivals`.
-            **({"received": self.received} if self._is_limited else {}),
+            **(
+                {"received": self.received, "rejected_batches": self.rejected}
+                if self._is_limited
+                else {}
+            ),
             **own,
         }
 
@@ -286,8 +293,11 @@ class TransportInstance:
         return self._services.open_links(self._stack, listen, guarded)
 
     def receive(self, batch: FlowBatch) -> None:
-        self.received += len(batch.events)
-        self._services.receive(batch)
+        patterns = [pattern.text for pattern in self.patterns]
+        if pattern_of(batch.flow) in patterns and self._services.receive(batch):
+            self.received += len(batch.events)
+        else:
+            self.rejected += 1
 
     def request_feed(self) -> bool:
         if self._stack.feed and not self._is_fed:

@@ -142,8 +142,9 @@ class Services:
     def remove(self, destination: LinkKey, id: str) -> None:
         self.installed.pop((destination, id), None)
 
-    def receive(self, batch: FlowBatch) -> None:
+    def receive(self, batch: FlowBatch) -> bool:
         self.received.append(batch)
+        return batch.after < batch.upto
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self.fed += patterns

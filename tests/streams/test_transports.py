@@ -122,10 +122,16 @@ def test_a_transport_matches_events_for_its_own_links_only(plugins: dict[str, Pl
     assert (radar.match(BATCH), ferry.match(BATCH)) == ([frozenset()], [frozenset({"harbour"})])
     with pytest.raises(BadQuery):
         ferry.set_link_interest("harbour", "1", CarriedInterest(wanted.pattern, "//[", {}))
+    ferry.receive(BOATS)
+    ferry.receive(attrs.evolve(BOATS, after=BOATS.upto))
+    # A flow of another instance.
     ferry.receive(BATCH)
-    assert services.received == [BATCH]
-    received = {each["name"]: each.get("received") for each in transports.snapshot()}
-    assert received == {"mspaces": None, "radar": 0, "ferry": 1}
+    assert services.received == [BOATS, attrs.evolve(BOATS, after=BOATS.upto)]
+    counts = {
+        each["name"]: (each.get("received"), each.get("rejected_batches"))
+        for each in transports.snapshot()
+    }
+    assert counts == {"mspaces": (None, None), "radar": (0, 0), "ferry": (1, 2)}
 
 
 def test_own_events_are_not_matched_again_and_those_above_the_clearance_are_left_missing(
