@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from two_parents import transport
 from two_parents.stop_and_wait import StopAndWaitOptions, stop_and_wait
 from two_parents.transport import TwoParentsOptions, two_parents
 
 from broker.config.stacks import StackInstance
+from broker.event.annotation import annotation_of
+from broker.log.known_flows import stream_of
 from broker.testing.simulated_network import NetworkWorld
-from broker.testing.transport_network import INSTANCE, TransportNetwork
+from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from tests.seeds import seeds
 
 SEEDS = seeds(2, 20)
@@ -88,3 +91,41 @@ def test_events_of_one_way_are_not_requested_while_the_other_is_broken(
         network.settle()
         network.check_states()
         assert requested(network, "n3") == 0
+
+
+def hops_at(network: TransportNetwork, name: str) -> set[bytes]:
+    """Return the annotations of the carried events in a node's log."""
+    world = network.world
+    events = world.wait(world[name].event_log.read(1, 9_999, 1 << 30))
+    return {annotation_of(each.record) for each in events if stream_of(each.record) == CARRIED}
+
+
+def test_the_log_has_the_links_of_each_event() -> None:
+    with diamond(1) as network:
+        for name in network.world.names:
+            network.subscribe(f"at-{name}", name)
+        network.world.run(2.0)
+        network.add_publisher("n0")
+        network.publish()
+        network.settle()
+        names = network.world.names
+        assert [hops_at(network, name) for name in names] == [{b"\0"}, {b"\1"}, {b"\1"}, {b"\2"}]
+
+
+def test_an_event_with_too_many_links_is_rejected_and_comes_from_the_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transport, "MOST_HOPS", 1)
+    with diamond(1) as network:
+        network.subscribe("at-n3", "n3")
+        network.world.run(2.0)
+        network.add_publisher("n0")
+        for _ in range(10):
+            # One event is one batch.
+            network.publish(1)
+            network.world.run(0.1)
+        network.settle()
+        network.check_states()
+        assert network.state_of("n3")["received"] == 0
+        assert network.state_of("n3")["rejected"] == 20
+        assert hops_at(network, "n3") == {b"\0"}

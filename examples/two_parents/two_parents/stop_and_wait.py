@@ -36,9 +36,7 @@ class StopAndWaitOptions:
         value_kind.duration(0.01, 60.0), 0.1, "Time until a message is sent again."
     )
     tries: int = setting(
-        value_kind.count(1, 1000),
-        50,
-        "Attempts until all waiting messages are dropped.",
+        value_kind.count(1, 1000), 50, "Attempts until all waiting messages are dropped."
     )
     queue: int = setting(value_kind.count(1, 100_000), 1000, "Messages that wait for one peer.")
 

@@ -6,6 +6,8 @@ and from each of them down to the children with interest. So each node gets an e
 
 A node without parents may be fed: it gets the events of origins outside the graph by the feeder.
 
+The annotation of an event is the number of its links so far, a byte. It ends a circle of parents.
+
 Interest has a number, and each batch for a child names the one that selected its events. A node
 drops a batch that an earlier interest selected: it may lack events, which then come from the log.
 """
@@ -27,12 +29,13 @@ from broker.config.setting import required_setting, setting
 from broker.errors import BadQuery, Overloaded, ProtocolError
 from broker.event.place import Mark
 from broker.streams.contract import (
+    CarriedEvent,
     CarriedInterest,
     FlowBatch,
     Guarantee,
+    IAnnotatingTransport,
     ILinkReceiver,
     ILinks,
-    IStreamTransport,
     ITransportContext,
     ITransportPlugin,
 )
@@ -42,6 +45,8 @@ from two_parents.messages import Events, Interest, decode, encode
 MOST_FLOWS = 10_000
 #: Intervals without its interest after which a child is gone.
 SILENT_INTERVALS = 5
+#: Links on the way of one event.
+MOST_HOPS = 32
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +85,7 @@ class _Child:
         return after if batch.after <= upto else batch.after
 
 
-@implementer(ILinkReceiver, IStreamTransport)
+@implementer(ILinkReceiver, IAnnotatingTransport)
 class TwoParents:
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
@@ -131,6 +136,9 @@ class TwoParents:
         if self._own.pop(key, None) is not None:
             self._announce()
 
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        return [b"\0"] * len(events)
+
     def publish(self, batch: FlowBatch) -> None:
         self._pass_on(batch, None)
 
@@ -147,8 +155,6 @@ class TwoParents:
             "outdated": self._outdated,
             "rejected": self._rejected,
         }
-
-    # ------------------------------------------------------------------ links
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         for data in messages:
@@ -212,13 +218,12 @@ class TwoParents:
                 self._context.set_link_interest(peer, str(number), None)
         self._announce()
 
-    # ------------------------------------------------------------------ events
-
     def _receive(self, message: Events, peer: Hashable) -> None:
         if peer in self._parents and message.interest != self._interest.number:
             self._outdated += 1
             return
         batch = message.batch()
+        batch = attrs.evolve(batch, events=list(map(_with_hop, batch.events)))
         if batch.upto > self._passed.get(batch.flow, (0, 0)):
             self._pass_on(batch, peer)
         else:
@@ -247,6 +252,14 @@ class TwoParents:
     def _send(self, message: Events, *peers: Hashable) -> None:
         if self._links is not None and peers:
             self._links.send([encode(message)], peers)
+
+
+def _with_hop(event: CarriedEvent) -> CarriedEvent:
+    """Raises `ProtocolError` for an event that has passed `MOST_HOPS`."""
+    hops = (event.annotation or b"\0")[0] + 1
+    if hops > MOST_HOPS:
+        raise ProtocolError(f"an event with {hops} hops")
+    return event.with_annotation(bytes((hops,)))
 
 
 @implementer(IPlugin, ITransportPlugin)
