@@ -1,4 +1,4 @@
-"""Raw multicast between two hosts, on a named interface."""
+"""A stack over raw multicast between two hosts, on a named interface."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from struct import Struct
 
 import attrs
 
-from broker.errors import BrokerError, Overloaded, ProtocolError
+from broker.errors import BrokerError, ConfigurationError, Overloaded, ProtocolError
 from broker.transport.arq.group_effects import (
     Effect,
     PacketsLost,
@@ -52,6 +52,12 @@ _MAX_ENDED = 1024
 MAX_NAME_BYTES = 128
 
 _START = Struct(">Q")
+
+
+def check_member_name(name: str) -> None:
+    """Raises `ConfigurationError` for a name that has no bytes, or more than `MAX_NAME_BYTES`."""
+    if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+        raise ConfigurationError(f"a group member's name has 1 to {MAX_NAME_BYTES} bytes")
 
 
 @attrs.define

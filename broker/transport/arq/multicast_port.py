@@ -6,8 +6,8 @@ import secrets
 from random import Random
 from typing import Any
 
-from broker.errors import Closed, ConfigurationError
-from broker.transport.arq.group_core import MAX_NAME_BYTES, GroupCore
+from broker.errors import Closed
+from broker.transport.arq.group_core import GroupCore, check_member_name
 from broker.transport.arq.group_member import GroupMember, IGroupReceiver
 from broker.transport.arq.group_settings import GroupSettings
 from broker.transport.arq.mac import Mac, derive_group_key
@@ -37,8 +37,7 @@ class MulticastPort:
         loop: bool = False,
         max_frame: int = DEFAULT_MAX_FRAME,
     ) -> None:
-        if not 0 < len(own_name.encode()) <= MAX_NAME_BYTES:
-            raise ConfigurationError(f"a group member's name has 1 to {MAX_NAME_BYTES} bytes")
+        check_member_name(own_name)
         self.multicast = MulticastSocket(reactor, group, port, interface, loop=loop)
         self._reactor = reactor
         self._name = own_name
