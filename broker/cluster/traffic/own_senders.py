@@ -61,7 +61,7 @@ class OwnSenders:
     ) -> Frame | None:
         """Return a frame with the events of (after, upto] of a flow; None without recipients."""
         sender = self._senders[flow]
-        if not is_default_flow(flow):
+        if sender is not self.default:
             # Places without an event of the flow may be recorded already.
             after, upto = max(after, sender.sent_upto), self._end_of_flow(flow, upto)
         return sender.event_frame(after, upto, events, self._is_cleared)
