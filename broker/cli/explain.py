@@ -24,7 +24,7 @@ _NO_MATCH: Final = 1
 _ERROR: Final = 2
 #: It has received the event, or will.
 _DELIVERED_VERDICTS: Final = frozenset(
-    {"delivered", "unconfirmed", "catching-up", "paused", "away"}
+    {"delivered", "unconfirmed", "catching-up", "paused", "away", "withheld"}
 )
 #: It had the event before, or began later.
 _BEFORE_VERDICT: Final = "before"

@@ -78,11 +78,11 @@ class FlowExchange:
             elif targets := targets_of(numbers):
                 default.append(as_carried_event(event))
                 default_targets.append(targets)
-        if len(self._published_upto) > 1:
-            self.advance_flows(upto, by_flow)
         for flow, found in by_flow.items():
             carried = [as_carried_event(event) for event, _ in found]
             self._publish(flow, upto, carried, [targets_of(numbers) for _, numbers in found])
+        if len(self._published_upto) > 1:
+            self.advance_flows(upto, by_flow)
         self._publish(origin, upto, default, default_targets)
 
     def _publish(
@@ -100,7 +100,10 @@ class FlowExchange:
         upto: Mark,
         by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]] | None = None,
     ) -> None:
-        """Move the announced ends of the own flows besides the default one."""
+        """Move the announced ends of the own flows besides the default one.
+
+        Events that this network carried for an instance of its transport are not sent again.
+        """
         traffic, state = self._driver.traffic, self._driver.state
         if traffic is None or state is None:
             return

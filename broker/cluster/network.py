@@ -146,13 +146,13 @@ class Network:
         self.flows.publish_committed(events, matches)
 
     def send_frames(self, batch: FlowBatch, targets: Sequence[Collection[Address]]) -> None:
-        """Send events of the default flow in frames, each to its targets."""
+        """Send own events in frames, each to its targets."""
         if self.traffic is not None:
             outgoing = [
                 OutgoingEvent(event, event.level, to)
                 for event, to in zip(batch.events, targets, strict=True)
             ]
-            effects = self.traffic.send_own_events(batch.after, batch.upto, outgoing)
+            effects = self.traffic.send_own_events(batch.after, batch.upto, outgoing, batch.flow)
             self.driver.apply_effects(effects)
 
     def announce_lost_events(self) -> None:

@@ -13,6 +13,7 @@ from broker.config.settings import FaultSettings, Settings
 from broker.config.stacks import DEFAULT_STACK, StackInstance, find_plugins_of
 from broker.config.units import format_size
 from broker.errors import ConfigurationError, StackError
+from broker.event.flow import precedence
 from broker.transport.faults.configuration import KINDS, create_layer
 from broker.transport.stacks import StackSettings, build_stack
 
@@ -107,20 +108,26 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
     instances = {each.name: each for each in settings.stacks}
     instances.setdefault(DEFAULT_STACK, StackInstance(DEFAULT_STACK))
     for instance in settings.stacks:
-        if instance.feed and (instance.feed != DEFAULT_STACK or instance.name == DEFAULT_STACK):
+        if instance.feed and (instance.feed != DEFAULT_STACK or instance.use == DEFAULT_STACK):
             yield (
                 ("stacks", instance.name, "feed"),
                 f'stacks.{instance.name}.feed is "{instance.feed}": '
                 f'only "{DEFAULT_STACK}" can feed other stacks',
             )
-        if instance.name == DEFAULT_STACK or instance.use == DEFAULT_STACK:
-            if (instance.name, instance.use) != (DEFAULT_STACK, DEFAULT_STACK):
-                yield (
-                    ("stacks", instance.name, "use"),
-                    f"the transport {DEFAULT_STACK} runs once in a node, as "
-                    f"[stacks.{DEFAULT_STACK}], and nothing else has that name",
-                )
+        if instance.name == DEFAULT_STACK != instance.use:
+            yield (
+                ("stacks", instance.name, "use"),
+                f"[stacks.{DEFAULT_STACK}] is the transport {DEFAULT_STACK}: another transport "
+                "needs another name",
+            )
+        if instance.use == DEFAULT_STACK != instance.name and _has_own_links(instance):
+            yield (
+                ("stacks", instance.name),
+                f"stacks.{instance.name} runs over the links of the node's network: "
+                f"[stacks.{DEFAULT_STACK}] has their settings",
+            )
         yield from _check_links(instance)
+    yield from _check_wider_patterns(settings)
     for stream in settings.streams:
         path = ("streams", stream.pattern.text, "stack")
         key = key_name(path)
@@ -143,6 +150,30 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                         f'{key_name((*path[:2], "promises"))} has "{promise}", which the stack '
                         f"{stream.stack} does not guarantee; its guarantees: {given}",
                     )
+
+
+def _check_wider_patterns(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
+    """Only patterns with another stack make flows: they carry the streams of those within, too."""
+    for stream in settings.streams:
+        for wider in settings.streams if stream.stack == DEFAULT_STACK else ():
+            if (
+                wider.stack != DEFAULT_STACK
+                and wider.pattern.overlaps(stream.pattern)
+                and precedence(wider.pattern) < precedence(stream.pattern)
+            ):
+                path = ("streams", stream.pattern.text)
+                yield (
+                    path,
+                    f'{key_name((*path, "stack"))} is "{DEFAULT_STACK}", but the wider '
+                    f'streams."{wider.pattern.text}" has "{wider.stack}": name that stack, or '
+                    f"another one, such as an instance of {DEFAULT_STACK}",
+                )
+
+
+def _has_own_links(instance: StackInstance) -> bool:
+    _, links = find_plugins_of(instance)
+    assert links is not None
+    return bool(instance.links) or instance.link_options not in (None, links.options())
 
 
 def _check_links(instance: StackInstance) -> Iterator[tuple[KeyPath, str]]:

@@ -59,6 +59,7 @@ def build_explanation_answers(
         dtds=node.dtds,
         delivery_fates=delivery_fates,
         routes=NoRoutes() if node.network is None else EventRoutes(node.network),
+        stacks=node.transports,
     )
     others: OtherNodes = NoOtherNodes()
     if node.recovery.questions is not None:

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 from typing import Protocol, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from broker.cluster.address import Address
@@ -16,7 +16,7 @@ from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.config import Settings
-from broker.config.stacks import FindPlugins, StackInstance
+from broker.config.stacks import DEFAULT_STACK, FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark
 from broker.matching.contract import Accepted, IMatcher
@@ -177,23 +177,25 @@ class StreamServices:
 
 @implementer(IStreamTransport)
 class ClusterTransport:
-    """The network of clusters as a transport.
+    """The network of clusters as a transport, of the default flow and of those of its instances.
 
-    It carries the default flow. Its interest is announced first, and it starts with the node.
+    Its interest is announced first. The default instance starts and stops it.
     """
 
     def __init__(self, network: Network, context: ITransportContext) -> None:
         self._network = network
         self._context = context
+        self._is_default = context.instance == DEFAULT_STACK
 
     def listen(self) -> None:
         """Do nothing: `broker.cluster.listener` has listened before."""
 
     def start(self) -> None:
-        self._network.start()
+        if self._is_default:
+            self._network.start()
 
     def stop(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._network.stop())
+        return Deferred.fromCoroutine(self._network.stop()) if self._is_default else succeed(None)
 
     def announce(self, key: str, interest: CarriedInterest) -> None:
         """Do nothing: `Network.interest` announces all interest."""
@@ -206,7 +208,7 @@ class ClusterTransport:
         self._network.send_frames(batch, targets)
 
     def recovered(self, batch: FlowBatch) -> None:
-        """Do nothing: the default flow is recovered by the network itself."""
+        """Do nothing: the network itself brought the events."""
 
     def snapshot(self) -> Mapping[str, object]:
         state = self._network.state

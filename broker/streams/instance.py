@@ -132,6 +132,8 @@ class TransportInstance:
         self.cluster = services.cluster
         # The network of clusters judges each route itself.
         self._is_limited = stack.name != DEFAULT_STACK
+        self._uses_network = stack.use == DEFAULT_STACK
+        """True if the network of clusters carries its events: their targets are nodes."""
         self.error = ""
         """Reason of the stop by an error."""
         self.published = self.received = 0
@@ -220,6 +222,9 @@ class TransportInstance:
             self._matched = None
 
     def recovered(self, batch: FlowBatch) -> None:
+        if self._uses_network:
+            # They came in frames, or in pages.
+            self.received += len(batch.events)
         self._call("recovered", batch)
 
     def _cleared_parts(
@@ -244,7 +249,7 @@ class TransportInstance:
             yield batch, targets[start:]
 
     def _own_links(self, targets: Collection[Hashable]) -> frozenset[Hashable]:
-        if not self._is_limited:
+        if self._uses_network:
             return frozenset(each for each in targets if not isinstance(each, LinkKey))
         return frozenset(
             each.link

@@ -141,5 +141,18 @@ class StreamTransports:
             for instance in self:
                 instance.withdraw(name)
 
+    def pattern_of_stream(self, stream: str) -> str:
+        """Return the carrying pattern of a stream; empty: the default stack carries it."""
+        found = self._carrying.find_pattern(stream)
+        return "" if found is None else found.text
+
+    def describe_stack(self, pattern: str) -> dict[str, str]:
+        """Return `name`, transport (`use`) and `error` of the instance that carries a pattern;
+        empty texts for a pattern that no instance carries."""
+        found = self._by_pattern.get(pattern)
+        if found is None:
+            return {"name": "", "use": "", "error": ""}
+        return {"name": found.instance, "use": found.plugin.name, "error": found.error}
+
     def snapshot(self) -> list[dict[str, Any]]:
         return [instance.snapshot() for instance in self]

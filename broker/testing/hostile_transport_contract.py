@@ -61,14 +61,14 @@ class HostileTransportContract(TransportCase):
                 network.check_states()
 
     def test_a_transport_that_raises_stops_alone_and_its_events_arrive(self) -> None:
-        if self.is_default():
+        if self.is_default:
             return
         for seed in self.seeds:
             for node, method in (("n0", "publish"), ("n1", "announce"), ("n2", "withdraw")):
                 self._check_failure(seed, node, method)
 
     def test_a_transport_that_raises_for_a_received_message_stops_alone(self) -> None:
-        if self.is_default():
+        if self.is_default:
             return
         for seed in self.seeds:
             with NetworkWorld(seed) as world:

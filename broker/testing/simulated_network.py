@@ -82,7 +82,8 @@ class NetworkWorld(VirtualTime):
         self.network = MemoryNetwork(self.clock, seed, latency=latency, jitter=jitter)
         self.datagrams = DatagramNetwork(self.clock, seed)
         self.plugins: dict[str, Plugins] = {}
-        """Stream transports of this simulation, with their link stacks; others are installed."""
+        """Stream transports of this simulation, with their link stacks, by the name of the
+        instance or of the transport; others are installed."""
         self._folder = Path(tempfile.mkdtemp(prefix="xmlbroker-world-"))
         self._thread_delay = thread_delay
         self._settings = settings or Settings()
@@ -203,7 +204,8 @@ class NetworkWorld(VirtualTime):
         )
 
     def _find_plugins(self, instance: StackInstance) -> Plugins:
-        return self.plugins.get(instance.use) or find_plugins_of(instance)
+        named = self.plugins.get(instance.name) or self.plugins.get(instance.use)
+        return named or find_plugins_of(instance)
 
     def datagram_addresses(self, name: str) -> list[tuple[str, int]]:
         """Return the addresses of the links of its stream transports."""

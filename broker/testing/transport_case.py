@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, ClassVar
 
-from broker.config.stacks import DEFAULT_STACK, Plugins, StackInstance
+from broker.config.stacks import Plugins, StackInstance
 from broker.event.envelope import SecurityLevel
 from broker.streams.contract import ITransportPlugin
 from broker.testing.datagram_network import DatagramFaults
@@ -28,6 +28,8 @@ class TransportCase(_Base):
     plugin: ClassVar[ITransportPlugin]
     links: ClassVar[IProtocolStack | None] = None
     link_options: ClassVar[object] = None
+    is_default: ClassVar[bool] = False
+    """True to test the default stack itself, which carries all streams."""
     seeds: ClassVar[Sequence[int]] = (0, 1)
 
     def node_options(self, number: int) -> object:
@@ -69,17 +71,12 @@ class TransportCase(_Base):
                 )
 
             try:
-                network = TransportNetwork(world, plugins, make_stack)
+                network = TransportNetwork(world, plugins, make_stack, is_default=self.is_default)
                 network.add_nodes(count, is_carried=is_carried)
                 yield network
             except Exception as error:
                 error.add_note(f"seed {seed}")
                 raise
-
-    def is_default(self) -> bool:
-        """Return True if the default stack is tested."""
-        with NetworkWorld(0) as world:
-            return self.create_plugins(world)[0].name == DEFAULT_STACK
 
     @staticmethod
     def subscribe_and_publish(network: TransportNetwork) -> None:

@@ -161,7 +161,7 @@ class TransportContract(HostileTransportContract):
         self._check_change(is_carried=True)
 
     def _check_change(self, *, is_carried: bool) -> None:
-        if self.is_default():
+        if self.is_default:
             return
         for seed in self.seeds:
             with self.network(seed, is_carried=is_carried) as network:
@@ -240,7 +240,7 @@ class TransportContract(HostileTransportContract):
                 network.check_states()
 
     def test_events_above_the_clearance_of_the_stack_come_another_way(self) -> None:
-        if self.is_default():
+        if self.is_default:
             return
         for seed in self.seeds:
             with self.network(seed, clearance=SecurityLevel.LOW) as network:

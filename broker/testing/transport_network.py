@@ -41,8 +41,11 @@ class TransportNetwork:
         world: NetworkWorld,
         plugins: Plugins,
         make_stack: Callable[[int], StackInstance],
+        *,
+        is_default: bool = False,
     ) -> None:
-        """`make_stack` returns the instance `INSTANCE` of the node with a number."""
+        """`make_stack` returns the instance `INSTANCE` of the node with a number. With
+        `is_default` the default stack is tested, which carries all streams."""
         self.world = world
         self.observer = Observer(world)
         self.publishers: list[Publisher] = []
@@ -50,11 +53,10 @@ class TransportNetwork:
         """Processes of each client that subscribes."""
         self.plugins = plugins
         self.make_stack = make_stack
-        self.is_default = plugins[0].name == DEFAULT_STACK
-        """True if the default stack is tested, which carries all streams."""
+        self.is_default = is_default
         self._stopped: LogEntries = {}
         if not self.is_default:
-            world.plugins[plugins[0].name] = plugins
+            world.plugins[INSTANCE] = plugins
 
     # ------------------------------------------------------------------ nodes
 

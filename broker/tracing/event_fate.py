@@ -17,11 +17,19 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.identity import Identity
 from broker.matching.explain.explanation import EventExplanation
-from broker.tracing.node_trace import TRACE_QUESTION, EventPlace, NodeTrace, TraceQuestion
+from broker.tracing.node_trace import (
+    TRACE_QUESTION,
+    EventPlace,
+    FlowStack,
+    NodeTrace,
+    TraceQuestion,
+)
 from broker.wire.codec import Count, Schema, WireMark
 
 #: The node has the event in its log.
-LOGGED_VERDICTS: Final = frozenset({"origin", "logged"})
+LOGGED_VERDICTS: Final = frozenset({"origin", "logged", "withheld"})
+#: So its subscriptions get it.
+_DELIVERING_VERDICTS: Final = frozenset({"origin", "logged"})
 #: The subscription matches the event.
 _DELIVERABLE_VERDICTS: Final = frozenset(
     {"delivered", "unconfirmed", "catching-up", "paused", "away", "dropped", "gone"}
@@ -29,6 +37,7 @@ _DELIVERABLE_VERDICTS: Final = frozenset(
 _REASONS: Final = {
     "origin": "it was published here",
     "logged": "it is in this node's log",
+    "withheld": "it was published here, and its stack has not yet decided its place in the order",
     "filtered": "no subscription at this node matches it",
     "denied": "no route to this node is cleared for its security level",
     "missing": "it has not arrived yet, nor have later events of its origin",
@@ -49,6 +58,8 @@ class _Answer(TypedDict, total=False):
     place: EventPlace | None
     is_origin: bool
     covered: WireMark | None
+    stack: FlowStack
+    withheld: bool
     wanted_here: bool
     onward: list[tuple[str, bool]]
     partly: bool
@@ -112,6 +123,9 @@ class NetworkTrace:
         """Return `known`, `place`, and `nodes` with their verdicts; `silent` nodes, and nodes that
         searched their log `partly`. With `here` only this node is asked.
 
+        A node has the `stack` of the event's flow, if that is not the default one. `stack` is that
+        of an unknown event at this node.
+
         Returns None if the document could not have been published here.
         """
         if event.refused is not None:
@@ -132,6 +146,9 @@ class NetworkTrace:
         answer |= {"known": place is not None, "silent": sorted(gathered.silent)}
         if place is None:
             answer["partly"] = sorted(node for node, each in found.items() if each.get("partly"))
+            if pattern := self._trace.pattern_of_stream(event.stream):
+                stack = _shown_stack(self._trace.describe_stack(pattern), identity)
+                answer["stack"] = {"pattern": pattern, **stack}
             return answer
         second = first.with_document(document, place)
         second_answers = {own: await self._trace.trace_event(second)}
@@ -145,7 +162,8 @@ class NetworkTrace:
         answer["place"] = f"{origin}:{epoch}:{offset}"
         onward = _Destinations.of(both)
         answer["nodes"] = [
-            _build_node_row(node, each, (epoch, offset), onward) for node, each in both.items()
+            _build_node_row(node, each, (epoch, offset), onward, identity)
+            for node, each in both.items()
         ]
         return answer
 
@@ -154,6 +172,13 @@ def _can_read(identity: Identity, stream: str, level: SecurityLevel) -> bool:
     if identity.administer:
         return True
     return identity.rights.may_subscribe(StreamPattern.parse(stream)) and identity.is_cleared(level)
+
+
+def _shown_stack(stack: FlowStack, identity: Identity) -> dict[str, Any]:
+    shown: dict[str, Any] = {**stack}
+    if stack["error"] and not identity.administer:
+        shown["error"] = "stopped"
+    return shown
 
 
 def _decode_answers(answers: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
@@ -195,6 +220,8 @@ def _is_destination(node: str, to: str) -> bool:
 
 def _find_verdict(node: str, answer: Mapping[str, Any], mark: Mark, onward: _Destinations) -> str:
     if answer.get("place"):
+        if answer.get("withheld"):
+            return "withheld"
         return "origin" if answer.get("is_origin") else "logged"
     has_match = answer.get("wanted_here")
     if has_match is False:
@@ -210,18 +237,27 @@ def _find_verdict(node: str, answer: Mapping[str, Any], mark: Mark, onward: _Des
 
 
 def _build_node_row(
-    node: str, answer: Mapping[str, Any], mark: Mark, onward: _Destinations
+    node: str,
+    answer: Mapping[str, Any],
+    mark: Mark,
+    onward: _Destinations,
+    identity: Identity,
 ) -> dict[str, Any]:
     verdict, client = _find_verdict(node, answer, mark, onward), answer.get("client") or {}
     reason, subscriptions = _REASONS[verdict], []
     for row in client.get("subscriptions", ()):
-        if verdict not in LOGGED_VERDICTS and row.get("verdict") in _DELIVERABLE_VERDICTS:
+        if verdict not in _DELIVERING_VERDICTS and row.get("verdict") in _DELIVERABLE_VERDICTS:
             row = {**row, "verdict": verdict, "reason": reason}
         subscriptions.append(row)
-    return {
+    found = {
         "node": node,
         "verdict": verdict,
         "reason": reason,
         "subscriptions": subscriptions,
         "left_out": client.get("left_out", 0),
     }
+    if "stack" in answer:
+        found["stack"] = stack = _shown_stack(answer["stack"], identity)
+        if verdict == "missing":
+            stack["reached"] = "{}:{}".format(*answer.get("covered") or (0, 0))
+    return found

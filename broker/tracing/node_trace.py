@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
 import msgpack
 import msgspec
@@ -20,6 +20,7 @@ from broker.dtd.fetch_hint import FetchHint
 from broker.dtd.interfaces import IDtdCache
 from broker.errors import BrokerError, ProtocolError
 from broker.event.event_id import EventId
+from broker.event.flow import is_default_flow, pattern_of
 from broker.event.place import Place
 from broker.log.damage import DamageFound
 from broker.log.event_log import EventLog
@@ -43,6 +44,8 @@ PAGE_BYTES: Final = 1 << 20
 MAX_WAITING: Final = 16
 #: A larger document is not sent. Nodes without the event then can not check subscriptions.
 MAX_DOCUMENT_BYTES: Final = 256 << 10
+#: Characters of the error that has stopped a stack.
+MAX_ERROR: Final = 500
 #: Of subscriptions in an answer; further ones are counted.
 MAX_ROW_BYTES: Final = 32 << 10
 _FIRST_PART_KEYS: Final = ("place", "is_origin", "onward", "partly")
@@ -66,6 +69,23 @@ class NoRoutes:
 
     def destinations(self, matches: tuple[int, ...], rank: int) -> Iterable[tuple[str, bool]]:
         return ()
+
+
+class FlowStacks(Protocol):
+    """`broker.streams.transports.StreamTransports`."""
+
+    def pattern_of_stream(self, stream: str) -> str: ...
+    def describe_stack(self, pattern: str) -> dict[str, str]: ...
+
+
+class FlowStack(TypedDict):
+    """The stack that carries a flow at a node; empty texts if none does."""
+
+    name: str
+    use: str
+    """Its transport."""
+    error: str
+    """Reason of its stop."""
 
 
 EventPlace: TypeAlias = tuple[str, Epoch, Offset]
@@ -132,12 +152,15 @@ class NodeTrace:
         dtds: IDtdCache,
         delivery_fates: DeliveryFates,
         routes: IEventRoutes,
+        stacks: FlowStacks | None = None,
     ) -> None:
+        """Without a network there are no `stacks`."""
         self._log = log
         self._matcher = matcher
         self._dtds = dtds
         self._delivery_fates = delivery_fates
         self._routes = routes
+        self._stacks = stacks
         self._lock = DeferredLock()
 
     async def answer_question(self, content: bytes) -> tuple[bytes, int] | None:
@@ -152,6 +175,16 @@ class NodeTrace:
             return pack({key: found[key] for key in _FIRST_PART_KEYS if key in found}), 0
         return pack(found), rank
 
+    def pattern_of_stream(self, stream: str) -> str:
+        """Return the carrying pattern of a stream; empty: the default stack carries it."""
+        return "" if self._stacks is None else self._stacks.pattern_of_stream(stream)
+
+    def describe_stack(self, pattern: str) -> FlowStack:
+        if self._stacks is None:
+            return FlowStack(name="", use="", error="")
+        found = self._stacks.describe_stack(pattern)
+        return FlowStack(name=found["name"], use=found["use"], error=found["error"][:MAX_ERROR])
+
     async def trace_event(self, question: TraceQuestion) -> dict[str, Any]:
         await self._lock.acquire()
         try:
@@ -161,7 +194,10 @@ class NodeTrace:
             content = await self._build_content(
                 question, await self._read_at(question.place, question)
             )
-            return {**content, "covered": self._log.coverage[question.place[0]]}
+            flow = question.place[0]
+            if not is_default_flow(flow):
+                content["stack"] = self.describe_stack(pattern_of(flow))
+            return {**content, "covered": self._log.coverage[flow]}
         finally:
             self._lock.release()
 
@@ -194,13 +230,17 @@ class NodeTrace:
         return None, partly
 
     async def _read_at(self, place: EventPlace, question: TraceQuestion) -> LoggedEvent | None:
-        origin, epoch, offset = place
+        flow, epoch, offset = place
+        log = self._log
         try:
-            events = await self._log.read_origin(
-                origin, (epoch, max(0, offset - 1)), 1, PAGE_BYTES, wait=False
+            events = await log.read_origin(
+                log.origin if log.flows.is_own(flow) else flow,
+                *((epoch, max(0, offset - 1)), 1, PAGE_BYTES),
+                wait=False,
             )
         except DamageFound:
             return None
+        log.flows.label_own(events)
         return next((event for event in events if question.is_about(event)), None)
 
     async def _build_content(
@@ -215,7 +255,9 @@ class NodeTrace:
         # The place differs if its publisher sent it to two nodes.
         place = Place(event.origin, *event.mark)
         client = "" if question.place is None else question.client
+        is_withheld = event.is_withheld and self._log.coverage[event.origin] < event.mark
         return {
+            **({"withheld": True} if is_withheld else {}),
             "place": (event.origin, *event.mark),
             "is_origin": self._log.flows.is_own(event.origin),
             **await self._match_document(event.document, client, place),

@@ -22,7 +22,15 @@ def answer(verdict: str, *, known: bool | None = True) -> dict[str, Any]:
     return {"explanation": None, "client": client, "network": network}
 
 
-@pytest.mark.parametrize(("verdict", "status"), [("delivered", 0), ("denied", 1)])
+def shown(content: dict[str, Any]) -> str:
+    file = StringIO()
+    screen = Console(file=file, width=120)
+    for table in explanation_tables(content):
+        screen.print(table)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("delivered", 0), ("withheld", 0), ("denied", 1)])
 def test_a_subscription_elsewhere_decides_the_exit_status(
     tmp_path: Path, verdict: str, status: int
 ) -> None:
@@ -31,6 +39,33 @@ def test_a_subscription_elsewhere_decides_the_exit_status(
     node = FakeNode(answers={"explain": answer(verdict)})
     assert run(node, "explain", "--here", "--client", "c", str(file)).exit_code == status
     assert node.asked[0][1]["here"] == "yes"
+
+
+RADAR = {"name": "radar", "use": "two_parents", "error": ""}
+
+
+@pytest.mark.parametrize(
+    ("stack", "words"),
+    [
+        (RADAR, "radar (two_parents)"),
+        ({**RADAR, "reached": "1:3"}, "radar (two_parents), has all up to 1:3"),
+        ({**RADAR, "error": "no more"}, "radar (two_parents), stopped by an error: no more"),
+        ({"name": "", "use": "", "error": ""}, "none: requested from the origin's log"),
+        (None, ""),
+    ],
+)
+def test_tables_show_the_stack_of_each_node(stack: dict[str, str] | None, words: str) -> None:
+    content = answer("missing")
+    if stack is not None:
+        content["network"]["nodes"][0]["stack"] = stack
+    text = shown(content)
+    assert words in text and ("stack" in text) is (stack is not None)
+
+
+def test_tables_show_the_stack_of_an_unpublished_event() -> None:
+    content = answer("", known=False)
+    content["network"]["stack"] = {"pattern": "asdi.>", **RADAR}
+    assert "asdi.> is carried by: radar (two_parents)" in shown(content)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +77,5 @@ def test_a_subscription_elsewhere_decides_the_exit_status(
     ],
 )
 def test_tables_show_the_verdict_of_each_node(known: bool | None, words: tuple[str, ...]) -> None:
-    screen = Console(file=StringIO(), width=120)
-    for table in explanation_tables(answer("denied", known=known)):
-        screen.print(table)
-    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    text = shown(answer("denied", known=known))
     assert all(word in text for word in words)

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import load_text
+from broker.config import Settings, load_text
+from broker.config.rules import find_contradictions
+from broker.config.stacks import StackInstance
 from broker.errors import ConfigurationError
 from broker.transport.stacks import Transport
 from plugins.mspaces.stack import MspacesStack
@@ -109,6 +111,50 @@ def test_a_group_in_which_nodes_are_found_needs_an_interface(group: str) -> None
     with pytest.raises(ConfigurationError, match=r"network\.discover .* network.group_interface"):
         load_text(text, "node.toml")
     load_text(f'{text}group_interface = "eth0"\n', "node.toml")
+
+
+def test_the_name_of_the_default_stack_is_that_of_its_transport() -> None:
+    settings = Settings(stacks=(StackInstance("mspaces", use="two_parents"),))
+    path, sentence = next(find_contradictions(settings))
+    assert path == ("stacks", "mspaces", "use")
+    assert sentence.endswith("another transport needs another name")
+
+
+def test_several_instances_of_the_default_transport_may_run() -> None:
+    stacks = "".join(f'[stacks.{name}]\nuse = "mspaces"\n' for name in ("radar", "boats"))
+    streams = '[streams."asdi.>"]\nstack = "radar"\npromises = ["acknowledgement"]\n'
+    network = '[network]\ncluster = "alps"\nlisten = ["unix:other"]\n'
+    settings = load_text(f'{network}{streams}{stacks}clearance = "low"\n', "node.toml")
+    assert [(each.name, each.use) for each in settings.stacks] == [
+        ("radar", "mspaces"),
+        ("boats", "mspaces"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "allowed"),
+    [
+        (">", "asdi.>", False),
+        ("asdi.*.x", "asdi.zbw.*", False),
+        ("asdi.>", "boats.>", True),
+        ("asdi.zbw", "asdi.>", True),
+    ],
+)
+def test_the_default_stack_takes_no_streams_from_a_wider_pattern(
+    outer: str, inner: str, allowed: bool
+) -> None:
+    """The wider pattern would carry them: only patterns with another stack make flows."""
+    text = (
+        '[network]\ncluster = "alps"\nlisten = ["unix:other"]\n[stacks.radar]\nuse = "mspaces"\n'
+        f'[streams."{outer}"]\nstack = "radar"\n[streams."{inner}"]\nacknowledge = "node"\n'
+    )
+    if allowed:
+        load_text(text, "node.toml")
+        return
+    with pytest.raises(ConfigurationError, match=r'has "radar": name that stack') as refused:
+        load_text(text, "node.toml")
+    assert refused.value.line == 8
+    load_text(text + 'stack = "radar"\n', "node.toml")
 
 
 @pytest.mark.parametrize(

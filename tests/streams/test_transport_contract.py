@@ -16,6 +16,17 @@ from tests.simulation.network.other_transport import OtherTransportContract
 class TestMspaces(TransportContract, unittest.TestCase):
     plugin = find_plugin(ITransportPlugin, DEFAULT_STACK)
     links = find_stack(DEFAULT_STACK)
+    is_default = True
+
+
+class TestMspacesInstance(TransportContract, unittest.TestCase):
+    """An instance beside the default stack, in the same network of clusters."""
+
+    plugin = find_plugin(ITransportPlugin, DEFAULT_STACK)
+    links = find_stack(DEFAULT_STACK)
+
+    def test_a_transport_that_raises_for_a_received_message_stops_alone(self) -> None:
+        """It has no links of its own."""
 
 
 class TestOtherTransport(OtherTransportContract, unittest.TestCase):
@@ -24,6 +35,11 @@ class TestOtherTransport(OtherTransportContract, unittest.TestCase):
 
 @pytest.mark.soak
 class TestMspacesLong(TestMspaces):
+    seeds = range(2, 20)
+
+
+@pytest.mark.soak
+class TestMspacesInstanceLong(TestMspacesInstance):
     seeds = range(2, 20)
 
 

@@ -21,7 +21,7 @@ from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
 pytestmark = pytest.mark.system
 
 EXAMPLE = ROOT / "examples" / "two_parents"
-RADAR, OTHER = "radar.zbw", "other.zbw"
+RADAR, BOATS, OTHER = "radar.zbw", "boats.zbw", "other.zbw"
 #: In place of an installed package.
 PRELUDE = f"import sys; sys.path.append({str(EXAMPLE)!r})"
 FAILING = """
@@ -45,6 +45,7 @@ def make_nodes(folder: Path, failing: str = "") -> list[NodeProcess]:
             '[streams."radar.>"]\nstack = "radar"\n'
             f'[stacks.radar]\nuse = "two_parents"\nlisten = "{radar[number]}"\n'
             f"parents = {radar[:number]}\n"
+            '[streams."boats.>"]\nstack = "boats"\n[stacks.boats]\nuse = "mspaces"\n'
         )
         prelude = PRELUDE + (FAILING if name == failing else "")
         nodes.append(NodeProcess(folder / name, configuration, name=name, prelude=prelude))
@@ -66,32 +67,33 @@ async def clients(
 
 
 async def publish(client: AsyncioClient, inbox: Inbox, numbers: Sequence[int]) -> None:
-    """Publish to both streams, and wait until the subscriber has all."""
+    """Publish to the streams, and wait until the subscriber has all."""
     async with asyncio.timeout(PATIENCE):
         receipts = [
             await client.publish(stream, flight(number), FLIGHT)
             for number in numbers
-            for stream in (RADAR, OTHER)
+            for stream in (RADAR, BOATS, OTHER)
         ]
     await inbox.wait_for_receipts(receipts)
     assert max(inbox.counts().values()) == 1
 
 
-async def radar_stack(node: NodeProcess) -> dict[str, object]:
+async def state_of(node: NodeProcess, stack: str = "radar") -> dict[str, object]:
     stacks: list[dict[str, object]] = (await ask_status(node.endpoint))["stacks"]
-    (found,) = [each for each in stacks if each["name"] == "radar"]
+    (found,) = [each for each in stacks if each["name"] == stack]
     return found
 
 
-def test_two_stacks_carry_streams_of_one_network(tmp_path: Path) -> None:
+def test_two_stacks_and_an_instance_of_one_carry_streams_of_one_network(tmp_path: Path) -> None:
     nodes = root, left, leaf = make_nodes(tmp_path)
 
     async def work() -> None:
         async with clients(root, leaf) as (publisher, inbox):
             await publish(publisher, inbox, range(20))
-            assert (await radar_stack(root))["published"] == 20
-            at_leaf = await radar_stack(leaf)
+            assert (await state_of(root))["published"] == 20
+            at_leaf = await state_of(leaf)
             assert at_leaf["received"] and at_leaf["error"] == ""
+            assert (await state_of(leaf, "boats"))["received"] == 20
             left.kill()
             await publish(publisher, inbox, range(20, 40))
             left.start()
@@ -108,8 +110,8 @@ def test_a_stack_that_fails_stops_alone_with_its_reason(tmp_path: Path) -> None:
         async with clients(root, leaf) as (publisher, inbox):
             # The leaf requests the events from the root's log.
             await publish(publisher, inbox, range(10))
-            assert (await radar_stack(leaf))["error"] == "RuntimeError: can not go on"
-            assert (await radar_stack(left))["error"] == ""
+            assert (await state_of(leaf))["error"] == "RuntimeError: can not go on"
+            assert (await state_of(left))["error"] == ""
             mspaces = (await ask_status(leaf.endpoint))["stacks"][0]
             assert (mspaces["name"], mspaces["error"]) == ("mspaces", "")
 

@@ -223,14 +223,22 @@ def _network_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         if content.get("partly"):
             partly = one_line(", ".join(map(str, content["partly"])))
             table.add_row(f"{partly}: only a part of the long log was searched")
+        if content.get("stack"):
+            stack = content["stack"]
+            table.add_row(one_line(f"{stack['pattern']} is carried by: {_format_stack(stack)}"))
         yield table
     else:
         table = _make_table(one_line(f"In the network: the event at {content['place']}"))
         table.show_header = True
-        for name in ("node", "verdict", "why"):
+        names = ["node", "verdict", "why"]
+        if any(node.get("stack") for node in content["nodes"]):
+            names.append("stack")
+        for name in names:
             table.add_column(name)
         for node in content["nodes"]:
-            table.add_row(*(one_line(str(node[key])) for key in ("node", "verdict", "reason")))
+            row = [str(node[key]) for key in ("node", "verdict", "reason")]
+            row += [_format_stack(node.get("stack"))] * ("stack" in names)
+            table.add_row(*map(one_line, row))
             for each in node["subscriptions"]:
                 words = f"{each.get('durable') or each.get('pattern')}: {each.get('verdict')}"
                 table.add_row("", one_line(words), one_line(str(each.get("reason") or "-")))
@@ -243,6 +251,19 @@ def _network_tables(content: Mapping[str, Any]) -> Iterator[RenderableType]:
         for node in content["silent"]:
             table.add_row(one_line(str(node)))
         yield table
+
+
+def _format_stack(stack: Mapping[str, Any] | None) -> str:
+    if not stack:
+        return "-"
+    text = f"{stack['name']} ({stack['use']})"
+    if not stack["name"]:
+        text = "none: requested from the origin's log"
+    if stack["error"]:
+        text += f", stopped by an error: {stack['error']}"
+    if stack.get("reached"):
+        text += f", has all up to {stack['reached']}"
+    return text
 
 
 def _make_table(title: str) -> Table:

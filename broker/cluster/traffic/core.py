@@ -101,9 +101,10 @@ class Traffic:
         after: Mark,
         upto: Mark,
         events: Sequence[OutgoingEvent],
+        flow: str = "",
     ) -> list[TrafficEffect]:
-        """Send own durable events of the default flow, all of (after, upto]."""
-        frame = self.senders.default.event_frame(after, upto, events, self._is_cleared)
+        """Send own durable events of a flow, all of (after, upto]; else of the default one."""
+        frame = self.senders.event_frame(flow or self._own_origin, after, upto, events)
         return [] if frame is None else self.send_frame(frame)
 
     def receive_range(self, received: ReceivedRange, now: float) -> list[TrafficEffect]:

@@ -56,6 +56,16 @@ class OwnSenders:
         for flow, sender in self._senders.items():
             sender.restart_destination(destination, self._newest_of(flow))
 
+    def event_frame(
+        self, flow: str, after: Mark, upto: Mark, events: Sequence[OutgoingEvent]
+    ) -> Frame | None:
+        """Return a frame with the events of (after, upto] of a flow; None without recipients."""
+        sender = self._senders[flow]
+        if sender is not self.default:
+            # Places without an event of the flow may be recorded already.
+            after, upto = max(after, sender.sent_upto), self._end_of_flow(flow, upto)
+        return sender.event_frame(after, upto, events, self._is_cleared)
+
     def record_flow_events(
         self,
         flow: str,
@@ -64,14 +74,13 @@ class OwnSenders:
         fed: Collection[Address] = (),
     ) -> Frame | None:
         """Record all events of a flow behind the last ones and up to a mark of the log, which its
-        transport sends.
+        transport has sent.
 
         Return the frame for the destinations that this network feeds with the flow, if any.
         """
-        sender, end = self._senders[flow], self._end_of_flow(flow, upto)
-        if sender.sent_upto >= end:
+        if self._senders[flow].sent_upto >= self._end_of_flow(flow, upto):
             return None
-        frame = sender.event_frame(sender.sent_upto, end, events, self._is_cleared)
+        frame = self.event_frame(flow, (0, 0), upto, events)
         ranges = () if frame is None else enumerate(frame.ranges)
         chosen = {index: CLEARANCES[-1] for index, each in ranges if each.destination in fed}
         return None if frame is None or not chosen else frame.restricted_to(chosen)
