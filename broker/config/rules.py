@@ -13,7 +13,6 @@ from broker.config.settings import FaultSettings, Settings
 from broker.config.stacks import DEFAULT_STACK, StackInstance, find_plugins_of
 from broker.config.units import format_size
 from broker.errors import ConfigurationError, StackError
-from broker.event.flow import precedence
 from broker.transport.faults.configuration import KINDS, create_layer
 from broker.transport.stacks import StackSettings, build_stack
 
@@ -127,7 +126,6 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 f"[stacks.{DEFAULT_STACK}] has their settings",
             )
         yield from _check_links(instance)
-    yield from _check_wider_patterns(settings)
     for stream in settings.streams:
         path = ("streams", stream.pattern.text, "stack")
         key = key_name(path)
@@ -150,24 +148,6 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                         f'{key_name((*path[:2], "promises"))} has "{promise}", which the stack '
                         f"{stream.stack} does not guarantee; its guarantees: {given}",
                     )
-
-
-def _check_wider_patterns(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
-    """Only patterns with another stack make flows: they carry the streams of those within, too."""
-    for stream in settings.streams:
-        for wider in settings.streams if stream.stack == DEFAULT_STACK else ():
-            if (
-                wider.stack != DEFAULT_STACK
-                and wider.pattern.overlaps(stream.pattern)
-                and precedence(wider.pattern) < precedence(stream.pattern)
-            ):
-                path = ("streams", stream.pattern.text)
-                yield (
-                    path,
-                    f'{key_name((*path, "stack"))} is "{DEFAULT_STACK}", but the wider '
-                    f'streams."{wider.pattern.text}" has "{wider.stack}": name that stack, or '
-                    f"another one, such as an instance of {DEFAULT_STACK}",
-                )
 
 
 def _has_own_links(instance: StackInstance) -> bool:

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
-from broker.event.flow import CarryingPatterns, pattern_of
+from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
@@ -22,9 +22,17 @@ EVERYTHING = StreamPattern.parse(">")
 
 
 def carrying_patterns(settings: Settings) -> CarryingPatterns:
-    """Return the patterns of streams with another stack than the default one."""
+    """Return the patterns of streams with another stack than the default one, and those of the
+    default one that take streams from them."""
+    others = [stream.pattern for stream in settings.streams if stream.stack != DEFAULT_STACK]
     return CarryingPatterns.parse(
-        stream.pattern.text for stream in settings.streams if stream.stack != DEFAULT_STACK
+        stream.pattern.text
+        for stream in settings.streams
+        if stream.stack != DEFAULT_STACK
+        or any(
+            wider.overlaps(stream.pattern) and precedence(wider) < precedence(stream.pattern)
+            for wider in others
+        )
     )
 
 
@@ -68,9 +76,10 @@ class StreamTransports:
         self._instances: dict[str, TransportInstance] = {}
         for name in dict.fromkeys((DEFAULT_STACK, *carried.values())):
             patterns = [pattern for pattern, stack in carried.items() if stack == name]
+            default = [EVERYTHING] if name == DEFAULT_STACK else []
             stack = settings.stack(name)
             instance = self._instances[name] = TransportInstance(
-                stack, find_plugins(stack)[0], patterns or [EVERYTHING], services
+                stack, find_plugins(stack)[0], [*default, *patterns], services
             )
             self._by_pattern.update((pattern.text, instance) for pattern in patterns)
         # The default flow has no pattern.

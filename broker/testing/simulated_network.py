@@ -20,7 +20,7 @@ from broker.cluster.descriptor import Endpoint
 from broker.cluster.network import Network
 from broker.config import Settings, StreamSettings
 from broker.config.network import NetworkSettings
-from broker.config.stacks import DEFAULT_STACK, Plugins, StackInstance, find_plugins_of
+from broker.config.stacks import Plugins, StackInstance, find_plugins_of
 from broker.event.stream import StreamPattern
 from broker.node.node import Node
 from broker.testing.datagram_network import DatagramNetwork
@@ -91,6 +91,8 @@ class NetworkWorld(VirtualTime):
         if archived:
             self.archive = SimulatedArchive(self._folder, self.wall_clock)
         self._processes: dict[str, NodeProcess] = {}
+        self._default_streams: dict[str, tuple[StreamSettings, ...]] = {}
+        """Streams of nodes before `set_stacks`."""
         self._outsiders: set[str] = set()
         self._clients = SimulatedClients(self, self.network)
         self._ip: dict[str, str] = {}
@@ -196,7 +198,7 @@ class NetworkWorld(VirtualTime):
         """Let stacks carry exactly these patterns, from the next start on. Otherwise the settings
         of a wider pattern hold for them."""
         process = self._processes[name]
-        others = [each for each in process.settings.streams if each.stack == DEFAULT_STACK]
+        others = self._default_streams.setdefault(name, process.settings.streams)
         process.settings = attrs.evolve(
             process.settings,
             streams=(*others, *(_stream(text, stacks[text].name, others) for text in stacks)),

@@ -132,32 +132,6 @@ def test_several_instances_of_the_default_transport_may_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outer", "inner", "allowed"),
-    [
-        (">", "asdi.>", False),
-        ("asdi.*.x", "asdi.zbw.*", False),
-        ("asdi.>", "boats.>", True),
-        ("asdi.zbw", "asdi.>", True),
-    ],
-)
-def test_the_default_stack_takes_no_streams_from_a_wider_pattern(
-    outer: str, inner: str, allowed: bool
-) -> None:
-    """The wider pattern would carry them: only patterns with another stack make flows."""
-    text = (
-        '[network]\ncluster = "alps"\nlisten = ["unix:other"]\n[stacks.radar]\nuse = "mspaces"\n'
-        f'[streams."{outer}"]\nstack = "radar"\n[streams."{inner}"]\nacknowledge = "node"\n'
-    )
-    if allowed:
-        load_text(text, "node.toml")
-        return
-    with pytest.raises(ConfigurationError, match=r'has "radar": name that stack') as refused:
-        load_text(text, "node.toml")
-    assert refused.value.line == 8
-    load_text(text + 'stack = "radar"\n', "node.toml")
-
-
-@pytest.mark.parametrize(
     ("transport", "allowed"), [(Transport.DATAGRAM, False), (Transport.TCP, True)]
 )
 def test_a_link_stack_is_checked_on_the_channels_that_it_names(

@@ -25,6 +25,8 @@ from tests.simulation.network.test_flows import (
 SEEDS = seeds(2, 10)
 RADAR = StackInstance("radar", use=DEFAULT_STACK)
 BOATS = StackInstance("boats", use=DEFAULT_STACK)
+#: Within `PATTERN`, and has the stream `SLOW`.
+WITHIN = "asdi.zny.*"
 
 
 def set_stacks(world: NetworkWorld, name: str, stacks: Mapping[str, StackInstance]) -> None:
@@ -100,6 +102,25 @@ def test_another_cluster_gets_the_frames_of_an_instance(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_the_default_stack_takes_streams_from_a_wider_pattern(seed: int) -> None:
+    with NetworkWorld(seed) as world:
+        OtherTransport(world, 0.05)
+        stacks = {PATTERN: StackInstance("other"), WITHIN: StackInstance(DEFAULT_STACK)}
+        publisher, reader = start(world, stacks, stacks, durable="")
+        for _ in range(10):
+            publisher.publish("asdi.zbw")
+        publish_both(world, publisher)
+        settle(world, publisher, reader)
+        assert counts_of(world, "a") == {"mspaces": (20, None), "other": (10, 0)}
+        assert counts_of(world, "b") == {"mspaces": (0, None), "other": (0, 10)}
+        assert asked(world, "b") == 0
+        origin, other = flows_of(world, "a")
+        marks = processed(reader)
+        found = [marks.get(flow) for flow in (origin, other, f"{origin}/{WITHIN}")]
+        assert found == [world["a"].event_log.own_end] * 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_nodes_that_disagree_about_an_instance_say_so_and_lose_nothing(seed: int) -> None:
     with NetworkWorld(seed) as world:
         OtherTransport(world, 0.05)
@@ -152,6 +173,7 @@ def test_changes_to_an_instance_and_back_lose_no_event_under_faults(seed: int) -
             {PATTERN: RADAR},
             {PATTERN: BOATS, "other": RADAR},
             {PATTERN: StackInstance("other")},
+            {PATTERN: StackInstance("other"), WITHIN: StackInstance(DEFAULT_STACK)},
         ]
         publisher, reader = start(world, {}, {}, {})
         readers = [
