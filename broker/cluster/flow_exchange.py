@@ -82,7 +82,7 @@ class FlowExchange:
             carried = [as_carried_event(event) for event, _ in found]
             self._publish(flow, upto, carried, [targets_of(numbers) for _, numbers in found])
         if len(self._published_upto) > 1:
-            self.advance_flows(upto, by_flow)
+            self._advance_flows(upto, by_flow)
         self._publish(origin, upto, default, default_targets)
 
     def _publish(
@@ -95,10 +95,10 @@ class FlowExchange:
         after, self._published_upto[flow] = self._published_upto[flow], upto
         self.publish_flow(flow, after, upto, events, targets)
 
-    def advance_flows(
+    def _advance_flows(
         self,
         upto: Mark,
-        by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]] | None = None,
+        by_flow: dict[str, list[tuple[LoggedEvent, tuple[int, ...]]]],
     ) -> None:
         """Move the announced ends of the own flows besides the default one.
 
@@ -113,7 +113,7 @@ class FlowExchange:
                 continue
             outgoing = [
                 OutgoingEvent(as_carried_event(event), event.level, targets)
-                for event, numbers in (by_flow or {}).get(flow, ())
+                for event, numbers in by_flow.get(flow, ())
                 if (targets := destinations(numbers))
             ]
             fed = state.stacks.fed_destinations(pattern_of(flow), state.destination_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -29,6 +30,13 @@ PAGE_BYTES = 512 << 10
 MOST_READERS = 1_024
 #: Bound; beyond it all are dropped.
 MOST_TOLD_LOSSES = 16_384
+
+
+class _Loss(NamedTuple):
+    after: Mark
+    upto: Mark
+    is_on_branch: bool
+    """False: places of this log that stand for the lost ones."""
 
 
 class LogPageServer:
@@ -60,7 +68,8 @@ class LogPageServer:
         self._reading = False
         self.reader_has_all: Callable[[Address, BranchLoss], bool] = lambda *_: False
         """True if a reader has all events of a branch that this log has lost in part."""
-        self._told_losses: set[tuple[Address, Mark]] = set()
+        self._told_losses: set[tuple[Address, str, Mark]] = set()
+        """By reader, flow and place."""
         self.denied = 0
         """Events without a route to the reader that is cleared for them."""
 
@@ -91,8 +100,14 @@ class LogPageServer:
         origin, after = log.origin, request.after
         start = max(after, log.begins_after.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.own_end
-        loss = self._next_loss(request.source, start)
-        lost = loss[1] if loss is not None and loss[0] <= start else None
+        loss = self._next_loss(request.source, flow, start)
+        lost = loss.upto if loss is not None and loss.after <= start else None
+        if loss is not None and lost is not None and loss.is_on_branch:
+            # The reader's next request shows whether it has taken this page.
+            end = max(after, log.flows.limit(flow, lost))
+            page = Range(request.source, after, end, end, is_unfiltered=request.is_unfiltered)
+            self._on_page(request, page, [])
+            return
         start = max(start, lost or start)
         # If all events are durable, the newest epoch may still be empty.
         upto = max(newest if newest[1] == durable[1] else durable, start)
@@ -106,9 +121,9 @@ class LogPageServer:
             upto = events[-1].mark
         elif events:
             upto = max(upto, events[-1].mark)
-        if loss is not None and start < loss[0] < upto:
+        if loss is not None and start < loss.after < upto:
             # The next page begins with the loss.
-            upto = loss[0]
+            upto = loss.after
             events = [event for event in events if event.mark <= upto]
         # Retention may have removed some of them by now.
         since = max(log.begins_after.get(origin, (0, 0)), damaged)
@@ -146,20 +161,20 @@ class LogPageServer:
             else:
                 return events, lost
 
-    def _next_loss(self, reader: Address, start: Mark) -> tuple[Mark, Mark] | None:
-        """Return (after, upto) of a reader's next loss: at its own place, or, beyond that, where
-        it was recorded."""
+    def _next_loss(self, reader: Address, flow: str, start: Mark) -> _Loss | None:
+        """Return a reader's next loss: at its own place, or, beyond that, where it was recorded."""
         for loss in self._event_log.history_chain.losses:
             if not loss.count or self.reader_has_all(reader, loss):
                 continue
+            key = reader, flow, loss.after
             if loss.is_before(start):
-                if loss.branch <= start:
-                    if len(self._told_losses) >= MOST_TOLD_LOSSES:
-                        self._told_losses.clear()
-                    self._told_losses.add((reader, loss.after))
-                return loss.branch, loss.upto
-            if start < loss.last and (reader, loss.after) not in self._told_losses:
-                return loss.after, loss.last
+                return _Loss(loss.branch, loss.upto, is_on_branch=True)
+            if start == loss.upto:
+                if len(self._told_losses) >= MOST_TOLD_LOSSES:
+                    self._told_losses.clear()
+                self._told_losses.add(key)
+            if start < loss.last and key not in self._told_losses:
+                return _Loss(loss.after, loss.last, is_on_branch=False)
         return None
 
     async def _select_wanted(

@@ -161,8 +161,7 @@ class Network:
         mark = self.event_log.coverage[self.event_log.origin]
         self.flows.start_after(mark)
         if self.traffic is not None:
-            self.flows.advance_flows(mark)
-            self.driver.apply_effects(self.traffic.send_own_events(mark, mark, []))
+            self.traffic.senders.start_after(mark)
 
     def tick(self) -> None:
         """Announce progress, and expire old state. Call each second."""

@@ -249,19 +249,29 @@ def test_each_reader_gets_a_remembered_loss_once(
         is_cleared=lambda address, rank: True,
         on_page=lambda *_: None,
     )
+
+    def next_loss(name: str, start: Mark, flow: str = "home") -> tuple[Mark, Mark] | None:
+        found = pages._next_loss(node(name), flow, start)
+        return None if found is None else (found.after, found.upto)
+
     for name in ("r1", "r2", "r3"):
         # It has the branch's first place, and gets the loss after it.
-        assert pages._next_loss(node(name), (1, 5)) == ((1, 3), (1, 9))
-        assert pages._next_loss(node(name), (5, 2)) is None
+        assert next_loss(name, (1, 5)) == ((1, 3), (1, 9))
+        # It has taken that page.
+        assert next_loss(name, (1, 9)) is None
+        assert next_loss(name, (5, 2)) is None
         assert len(pages._told_losses) <= 2
         if name == "r2":
-            assert pages._next_loss(node("r1"), (5, 2)) is None
-    # A reader beyond the loss gets it where it was recorded.
-    assert pages._next_loss(node("other"), (5, 2)) == ((5, 3), (5, 9))
-    assert pages._next_loss(node("other"), (5, 9)) is None
+            assert next_loss("r1", (5, 2)) is None
+    # A reader beyond the loss gets it where it was recorded, in each flow.
+    assert next_loss("other", (5, 2)) == ((5, 3), (5, 9))
+    assert next_loss("other", (5, 9)) is None
+    assert next_loss("r3", (5, 2), "home/asdi.>") == ((5, 3), (5, 9))
     # A reader before the branch gets it later.
-    assert pages._next_loss(node("early"), (1, 2)) == ((1, 3), (1, 9))
-    assert node("early") not in {reader for reader, _ in pages._told_losses}
+    assert next_loss("early", (1, 2)) == ((1, 3), (1, 9))
+    # A reader that has moved on does not take the page.
+    assert next_loss("quick", (1, 5)) == ((1, 3), (1, 9))
+    assert next_loss("quick", (5, 3)) == ((5, 3), (5, 9))
 
 
 def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ class OwnSenders:
         for flow, sender in self._senders.items():
             sender.restart_destination(destination, self._newest_of(flow))
 
+    def start_after(self, mark: Mark) -> None:
+        """Start all ranges at a mark of the log: destinations request earlier events."""
+        for flow, sender in self._senders.items():
+            end = mark if sender is self.default else self._end_of_flow(flow, mark)
+            sender.event_frame(end, end, (), self._is_cleared)
+
     def event_frame(
         self, flow: str, after: Mark, upto: Mark, events: Sequence[OutgoingEvent]
     ) -> Frame | None:

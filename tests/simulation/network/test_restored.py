@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from broker.client.received import STORED, since
+from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.testing.flights import INTERESTS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, name_of, read
 from tests.seeds import seeds
+from tests.simulation.network.other_transport import OtherTransport
 from tests.simulation.network.simulated_client import settle
 
 
@@ -113,6 +116,58 @@ def test_events_that_no_node_has_are_a_gap(seed: int) -> None:
         branch_restore = world["a"].recovery.branch_restore
         assert branch_restore is not None
         assert (branch_restore.counts.restored, branch_restore.counts.lost) == (1, 9)
+
+
+@pytest.mark.parametrize(
+    ("stack", "is_killed"),
+    [*product((DEFAULT_STACK, "radar"), (True, False)), ("other", True)],
+)
+@pytest.mark.parametrize("seed", seeds(1, 10))
+def test_a_loss_that_is_recorded_while_a_node_reads_is_one_gap_of_each_flow(
+    seed: int, stack: str, is_killed: bool
+) -> None:
+    # Pages are on their way when the loss is recorded.
+    with NetworkWorld(seed, latency=0.3) as world:
+        OtherTransport(world, 0.05)
+        use = "other" if stack == "other" else DEFAULT_STACK
+        stacks = {} if stack == DEFAULT_STACK else {">": StackInstance(stack, use=use)}
+        for name, cluster in (("a", "one"), ("b", "two"), ("c", "three")):
+            world.add(name, cluster, start=False, gateways=["a"] if name != "a" else [])
+            world.set_stacks(name, stacks)
+            world.start(name)
+        world.run(3.0)
+        far = Reader(world, world.client("far", "b"), INTERESTS[3], durable="d")
+        late = Reader(world, world.client("late", "c"), durable="d")
+        publisher = Publisher(world.client("publisher", "a"))
+        world.run_until(lambda: far.is_flowing and late.is_flowing)
+        for _ in range(10):
+            publisher.publish()
+        read(world, far, late, seconds=3.0)
+        copy = world.copy_disk("a")
+        if is_killed:
+            world.kill("c")
+        else:
+            world.cut("a", "c")
+            world.cut("b", "c")
+        for number in range(10):
+            publisher.publish(altitude=7 if number == 4 else 1000)
+        read(world, far, seconds=3.0)
+        world.kill("a")
+        world.restore_disk("a", copy)
+        world.start("a")
+        if is_killed:
+            world.start("c")
+        else:
+            world.heal("a", "c")
+            world.heal("b", "c")
+        world.run(20.0)
+        publisher.publish(altitude=7)
+        read(world, far, late, seconds=30.0)
+        assert numbers(late) == [*range(1, 11), 15, 21]
+        flow = world["a"].event_log.origin + ("" if stack == DEFAULT_STACK else "/>")
+        (gap,) = [each for each in late.gaps if each.first.origin == flow]
+        # On the lost branch, or at the empty places that stand for it.
+        assert gap.last.offset == 20 and gap.count in (9, 10)
 
 
 def three_clusters(world: NetworkWorld) -> Path:
