@@ -114,7 +114,7 @@ class Start:
 
 
 NEW = Start("new")
-#: All events that the node still has.
+#: All past events of all nodes, if the node has an archive; without one, those in its own log.
 ALL = Start("all")
 #: The stored position; `NEW` if there is none.
 STORED = Start("stored")
@@ -125,7 +125,7 @@ def since(position: Position) -> Start:
 
 
 def since_time(time_ms: int) -> Start:
-    """Start at events logged at or after a time, in ms since 1970."""
+    """Start at events logged at or after a time, in ms since 1970, of the same logs as `ALL`."""
     return Start("time", time_ms=time_ms)
 
 

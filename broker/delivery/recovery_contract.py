@@ -128,6 +128,10 @@ class RecoveryService(Protocol):
     def has_archive(self) -> bool:
         """True if there is an archive, which begins before the log."""
 
+    @property
+    def has_network(self) -> bool:
+        """True if there may be other nodes."""
+
     def is_too_much_for_log(self, places: int) -> bool:
         """Return whether so many places should come from the archive, not the log."""
 

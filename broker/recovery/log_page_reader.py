@@ -23,6 +23,7 @@ from broker.log.logged_event import LoggedEvent
 from broker.log.replica_table import REPLICA_TABLE
 from broker.matching.contract import IMatcher
 from broker.matching.query.query import Query
+from broker.recovery.commit_wait import wait_for_commit
 from broker.recovery.page_matcher import PageMatcher, PageQuery, drop_placeholders
 from broker.recovery.page_range import (
     marks_at_end,
@@ -204,6 +205,7 @@ class LogPageReader:
         Raises `LogDamaged` during a repair, `Overloaded` if a DTD is missing, and `BrokerError` if
         the log is not readable or the query takes too long.
         """
+        await wait_for_commit(self._log, request.ranges)
         with self._subscribed_query(request, patient=wait) as reader:
             ranges = self._ranges_before_loss(request, self._readable_ranges(request))
             if not ranges:

@@ -54,6 +54,10 @@ class NodeRecovery:
     def has_archive(self) -> bool:
         return self.context.archive is not None
 
+    @property
+    def has_network(self) -> bool:
+        return self.context.page_exchange is not None
+
     def start_recovery(self, request: RecoveryRequest) -> ActiveRecovery:
         self.started += 1
         recovery = SubscriptionRecovery(request, self.context, len(self.active), self._record_end)

@@ -53,6 +53,10 @@ from broker.wire.messages import Flowing, Subscribe, Subscribed
 _RESUMING_STARTS = ("position", "stored")
 #: They ignore the client's position.
 _PAST_STARTS = ("all", "time", "last")
+_ONE_LOG_WARNING = (
+    "without an archive this subscription starts in its node's log, which has past events of other "
+    "nodes only if subscriptions there needed them; a replay asks all nodes"
+)
 
 
 class SubscriptionLifecycle:
@@ -85,9 +89,11 @@ class SubscriptionLifecycle:
         self._key: Hashable = feed.matcher_number
         if message.durable:
             self._key = (profile.identity.client_id, message.durable)
-        has_position = message.start == "position" or bool(message.position) or stored is not None
+        has_position = self._has_client_position or stored is not None
         self._resumes = message.start in _RESUMING_STARTS and has_position
         self._was_announced = False
+        if message.start in _PAST_STARTS and context.recovery.has_network:
+            self._warnings += () if self._starts_in_past() else (_ONE_LOG_WARNING,)
 
     # ------------------------------------------------------------------ announced to accepted
 
@@ -119,10 +125,13 @@ class SubscriptionLifecycle:
 
         Without a position the client may have progressed elsewhere while this node was down.
         """
-        message = self._message
-        has_position = bool(message.position) or message.start == "position"
-        resumes = bool(message.durable) and message.start in _RESUMING_STARTS
-        return resumes and not (has_position and self._is_stored_here())
+        resumes = bool(self._message.durable) and self._message.start in _RESUMING_STARTS
+        return resumes and not (self._has_client_position and self._is_stored_here())
+
+    @property
+    def _has_client_position(self) -> bool:
+        """True also for a client that has received nothing."""
+        return self._message.start == "position" or bool(self._message.position)
 
     def _is_stored_here(self) -> bool:
         return self._stored is not None and not self._stored.moved_to
@@ -173,7 +182,7 @@ class SubscriptionLifecycle:
         position = merge_positions(
             None if result is None else result.position,
             self._stored_position,
-            Position.from_wire(self._message.position) if self._message.position else None,
+            Position.from_wire(self._message.position) if self._has_client_position else None,
         )
         self._resumes = position is not None
         if position is None:

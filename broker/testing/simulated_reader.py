@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.client.client import Client
 from broker.client.effects import EventBatch
-from broker.client.received import NEW, Gap, ReceivedEvent, Start
+from broker.client.received import NEW, FlowStarted, Gap, ReceivedEvent, Start
 from broker.client.subscription import Subscription
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
@@ -59,6 +59,8 @@ class Reader:
         """The first cut; later events must be delivered."""
         self.error: BaseException | None = None
         self.wrong_liveness: list[ReceivedEvent] = []
+        """Not `recovery` up to the furthest cut of all sessions, or not `live` behind it. Origins
+        that no cut names are left out: the archive may have more of a dead one."""
         self._start = start
         asked: Any = client.subscribe(
             interest.query,
@@ -77,12 +79,17 @@ class Reader:
         self.subscription = subscription
         if self._start in (None, NEW):
             self.starts_after = dict(subscription.cut.marks)
-        arrived = subscription.receive_item
+        arrived, cut = subscription.receive_item, subscription.cut
 
         def watch(item: Any) -> None:
+            nonlocal cut
+            if isinstance(item, FlowStarted):
+                # The cut of a later session may be behind, for example after a restart.
+                cut = cut.merged(item.cut)
             for event in item.events if isinstance(item, EventBatch) else ():
-                missed = event.place.mark <= subscription.cut.marks.get(event.place.origin, (0, 0))
-                if (event.liveness is Liveness.RECOVERY) is not missed:
+                mark = cut.marks.get(event.place.origin)
+                is_recovery = event.liveness is Liveness.RECOVERY
+                if mark is not None and is_recovery is not (event.place.mark <= mark):
                     self.wrong_liveness.append(event)
             arrived(item)
 
@@ -122,6 +129,7 @@ class Reader:
         where = f"{self.client.client_id} {self.interest.query}, seed {self.world.seed}"
         assert self.error is None, f"{self.error!r} ({where})"
         assert self.is_flowing, f"it never flowed ({where})"
+        assert not self.wrong_liveness, f"{self.wrong_liveness[0].place} ({where})"
         wanted = self.expected(logs)
         got = [name_of(event) for event in self.events]
         duplicates = sorted({name for name in got if got.count(name) > 1})

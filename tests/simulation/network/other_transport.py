@@ -70,6 +70,8 @@ class OtherTransport:
     def set_patterns(self, name: str, *patterns: str) -> None:
         """Let this transport carry exactly these patterns, from the node's next start on."""
         self.world.set_stacks(name, dict.fromkeys(patterns, StackInstance(self.name)))
+        if not patterns:
+            self.ends.pop(name, None)
 
 
 @implementer(IStreamTransport)
@@ -103,7 +105,7 @@ class OtherEnd:
                 transport.world.clock.callLater(transport.delay, self._deliver, name, batch)
 
     def _deliver(self, name: str, batch: FlowBatch) -> None:
-        if name in self._transport.world.running:
+        if name in self._transport.world.running and name in self._transport.ends:
             annotate = self._transport.annotate_received
             events = [event.with_annotation(annotate(event)) for event in batch.events]
             self._transport.ends[name]._context.receive(attrs.evolve(batch, events=events))

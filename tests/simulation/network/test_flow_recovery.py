@@ -8,6 +8,7 @@ import pytest
 
 from broker.client.received import ALL
 from broker.config import Settings, StreamSettings
+from broker.event.envelope import Liveness
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
@@ -278,3 +279,39 @@ def test_events_of_a_node_without_a_cluster_are_not_skipped_later(seed: int) -> 
         publish(world, publisher, 10)
         read(world, reader, seconds=20.0)
         assert sorted(numbers(reader)) == list(range(1, 61)) and reader.gaps == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_events_up_to_an_earlier_cut_are_recovery_events(seed: int) -> None:
+    """The last session begins at a restarted node without a link, with a cut that lies behind."""
+    with NetworkWorld(seed) as world:
+        transport = OtherTransport(world, 0.02)
+        add_node(transport, "a")
+        add_node(transport, "b", join=["a"])
+        world.run(4.0)
+        reader = Reader(world, world.client("reader", "b", longest_wait=0.1))
+        publisher = Publisher(world.client("publisher", "a"))
+        world.run_until(lambda: reader.is_flowing)
+        flow, subscription = flows_of(world, "a")[1], reader.subscription
+        assert subscription is not None
+        transport.loses = lambda _: True
+        cuts = []
+        for linked in (True, False):
+            world.kill("b")
+            if linked:
+                publish(world, publisher, 5)
+            else:
+                world.cut("a", "b", refuse=True)
+            subscription.cut = Position()
+            world.start("b")
+            world.run_until(lambda: subscription.cut != Position())
+            cuts.append(subscription.cut.marks[flow])
+        assert cuts[1] < cuts[0]
+        world.heal("a", "b")
+        world.run_until(lambda: world.are_linked("a", "b"))
+        publish(world, publisher, 5)
+        read(world, reader, seconds=10.0)
+        assert sorted(numbers(reader)) == list(range(1, 21)) and reader.gaps == []
+        liveness = [e.liveness is Liveness.RECOVERY for e in reader.events]
+        assert liveness == [number <= 10 for number in numbers(reader)]
+        assert reader.wrong_liveness == []

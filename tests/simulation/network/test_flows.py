@@ -56,7 +56,7 @@ def settle(
     read(world, *readers, seconds=seconds)
     logs = read_logs(world)
     for reader in readers:
-        assert reader.error is None
+        assert reader.error is None and reader.wrong_liveness == []
         found = [name_of(event) for event in reader.events]
         assert len(found) == len(set(found)), f"twice (seed {world.seed})"
         missing = reader.expected(logs).keys() - set(found)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import pytest
 
 from broker.client.client import Client
+from broker.client.received import since
+from broker.event.place import Position
 from broker.testing.flights import INTERESTS, STREAMS
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
@@ -98,3 +100,59 @@ def test_each_event_arrives_once_while_everything_moves(seed: int) -> None:
                     place = event.place
                     assert marks.get(place.origin, (0, 0)) < place.mark, f"{place} ({where})"
                     marks[place.origin] = place.mark
+
+
+def start_beside_publishers(world: NetworkWorld, node: str, *publishing: str) -> Reader:
+    """Start a reader of the whole past at `node` while events are being committed."""
+    publishers = [Publisher(world.client(f"p-{name}", name)) for name in publishing]
+    client = world.client("reader", node)
+    world.run_until(lambda: client.connected and all(p.client.connected for p in publishers))
+    for publisher in publishers:
+        publisher.publish()
+    world.run_until(lambda: not any(p.client.unacknowledged for p in publishers))
+    for publisher in publishers:
+        publisher.publish()
+    reader = Reader(world, client, start=since(Position()))
+    for publisher in publishers:
+        publisher.publish()
+    world.run_until(lambda: reader.is_flowing)
+    return reader
+
+
+@pytest.mark.parametrize("publishing", ["a", "b", "ab"])
+@pytest.mark.parametrize("node", ["a", "b"])
+@pytest.mark.parametrize("seed", seeds(1, 4))
+def test_events_being_committed_at_the_cut_are_recovered(
+    seed: int, node: str, publishing: str
+) -> None:
+    """The commit takes longer than the way of the first page."""
+    with NetworkWorld(seed, thread_delay=0.2) as world:
+        world.add("a", "c")
+        world.add("b", "c", join=["a"])
+        world.run(4.0)
+        reader = start_beside_publishers(world, node, *publishing)
+        read(world, reader, seconds=5.0)
+        assert reader.gaps == []
+        reader.check(read_logs(world))
+        assert len(reader.events) == 3 * len(publishing)
+
+
+def test_a_recovery_does_not_wait_for_a_full_disk() -> None:
+    with NetworkWorld(1, thread_delay=0.2) as world:
+        world.add("a", "c")
+        world.add("b", "c", join=["a"])
+        world.run(4.0)
+        early = Publisher(world.client("early", "b"))
+        early.publish()
+        world.run_until(lambda: not early.client.unacknowledged and early.client.connected)
+        publisher = Publisher(world.client("publisher", "a"))
+        client = world.client("reader", "a")
+        world.run_until(lambda: client.connected and publisher.client.connected)
+        world.set_disk_full("a", True)
+        publisher.publish()
+        reader = Reader(world, client, start=since(Position()))
+        read(world, reader, seconds=5.0)
+        assert [name_of(event)[0] for event in reader.events] == ["early"]
+        world.set_disk_full("a", False)
+        read(world, reader, seconds=10.0)
+        assert [name_of(event)[0] for event in reader.events] == ["early", "publisher"]
