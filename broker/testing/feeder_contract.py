@@ -1,0 +1,116 @@
+"""Contract tests for stream transports that a feeder brings events to (`request_feed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+from broker.config.stacks import DEFAULT_STACK
+from broker.testing.datagram_network import DatagramFaults
+from broker.testing.transport_calls import TransportCalls
+from broker.testing.transport_case import TransportCase
+from broker.testing.transport_network import CARRIED, TransportNetwork, at_altitude
+
+#: A node outside: the transport has no links to it.
+OUTSIDE = "n3"
+
+
+class FeederContract(TransportCase):
+    """Mix it into the test case beside `TransportContract`."""
+
+    fed: ClassVar[Sequence[int]] = (0,)
+    """Numbers of the nodes whose transport requests a feed, below 3."""
+
+    def isolate(self, network: TransportNetwork, name: str) -> None:
+        """Let a node have no links of the transport."""
+        for other in network.world.names:
+            if other != name:
+                network.cut_datagrams(name, other)
+
+    @contextmanager
+    def fed_network(
+        self, seed: int, latency: float = 0.001
+    ) -> Iterator[tuple[TransportNetwork, TransportCalls]]:
+        """Start three nodes and one outside."""
+        calls = TransportCalls()
+        feed, wrap = DEFAULT_STACK, calls.wrap
+        with self.network(seed, 4, feed=feed, latency=latency, wrap=wrap) as network:
+            self.isolate(network, OUTSIDE)
+            yield network, calls
+
+    def test_events_of_an_origin_outside_come_by_the_feeder(self) -> None:
+        for seed in self.seeds:
+            with self.fed_network(seed) as (network, calls):
+                names = network.world.names
+                fed = [f"n{number}" for number in self.fed]
+                self.assertEqual([name for name in names if calls[name].is_fed], fed)
+                for name in names:
+                    network.subscribe(f"all-{name}", name)
+                    network.subscribe(f"some-{name}", name, at_altitude(1))
+                network.add_publisher(OUTSIDE)
+                network.publish()
+                network.settle()
+                before = {name: self._count(network, name) for name in names}
+                network.publish()
+                network.settle()
+                network.check_states()
+                for name in names[:3]:
+                    requests, received = self._count(network, name)
+                    self.assertEqual(requests, before[name][0], f"pages for {name}, seed {seed}")
+                    if name not in fed:
+                        self.assertGreaterEqual(received, before[name][1] + 10, f"{name}, {seed}")
+
+    @staticmethod
+    def _count(network: TransportNetwork, name: str) -> tuple[int, int]:
+        return network.count_requests(name), network.state_of(name)["received"]
+
+    def test_no_event_of_a_feeder_is_hidden_from_new_subscriptions(self) -> None:
+        for seed in self.seeds:
+            for latency in (0.001, 0.05):
+                self._check_new_subscriptions(seed, latency)
+
+    def _check_new_subscriptions(self, seed: int, latency: float) -> None:
+        with self.fed_network(seed, latency) as (network, _):
+            world = network.world
+            network.subscribe("reader-0", "n2", at_altitude(0))
+            publishers = [network.add_publisher(name) for name in (OUTSIDE, "n1")]
+            for number in range(1, 7):
+                network.subscribe(f"reader-{number}", "n2", at_altitude(number), waits=False)
+                for _ in range(20):
+                    world.run(world.random.choice((0.002, 0.01, 0.04)))
+                    for publisher in publishers:
+                        publisher.publish(CARRIED, number)
+                        publisher.publish(CARRIED, 0)
+                world.run(1.0)
+            network.settle()
+            network.check_states()
+
+    def test_nodes_of_a_feeder_and_behind_it_restart(self) -> None:
+        for seed in self.seeds:
+            with self.fed_network(seed) as (network, _):
+                self.subscribe_and_publish(network, (OUTSIDE, "n1"))
+                for name in network.world.random.sample(network.world.names, 4):
+                    network.kill(name)
+                    network.publish(3)
+                    network.world.run(network.world.random.choice((0.0, 8.0)))
+                    network.world.start(name)
+                    network.publish(5)
+                network.settle()
+                network.check_states()
+
+    def test_faults_of_both_networks_lose_no_event(self) -> None:
+        for seed in self.seeds:
+            with self.fed_network(seed) as (network, _):
+                world = network.world
+                self.subscribe_and_publish(network, (OUTSIDE, "n1"))
+                self.set_faults(world, DatagramFaults(loss=0.3, jitter=0.05))
+                for number in (*self.fed, *self.fed):
+                    other = world.random.choice([n for n in world.names if n != f"n{number}"])
+                    world.cut(f"n{number}", other, refuse=True)
+                    network.publish(5)
+                    world.run(world.random.choice((0.5, 5.0)))
+                    world.heal(f"n{number}", other)
+                    network.publish(5)
+                network.settle()
+                network.check_states()
