@@ -165,7 +165,7 @@ class CatchUp:
         return False
 
     def is_ahead_of_log(self, feed: Feed) -> bool:
-        """Return whether the client received events elsewhere, at an offset > 0, that the log lacks."""
+        """Return whether the client received events elsewhere (offset > 0) that the log lacks."""
         marks, coverage = feed.skip_marks.items(), self._log.coverage
         return any(mark[1] > 0 and mark > coverage[origin] for origin, mark in marks)
 

@@ -103,7 +103,9 @@ class TransportCalls(defaultdict[str, NodeCalls]):
             wrapped = Wrapped(context, receive=calls.receive, request_feed=request_feed)
             transport = plugin.create(cast(ITransportContext, wrapped))
             calls.is_annotating = bool(IAnnotatingTransport.providedBy(transport))
-            return cast(IStreamTransport, Wrapped(transport, annotate=annotate, recovered=recovered))
+            return cast(
+                IStreamTransport, Wrapped(transport, annotate=annotate, recovered=recovered)
+            )
 
         return cast(ITransportPlugin, Wrapped(plugin, create=create)), links
 
