@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import chain, combinations
 
+from broker.client.received import ALL
 from broker.event.flow import origin_of
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.simulated_reader import EventName, name_of
@@ -78,6 +79,7 @@ class OneOrderContract(TransportCase):
                 network.subscribe("all-n1", "n1", durable="d", waits=False)
                 for name in network.world.names:
                     network.subscribe(f"late-{name}", name, waits=False)
+                    network.subscribe(f"past-{name}", name, start=ALL, waits=False)
                 network.publish()
                 network.settle()
                 network.check_states()
