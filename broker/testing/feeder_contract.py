@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
+from unittest.mock import patch
 
 from broker.config.stacks import DEFAULT_STACK
 from broker.testing.datagram_network import DatagramFaults
@@ -14,6 +15,19 @@ from broker.testing.transport_network import CARRIED, TransportNetwork, at_altit
 
 #: A node outside: the transport has no links to it.
 OUTSIDE = "n3"
+
+
+@contextmanager
+def _full_links(network: TransportNetwork, name: str, far: Collection[str]) -> Iterator[None]:
+    """Let the links of a node to others of the network of clusters drop frames."""
+    neighbours = network.world.network_of(name).neighbours
+    send = neighbours.send_droppable
+
+    def send_to_others(message: bytes, names: Iterable[str]) -> bool:
+        return send(message, [each for each in names if each not in far])
+
+    with patch.object(neighbours, "send_droppable", send_to_others):
+        yield
 
 
 class FeederContract(TransportCase):
@@ -45,7 +59,8 @@ class FeederContract(TransportCase):
                 names = network.world.names
                 fed = [f"n{number}" for number in self.fed]
                 self.assertEqual([name for name in names if calls[name].is_fed], fed)
-                for name in names:
+                # A fed node may have no subscriptions of its own.
+                for name in names if seed % 2 else [each for each in names if each not in fed]:
                     network.subscribe(f"all-{name}", name)
                     network.subscribe(f"some-{name}", name, at_altitude(1))
                 network.add_publisher(OUTSIDE)
@@ -97,6 +112,29 @@ class FeederContract(TransportCase):
                     publisher.publish(CARRIED, number)
                     publisher.publish(CARRIED, 0)
                     world.run(1.5)
+                network.settle()
+                network.check_states()
+
+    def test_events_that_waited_for_a_page_are_not_hidden_from_new_subscriptions(self) -> None:
+        """The frames that wait were selected by older interest, and the page ends before them."""
+        for seed in self.seeds:
+            small_pages = patch("broker.cluster.log_page_server.PAGE_EVENTS", 3)
+            with small_pages, self.fed_network(seed, latency=0.02) as (network, _):
+                world = network.world
+                self.set_faults(world, DatagramFaults(delay=0.15))
+                network.subscribe("reader-0", "n2", at_altitude(0))
+                publisher = network.add_publisher(OUTSIDE)
+                for number in range(1, 9):
+                    network.subscribe(f"reader-{number}", "n2", at_altitude(number), waits=False)
+                    world.run(world.random.uniform(0.0, 0.35))
+                    with _full_links(network, OUTSIDE, [f"n{each}" for each in self.fed]):
+                        publisher.publish(CARRIED, 0)
+                        world.run(0.03)
+                    for _ in range(6):
+                        publisher.publish(CARRIED, number)
+                        publisher.publish(CARRIED, 0)
+                        world.run(0.01)
+                    world.run(2.5)
                 network.settle()
                 network.check_states()
 
