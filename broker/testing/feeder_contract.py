@@ -8,6 +8,7 @@ from typing import ClassVar
 from unittest.mock import patch
 
 from broker.config.stacks import DEFAULT_STACK
+from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.transport_calls import TransportCalls
 from broker.testing.transport_case import TransportCase
@@ -75,6 +76,8 @@ class FeederContract(TransportCase):
                     self.assertEqual(requests, before[name][0], f"pages for {name}, seed {seed}")
                     if name not in fed:
                         self.assertGreaterEqual(received, before[name][1] + 10, f"{name}, {seed}")
+                if isinstance(self, AnnotationContract):
+                    self.check_annotations(network, calls)
 
     @staticmethod
     def _count(network: TransportNetwork, name: str) -> tuple[int, int]:
