@@ -34,6 +34,8 @@ class NodeCalls:
     arrived: dict[EventPlace, set[bytes]] = attrs.field(factory=lambda: defaultdict(set))
     """Annotations with which the events of other nodes were received or recovered."""
     recovered: set[EventPlace] = attrs.field(factory=set)
+    has_received: bool = False
+    """True if the transport has passed on a batch."""
     is_fed: bool = False
     """True if the present process has requested a feed, and gets it."""
     is_annotating: bool = False
@@ -50,6 +52,7 @@ class NodeCalls:
 
     def receive(self, batch: FlowBatch) -> None:
         assert self._context is not None
+        self.has_received = True
         if self.is_holding:
             self._held.append(batch)
             return
