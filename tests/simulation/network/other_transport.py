@@ -55,8 +55,7 @@ class OtherTransport:
         self.batches = 0
         self.recovered = 0
         """Events of pages."""
-        self.feed = ""
-        """Feeder of nodes that get their patterns later."""
+        self.requests_feed = False
         self.annotate: Callable[[CarriedEvent], bytes] | None = None
         """Annotation of an own event, in nodes that are started later."""
         self.annotate_received: Callable[[CarriedEvent], bytes] = lambda event: event.annotation
@@ -72,9 +71,7 @@ class OtherTransport:
 
     def set_patterns(self, name: str, *patterns: str) -> None:
         """Let this transport carry exactly these patterns, from the node's next start on."""
-        self.world.set_stacks(
-            name, dict.fromkeys(patterns, StackInstance(self.name, feed=self.feed))
-        )
+        self.world.set_stacks(name, dict.fromkeys(patterns, StackInstance(self.name)))
 
 
 @implementer(IStreamTransport)
@@ -84,8 +81,8 @@ class OtherEnd:
         self._context = context
 
     def listen(self) -> None:
-        if self._transport.feed:
-            assert self._context.request_feed()
+        if self._transport.requests_feed:
+            self._context.request_feed()
 
     def start(self) -> None:
         """Do nothing."""

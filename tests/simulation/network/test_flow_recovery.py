@@ -8,7 +8,6 @@ import pytest
 
 from broker.client.received import ALL
 from broker.config import Settings, StreamSettings
-from broker.config.stacks import DEFAULT_STACK
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
 from broker.testing.simulated_network import NetworkWorld
@@ -279,23 +278,3 @@ def test_events_of_a_node_without_a_cluster_are_not_skipped_later(seed: int) -> 
         publish(world, publisher, 10)
         read(world, reader, seconds=20.0)
         assert sorted(numbers(reader)) == list(range(1, 61)) and reader.gaps == []
-
-
-@pytest.mark.parametrize("cluster", ["c", ""])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_fed_node_gets_the_events_of_a_flow_without_requests(seed: int, cluster: str) -> None:
-    """The node asks for a feed before it is in a cluster."""
-    with NetworkWorld(seed) as world:
-        transport = OtherTransport(world, loses=lambda _: True)
-        add_node(transport, "a")
-        transport.feed = DEFAULT_STACK
-        add_node(transport, "b", cluster, join=["a"])
-        world.run(8.0)
-        reader = Reader(world, world.client("reader", "b"))
-        world.run_until(lambda: reader.is_flowing)
-        publish(world, Publisher(world.client("publisher", "a")), 10)
-        read(world, reader, seconds=1.0)
-        assert sorted(numbers(reader)) == list(range(1, 21))
-        assert transport.recovered == 10
-        traffic = world.network_of("b").traffic
-        assert traffic is not None and traffic.receiver.counts.asked == 0
