@@ -180,9 +180,8 @@ class Network:
 
     def cluster_joined(self, cluster: UnitPath, admitted: int) -> None:
         """Become a member of a cluster, possibly of another one than before."""
-        node = self.membership.node
-        address = Address(cluster, node.name)
-        node = node._replace(address=address, admitted=admitted)
+        address = Address(cluster, self.membership.node.name)
+        node = self.membership.node._replace(address=address, admitted=admitted)
         if self.state is not None and self.state.address == address:
             self.membership.node = node
             self.driver.call(self.state.publish_descriptor, node)
@@ -213,6 +212,7 @@ class Network:
         if self.driver.local_interest.is_reactivating:
             traffic.pause_receiving()
         self.driver.call(state.publish_descriptor, node)
+        self.driver.call(state.request_feed, self.flows.fed_patterns)
         for key, pattern, query, policy in self.driver.local_interest:
             self.driver.call(state.announce_interest, key, pattern, query)
             self.driver.call(state.set_interest_policy, key, policy)

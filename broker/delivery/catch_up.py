@@ -165,9 +165,9 @@ class CatchUp:
         return False
 
     def is_ahead_of_log(self, feed: Feed) -> bool:
-        """Return whether the client received events elsewhere that the log lacks."""
-        coverage = self._log.coverage
-        return any(mark > coverage[origin] for origin, mark in feed.skip_marks.items())
+        """Return whether the client received events elsewhere (offset > 0) that the log lacks."""
+        marks, coverage = feed.skip_marks.items(), self._log.coverage
+        return any(mark[1] > 0 and mark > coverage[origin] for origin, mark in marks)
 
     def _is_catching_up(self, feed: Feed) -> bool:
         fed = self._feeds.get(feed.number) is feed and feed.state is FeedState.CATCHING_UP

@@ -135,7 +135,7 @@ class ITransportContext(Interface):
 
         Event types are fetched, repeated events are dropped, and a range missing before `after` is
         requested from the origin's log. Batches of a flow of other patterns, or with an
-        invalid range, are dropped and counted.
+        invalid range, are dropped and counted. After the stop all are dropped.
         Annotations are logged with their events (`CarriedEvent.with_annotation`).
 
         With `Guarantee.ONE_ORDER` a batch of an own flow releases all own events up to its end,

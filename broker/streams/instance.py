@@ -298,6 +298,9 @@ class TransportInstance:
         return self._services.open_links(self._stack, listen, guarded)
 
     def receive(self, batch: FlowBatch) -> None:
+        if self._transport is None:
+            # The log may be closed.
+            return
         patterns = [pattern.text for pattern in self.patterns]
         if pattern_of(batch.flow) in patterns and self._services.receive(batch):
             self.received += len(batch.events)

@@ -55,16 +55,22 @@ class TransportCase(_Base):
         *,
         clearance: SecurityLevel = SecurityLevel.MED,
         is_carried: bool = True,
+        feed: str = "",
+        latency: float = 0.001,
         wrap: Callable[[Plugins], Plugins] = lambda plugins: plugins,
     ) -> Iterator[TransportNetwork]:
-        """Start nodes. With `is_carried`, the transport carries its stream from the start on."""
-        with deterministic(seed), NetworkWorld(seed) as world:
+        """Start nodes. With `is_carried`, the transport carries its stream from the start on.
+
+        `feed` names its feeder. `latency` is that of the network of clusters.
+        """
+        with deterministic(seed), NetworkWorld(seed, latency=latency) as world:
             plugins = wrap(self.create_plugins(world))
 
             def make_stack(number: int) -> StackInstance:
                 return StackInstance(
                     INSTANCE,
                     use=plugins[0].name,
+                    feed=feed,
                     clearance=clearance,
                     options=self.node_options(number),
                     link_options=self.link_options,
@@ -79,10 +85,13 @@ class TransportCase(_Base):
                 raise
 
     @staticmethod
-    def subscribe_and_publish(network: TransportNetwork) -> None:
-        """Let the first node publish for subscriptions at all nodes."""
+    def subscribe_and_publish(
+        network: TransportNetwork, publishers: Sequence[str] = ("n0",)
+    ) -> None:
+        """Let some nodes, usually the first, publish for subscriptions at all nodes."""
         for name in network.world.names:
             network.subscribe(f"all-{name}", name, EVERYTHING, durable="d")
         network.subscribe("some", "n2", at_altitude(1))
-        network.add_publisher("n0")
+        for name in publishers:
+            network.add_publisher(name)
         network.publish()

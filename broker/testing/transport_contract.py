@@ -2,6 +2,8 @@
 
 Mix the class into a `unittest.TestCase` and set `plugin`, and `links` for a transport with links of
 its own. Whole nodes run in one process, from seeds; a failure shows its seed.
+
+`OneOrderContract`, `AnnotationContract` and `FeederContract` are for transports that need them.
 """
 
 from __future__ import annotations
@@ -10,22 +12,24 @@ from collections.abc import Sequence
 
 from zope.interface.verify import verifyObject
 
-from broker.config.stacks import Plugins
+from broker.config.stacks import DEFAULT_STACK, Plugins
 from broker.event.envelope import SecurityLevel
-from broker.streams.contract import IStreamTransport, ITransportContext, ITransportPlugin
+from broker.streams.contract import Guarantee, IStreamTransport, ITransportContext, ITransportPlugin
+from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.datagram_network import DatagramFaults
+from broker.testing.feeder_contract import FeederContract
 from broker.testing.hostile_transport_contract import HostileTransportContract
 from broker.testing.node_process import find_timers_left
+from broker.testing.one_order_contract import OneOrderContract
 from broker.testing.option_contract import check_options
 from broker.testing.simulated_network import NetworkWorld
-from broker.testing.transport_network import (
-    CARRIED,
-    at_altitude,
-)
+from broker.testing.transport_calls import TransportCalls
+from broker.testing.transport_network import CARRIED, at_altitude
+from broker.testing.withholding_contract import WithholdingContract
 from broker.transport.stacks import IProtocolStack
 
 
-class TransportContract(HostileTransportContract):
+class TransportContract(HostileTransportContract, WithholdingContract):
     """Tests of a stream transport.
 
     The stream `radar.zny` is carried by the transport, `asdi.zny` by the default stack. For the
@@ -57,6 +61,17 @@ class TransportContract(HostileTransportContract):
             for plugin in self.create_plugins(world):
                 if plugin is not None:
                     check_options(plugin.options)
+
+    def test_the_parts_of_the_suite_that_the_transport_needs_are_mixed_in(self) -> None:
+        calls = TransportCalls()
+        with self.network(0, 2, feed=DEFAULT_STACK, wrap=calls.wrap) as network:
+            needed = {
+                OneOrderContract: Guarantee.ONE_ORDER in network.plugins[0].guarantees,
+                AnnotationContract: any(each.is_annotating for each in calls.values()),
+                FeederContract: any(each.is_fed for each in calls.values()),
+            }
+        for part, is_needed in needed.items():
+            self.assertEqual(isinstance(self, part), is_needed, part.__name__)
 
     # ----------------------------------------------------------------- a good network
 

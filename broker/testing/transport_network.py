@@ -101,6 +101,12 @@ class TransportNetwork:
                 for one_end, other_end in ends:
                     world.datagrams.cut(one_end, other_end)
 
+    def count_requests(self, name: str) -> int:
+        """Return the number of pages that a node has requested from other logs."""
+        traffic = self.world.network_of(name).traffic
+        assert traffic is not None
+        return traffic.receiver.counts.asked
+
     def cut_datagrams(self, one: str, other: str) -> None:
         """Cut two nodes off from each other, in the transport only."""
         for ends in product(*map(self.world.datagram_addresses, (one, other))):

@@ -26,7 +26,7 @@ class InjectedError(Exception):
     """Raised by a failing transport."""
 
 
-class _Wrapped:
+class Wrapped:
     """An object with other methods of some names."""
 
     def __init__(self, within: object, **methods: Callable[..., object]) -> None:
@@ -43,7 +43,7 @@ def _wrap_receivers(
     def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:
         return context.open_links(listen, cast(ILinkReceiver, wrap(receiver)))
 
-    return cast(ITransportContext, _Wrapped(context, open_links=open_links))
+    return cast(ITransportContext, Wrapped(context, open_links=open_links))
 
 
 def failing(plugins: Plugins, node: str, method: str, successes: int = 0) -> Plugins:
@@ -62,14 +62,14 @@ def failing(plugins: Plugins, node: str, method: str, successes: int = 0) -> Plu
             left -= 1
             return getattr(within, method)(*arguments)
 
-        return _Wrapped(within, **{method: call})
+        return Wrapped(within, **{method: call})
 
     def create(context: ITransportContext) -> IStreamTransport:
         if context.node != node:
             return plugin.create(context)
         return cast(IStreamTransport, fail(plugin.create(_wrap_receivers(context, fail))))
 
-    return cast(ITransportPlugin, _Wrapped(plugin, create=create)), links
+    return cast(ITransportPlugin, Wrapped(plugin, create=create)), links
 
 
 def recorded(plugins: Plugins, messages: list[bytes]) -> Plugins:
@@ -81,12 +81,12 @@ def recorded(plugins: Plugins, messages: list[bytes]) -> Plugins:
             messages.extend(received)
             receiver.messages_received(peer, received)
 
-        return _Wrapped(receiver, messages_received=messages_received)
+        return Wrapped(receiver, messages_received=messages_received)
 
     def create(context: ITransportContext) -> IStreamTransport:
         return plugin.create(_wrap_receivers(context, record))
 
-    return cast(ITransportPlugin, _Wrapped(plugin, create=create)), links
+    return cast(ITransportPlugin, Wrapped(plugin, create=create)), links
 
 
 @implementer(ILinkReceiver)

@@ -1,4 +1,4 @@
-"""The contract of a stream transport, on the default one and on one that delays and loses."""
+"""The contract of a stream transport, on the default one and on those of the simulations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,16 @@ import pytest
 
 from broker.config.stacks import DEFAULT_STACK
 from broker.streams.contract import ITransportPlugin
+from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.transport_contract import TransportContract
 from broker.transport.stacks import find_plugin, find_stack
-from tests.simulation.network.other_transport import OtherTransportContract
+from tests.simulation.network.ordering_transport import OrderingTransportContract
+from tests.simulation.network.other_transport import (
+    AnnotatingTransport,
+    OtherTransportCase,
+    OtherTransportContract,
+    ReannotatingTransport,
+)
 
 
 class TestMspaces(TransportContract, unittest.TestCase):
@@ -29,8 +36,19 @@ class TestMspacesInstance(TransportContract, unittest.TestCase):
         """It has no links of its own."""
 
 
-class TestOtherTransport(OtherTransportContract, unittest.TestCase):
+class TestOtherTransport(AnnotationContract, OtherTransportContract, unittest.TestCase):
     """Its batches are late, or lost."""
+
+    transport = AnnotatingTransport
+
+
+class TestReannotatingTransport(AnnotationContract, OtherTransportCase, unittest.TestCase):
+    transport = ReannotatingTransport
+    annotates_received = True
+
+
+class TestOrderingTransport(OrderingTransportContract, unittest.TestCase):
+    """Its batches are late, overtake each other, or are lost."""
 
 
 @pytest.mark.soak
@@ -45,4 +63,9 @@ class TestMspacesInstanceLong(TestMspacesInstance):
 
 @pytest.mark.soak
 class TestOtherTransportLong(TestOtherTransport):
+    seeds = range(2, 20)
+
+
+@pytest.mark.soak
+class TestOrderingTransportLong(TestOrderingTransport):
     seeds = range(2, 20)

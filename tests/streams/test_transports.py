@@ -134,6 +134,17 @@ def test_a_transport_matches_events_for_its_own_links_only(plugins: dict[str, Pl
     assert counts == {"mspaces": (None, None), "radar": (0, 0), "ferry": (1, 2)}
 
 
+def test_batches_after_the_stop_are_dropped(plugins: dict[str, Plugin]) -> None:
+    """The log may be closed."""
+    services = Services()
+    transports = make(services, plugins)
+    ferry = plugins["ferry"].created[0].context
+    assert ferry is not None
+    transports.stop()
+    ferry.receive(BOATS)
+    assert services.received == []
+
+
 def test_own_events_are_not_matched_again_and_those_above_the_clearance_are_left_missing(
     plugins: dict[str, Plugin],
 ) -> None:

@@ -6,14 +6,20 @@ import unittest
 from typing import ClassVar
 
 import attrs
+import pytest
 from twisted.internet.defer import Deferred
 
 from broker.event.place import Mark
-from broker.streams.contract import FlowBatch, ITransportContext
+from broker.streams.contract import CarriedEvent, FlowBatch, ITransportContext
+from broker.testing.annotation_contract import AnnotationContract
+from broker.testing.simulated_network import NetworkWorld
+from tests.simulation.network.ordering_transport import OrderingEnd, OrderingTransportContract
 from tests.simulation.network.other_transport import (
+    AnnotatingTransport,
     OtherEnd,
     OtherTransport,
     OtherTransportContract,
+    ReannotatingTransport,
 )
 
 GOOD = "test_three_nodes_get_each_event_once_and_in_order"
@@ -22,6 +28,9 @@ STOP = "test_no_timer_is_left_when_a_node_has_stopped"
 OPTIONS = "test_each_option_is_a_setting_whose_default_is_allowed"
 CUT = "test_a_node_that_was_cut_off_gets_all_events_after_the_healing"
 INTERFACES = "test_the_plug_in_and_its_instances_implement_their_interfaces"
+PARTS = "test_the_parts_of_the_suite_that_the_transport_needs_are_mixed_in"
+ORDER = "test_three_nodes_deliver_events_of_all_in_one_order"
+ANNOTATIONS = "test_all_logs_have_the_annotations_of_the_origin"
 
 
 class EmptyRanges(OtherEnd):
@@ -102,8 +111,12 @@ def failures(end: type[OtherEnd], *tests: str, options: type | None = None) -> s
     class Case(OtherTransportContract, unittest.TestCase):
         transport: ClassVar[type[OtherTransport]] = Transport
 
+    return failures_of(Case, *tests)
+
+
+def failures_of(case: type[unittest.TestCase], *tests: str) -> set[str]:
     result = unittest.TestResult()
-    unittest.TestSuite(map(Case, tests)).run(result)
+    unittest.TestSuite(map(case, tests)).run(result)
     assert result.testsRun == len(tests)
     return {test.id().rsplit(".", 1)[1] for test, _ in result.failures + result.errors}
 
@@ -136,6 +149,86 @@ def test_a_transport_that_does_not_stop_is_found_out() -> None:
 
 def test_options_without_a_description_are_found_out() -> None:
     assert failures(OtherEnd, OPTIONS, INTERFACES, options=Undescribed) == {OPTIONS}
+
+
+class ArrivalOrder(OrderingEnd):
+    """Hands batches over as they arrive."""
+
+    def take(self, number: int, batch: FlowBatch) -> None:
+        if self._transport.ends.get(self.context.node) is self:
+            self.context.receive(batch)
+
+
+class OwnFirst(OrderingEnd):
+    """Does not wait for the order of own events."""
+
+    def publish(self, batch: FlowBatch) -> None:
+        self.context.receive(batch)
+        super().publish(batch)
+
+
+class EarlyRanges(OrderingEnd):
+    """Passes on the range of a batch whose events it withholds."""
+
+    def take(self, number: int, batch: FlowBatch) -> None:
+        if number > self._next and self._transport.ends.get(self.context.node) is self:
+            self.context.receive(attrs.evolve(batch, events=[]))
+        super().take(number, batch)
+
+
+def order_failures(variant: type[OrderingEnd], *tests: str) -> set[str]:
+    class Case(OrderingTransportContract, unittest.TestCase):
+        end: ClassVar[type[OrderingEnd]] = variant
+
+    return failures_of(Case, *tests)
+
+
+def test_a_good_ordering_transport_in_their_place_fails_nothing() -> None:
+    assert order_failures(OrderingEnd, GOOD, ORDER, PARTS) == set()
+
+
+@pytest.mark.parametrize("variant", [ArrivalOrder, OwnFirst])
+def test_a_transport_that_keeps_no_order_is_found_out(variant: type[OrderingEnd]) -> None:
+    assert order_failures(variant, GOOD, ORDER) == {ORDER}
+
+
+def test_a_transport_that_passes_on_ranges_of_events_that_it_withholds_is_found_out() -> None:
+    assert order_failures(EarlyRanges, GOOD, ORDER) == {GOOD, ORDER}
+
+
+class DroppedAnnotations(AnnotatingTransport):
+    """Passes events on without their annotations."""
+
+    def __init__(self, world: NetworkWorld, delay: float = 0.02) -> None:
+        super().__init__(world, delay)
+        self.annotate_received = no_annotation
+
+
+def no_annotation(event: CarriedEvent) -> bytes:
+    return b""
+
+
+def annotation_failures(variant: type[OtherTransport], *tests: str) -> set[str]:
+    class Case(AnnotationContract, OtherTransportContract, unittest.TestCase):
+        transport: ClassVar[type[OtherTransport]] = variant
+
+    return failures_of(Case, *tests)
+
+
+def test_a_good_annotating_transport_in_their_place_fails_nothing() -> None:
+    assert annotation_failures(AnnotatingTransport, GOOD, ANNOTATIONS, PARTS) == set()
+
+
+@pytest.mark.parametrize("variant", [DroppedAnnotations, ReannotatingTransport])
+def test_a_transport_that_changes_annotations_is_found_out(variant: type[OtherTransport]) -> None:
+    assert annotation_failures(variant, GOOD, ANNOTATIONS) == {ANNOTATIONS}
+
+
+def test_a_missing_part_of_the_suite_is_found_out() -> None:
+    class Case(OtherTransportContract, unittest.TestCase):
+        transport: ClassVar[type[OtherTransport]] = AnnotatingTransport
+
+    assert failures_of(Case, GOOD, PARTS) == {PARTS}
 
 
 def test_a_seed_decides_the_whole_run() -> None:

@@ -1,11 +1,10 @@
-"""Feeders, several instances of a stack, and several versions of it, in virtual time."""
+"""Several instances of a stack, and several versions of it, in virtual time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
-import pytest
 from two_parents.stop_and_wait import StopAndWaitOptions, stop_and_wait
 from two_parents.transport import TwoParentsOptions, TwoParentsPlugin, two_parents
 
@@ -13,10 +12,7 @@ from broker.config.stacks import StackInstance
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, name_of, read, read_logs
-from broker.testing.transport_network import at_altitude
-from tests.seeds import seeds
 
-SEEDS = seeds(2, 20)
 #: The first stream is carried by the transport with two parents.
 RADAR, OTHER = "radar.zny", "asdi.zny"
 HOST = "127.0.0.1"
@@ -26,25 +22,15 @@ def listen_of(name: str) -> str:
     return f"{HOST}:{9000 + ord(name)}"
 
 
-def add_node(
-    world: NetworkWorld, name: str, parents: Sequence[str], join: Sequence[str], feed: str = ""
-) -> None:
+def add_node(world: NetworkWorld, name: str, parents: Sequence[str], join: Sequence[str]) -> None:
     world.plugins["two_parents"] = two_parents, stop_and_wait
     options = TwoParentsOptions(listen=listen_of(name), parents=tuple(map(listen_of, parents)))
     stack = StackInstance(
-        "radar", use="two_parents", feed=feed, options=options, link_options=StopAndWaitOptions()
+        "radar", use="two_parents", options=options, link_options=StopAndWaitOptions()
     )
     world.add(name, "one", start=False, join=join)
     world.set_stacks(name, {"radar.>": stack})
     world.start(name)
-
-
-def add_diamond(world: NetworkWorld, feed: str = "") -> None:
-    """A root, two nodes below it, and one below both; with a feeder an origin outside of them."""
-    nodes = {"r": "", "a": "r", "b": "r", "z": "ab", **({"o": ""} if feed else {})}
-    for name, parents in nodes.items():
-        add_node(world, name, list(parents), world.names, feed)
-    world.run(4.0)
 
 
 def publish(world: NetworkWorld, publisher: Publisher, count: int = 10) -> None:
@@ -73,43 +59,6 @@ def stack_of(world: NetworkWorld, name: str) -> dict[str, object]:
     (found,) = [each for each in transports.snapshot() if each["name"] == "radar"]
     assert found["error"] == ""
     return found
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_feeder_brings_the_events_of_origins_outside_to_the_root(seed: int) -> None:
-    with NetworkWorld(seed) as world:
-        add_diamond(world, "mspaces")
-        readers = [Reader(world, world.client(f"at-{name}", name)) for name in world.names]
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        world.run(2.0)
-        publisher = Publisher(world.client("publisher", "o"))
-        publish(world, publisher)
-        settle(world, publisher, *readers, seconds=10.0)
-        assert stack_of(world, "z")["received"] == 20
-        for name in "rabz":
-            traffic = world.network_of(name).traffic
-            # The first batch may begin before the interest was active.
-            assert traffic is not None and traffic.receiver.counts.asked <= 1
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_event_of_a_feeder_is_hidden_from_new_subscriptions(seed: int) -> None:
-    with NetworkWorld(seed, latency=0.05) as world:
-        add_diamond(world, "mspaces")
-        readers = [Reader(world, world.client("reader-0", "z"), at_altitude(0))]
-        world.run_until(lambda: readers[0].is_flowing)
-        publisher = Publisher(world.client("publisher", "o"))
-        for number in range(1, 7):
-            client = world.client(f"reader-{number}", "z")
-            readers.append(Reader(world, client, at_altitude(number)))
-            for _ in range(20):
-                world.run(0.02)
-                publisher.publish(RADAR, number)
-                publisher.publish(RADAR, 0)
-            world.run(1.0)
-        world.run_until(lambda: all(reader.is_flowing for reader in readers))
-        settle(world, publisher, *readers, seconds=20.0)
-        assert all(reader.events for reader in readers)
 
 
 def test_two_instances_share_a_port() -> None:

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from broker.config.stacks import StackInstance
+from broker.config.stacks import Plugins, StackInstance
 from broker.streams.contract import (
     CarriedInterest,
     FlowBatch,
@@ -18,7 +18,10 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.testing.datagram_network import DatagramFaults
+from broker.testing.one_order_contract import OneOrderContract
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transport_contract import TransportContract
 from tests.simulation.network.other_transport import NoOptions
 
 
@@ -50,11 +53,13 @@ class OrderingTransport:
         self.published = 0
         """Batches."""
         self.order: list[FlowBatch] = []
+        self.end = OrderingEnd
+        """Class of `ends`."""
         self.ends: dict[str, OrderingEnd] = {}
         world.plugins[self.name] = self, None
 
     def create(self, context: ITransportContext) -> OrderingEnd:
-        end = self.ends[context.node] = OrderingEnd(self, context)
+        end = self.ends[context.node] = self.end(self, context)
         return end
 
     def set_patterns(self, name: str, *patterns: str) -> None:
@@ -123,3 +128,19 @@ class OrderingEnd:
 
     def snapshot(self) -> Mapping[str, object]:
         return {"peers": sorted(self._transport.ends)}
+
+
+class OrderingTransportContract(OneOrderContract, TransportContract):
+    """The whole suite."""
+
+    end: ClassVar[type[OrderingEnd]] = OrderingEnd
+    _made: OrderingTransport
+
+    def create_plugins(self, world: NetworkWorld) -> Plugins:
+        self._made = OrderingTransport(world, 0.02)
+        self._made.end = self.end
+        return self._made, None
+
+    def set_faults(self, world: NetworkWorld, faults: DatagramFaults) -> None:
+        self._made.delay = faults.delay + faults.jitter
+        self._made.loses = lambda _: world.random.random() < faults.loss

@@ -24,6 +24,7 @@ from broker.streams.contract import (
 )
 from broker.testing.datagram_network import DatagramFaults
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transport_case import TransportCase
 from broker.testing.transport_contract import TransportContract
 
 
@@ -54,6 +55,7 @@ class OtherTransport:
         self.batches = 0
         self.recovered = 0
         """Events of pages."""
+        self.requests_feed = False
         self.annotate: Callable[[CarriedEvent], bytes] | None = None
         """Annotation of an own event, in nodes that are started later."""
         self.annotate_received: Callable[[CarriedEvent], bytes] = lambda event: event.annotation
@@ -81,7 +83,8 @@ class OtherEnd:
         self._context = context
 
     def listen(self) -> None:
-        """Do nothing."""
+        if self._transport.requests_feed:
+            self._context.request_feed()
 
     def start(self) -> None:
         """Do nothing."""
@@ -128,7 +131,42 @@ class AnnotatingEnd(OtherEnd):
         return [annotate(event) for event in events]
 
 
-class OtherTransportContract(TransportContract):
+def own_annotation(event: CarriedEvent) -> bytes:
+    epoch, offset = event.mark
+    return f"own {epoch}:{offset}".encode()
+
+
+def received_annotation(event: CarriedEvent) -> bytes:
+    return event.annotation + b", received"
+
+
+class AnnotatingTransport(OtherTransport):
+    """Annotates own events."""
+
+    def __init__(
+        self,
+        world: NetworkWorld,
+        delay: float = 0.02,
+        loses: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        super().__init__(world, delay, loses)
+        self.annotate = own_annotation
+
+
+class ReannotatingTransport(AnnotatingTransport):
+    """Annotates received events too."""
+
+    def __init__(
+        self,
+        world: NetworkWorld,
+        delay: float = 0.02,
+        loses: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        super().__init__(world, delay, loses)
+        self.annotate_received = received_annotation
+
+
+class OtherTransportCase(TransportCase):
     transport: ClassVar[type[OtherTransport]] = OtherTransport
     _made: OtherTransport
 
@@ -139,3 +177,7 @@ class OtherTransportContract(TransportContract):
     def set_faults(self, world: NetworkWorld, faults: DatagramFaults) -> None:
         self._made.delay = faults.delay
         self._made.loses = lambda _: world.random.random() < faults.loss
+
+
+class OtherTransportContract(OtherTransportCase, TransportContract):
+    """The whole suite."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgpack
@@ -19,36 +19,22 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
-from tests.simulation.network.other_transport import OtherTransport
+from tests.simulation.network.other_transport import (
+    AnnotatingTransport,
+    OtherTransport,
+    received_annotation,
+)
 from tests.simulation.network.test_archive_catch_up import SILENCE
 from tests.simulation.network.test_damaged_logs import damage
 from tests.simulation.network.test_flow_recovery import (
     GUARDED,
     add_node,
-    check_labels,
     numbers,
     publish,
 )
 from tests.simulation.network.test_flows import FAST, SLOW, flows_of
 
 SEEDS = seeds(2, 5)
-
-
-def own_annotation(event: CarriedEvent) -> bytes:
-    epoch, offset = event.mark
-    return f"own {epoch}:{offset}".encode()
-
-
-def received_annotation(event: CarriedEvent) -> bytes:
-    return event.annotation + b", received"
-
-
-def annotating(
-    world: NetworkWorld, delay: float = 0.02, loses: Callable[[int], bool] = lambda _: False
-) -> OtherTransport:
-    transport = OtherTransport(world, delay, loses)
-    transport.annotate = own_annotation
-    return transport
 
 
 def logged(world: NetworkWorld, node: str) -> list[LoggedEvent]:
@@ -67,12 +53,12 @@ def error_of(world: NetworkWorld, node: str) -> str:
     return str(error)
 
 
-def check_annotations(events: Sequence[LoggedEvent], suffix: bytes = b"") -> None:
+def check_annotations(events: Sequence[LoggedEvent]) -> None:
     """Check that the transport annotated its events, and no others."""
     assert {stream_of(event.record) for event in events} == {FAST, SLOW}
     for event in events:
         is_carried = stream_of(event.record) == SLOW
-        expected = own(event.mark) + suffix if is_carried else b""
+        expected = own(event.mark) if is_carried else b""
         assert annotation_of(event.record) == expected
 
 
@@ -82,73 +68,11 @@ def start_pair(world: NetworkWorld, transport: OtherTransport, **settings: Any) 
     world.run(4.0)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_annotations_of_both_ends_are_in_the_logs_after_a_restart(seed: int) -> None:
-    with NetworkWorld(seed) as world:
-        transport = annotating(world)
-        transport.annotate_received = received_annotation
-        start_pair(world, transport)
-        reader = Reader(world, world.client("reader", "b"))
-        at_origin = Reader(world, world.client("own", "a"))
-        world.run_until(lambda: reader.is_flowing and at_origin.is_flowing)
-        publisher = Publisher(world.client("publisher", "a"))
-        publish(world, publisher, 10)
-        read(world, reader, at_origin, seconds=5.0)
-        for each in (reader, at_origin):
-            assert sorted(numbers(each)) == list(range(1, 21)) and each.gaps == []
-        for node in ("a", "b"):
-            world.kill(node)
-            world.start(node)
-        check_annotations(logged(world, "a"))
-        check_annotations(logged(world, "b"), b", received")
-        late = Reader(world, world.client("late", "b"), start=ALL)
-        world.run_until(lambda: late.is_flowing)
-        publish(world, publisher, 5)
-        read(world, late, seconds=20.0)
-        assert sorted(numbers(late)) == list(range(1, 31))
-        check_annotations(logged(world, "a"))
-        check_labels(world, late)
-        assert error_of(world, "a") == ""
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_events_are_annotated_again_after_a_failed_commit(seed: int) -> None:
-    with NetworkWorld(seed) as world:
-        transport = annotating(world)
-        start_pair(world, transport)
-        publisher = Publisher(world.client("publisher", "a"))
-        publish(world, publisher, 5)
-        world.set_disk_full("a", True)
-        publisher.publish(SLOW)
-        publisher.publish(FAST)
-        world.run(5.0)
-        assert world["a"].event_log.failures
-        world.set_disk_full("a", False)
-        publish(world, publisher, 5)
-        events = logged(world, "a")
-        assert len(events) == 22 and len({event.epoch for event in events}) == 2
-        check_annotations(events)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_pages_have_annotations(seed: int) -> None:
-    with NetworkWorld(seed) as world:
-        transport = annotating(world, loses=lambda _: True)
-        start_pair(world, transport)
-        reader = Reader(world, world.client("reader", "b"))
-        world.run_until(lambda: reader.is_flowing)
-        publish(world, Publisher(world.client("publisher", "a")), 10)
-        read(world, reader, seconds=10.0)
-        assert len(transport.recovered_annotations) == 10
-        assert all(found == own(mark) for mark, found in transport.recovered_annotations)
-        check_annotations(logged(world, "b"))
-
-
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_replicas_have_annotations(seed: int, far: bool) -> None:
     with NetworkWorld(seed) as world:
-        transport = annotating(world)
+        transport = AnnotatingTransport(world)
         add_node(transport, "a", settings=GUARDED)
         add_node(transport, "keeper", join=["a"])
         if far:
@@ -179,7 +103,7 @@ def test_replicas_have_annotations(seed: int, far: bool) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_archive_has_annotations(seed: int) -> None:
     with NetworkWorld(seed, archived=True) as world:
-        transport = annotating(world)
+        transport = AnnotatingTransport(world)
         start_pair(world, transport)
         publisher = Publisher(world.client("publisher", "a"))
         reader = Reader(world, world.client("reader", "b"))
@@ -203,7 +127,7 @@ def test_the_archive_has_annotations(seed: int) -> None:
 def test_repaired_events_have_their_annotations(source: str, where: float) -> None:
     settings = GUARDED if source == "replica" else Settings()
     with NetworkWorld(3, archived=source == "archive") as world:
-        transport = annotating(world)
+        transport = AnnotatingTransport(world)
         if source == "annotating subscriber":
             transport.annotate_received = received_annotation
         start_pair(world, transport, settings=settings)
@@ -229,7 +153,7 @@ def test_repaired_events_have_their_annotations(source: str, where: float) -> No
 @pytest.mark.parametrize("archived", [False, True])
 def test_restored_events_have_their_annotations(archived: bool) -> None:
     with NetworkWorld(1, archived=archived) as world:
-        transport = annotating(world)
+        transport = AnnotatingTransport(world)
         start_pair(world, transport)
         reader = Reader(world, world.client("reader", "b"))
         world.run_until(lambda: reader.is_flowing)
@@ -256,7 +180,7 @@ def test_nodes_of_earlier_versions_get_records_without_annotations(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with NetworkWorld(seed) as world:
-        transport = annotating(world)
+        transport = AnnotatingTransport(world)
         add_node(transport, "a", settings=GUARDED)
         with monkeypatch.context() as patch:
             patch.setattr("broker.cluster.network_factory.PROTOCOL_VERSIONS", (1, 2))
@@ -282,7 +206,7 @@ def test_wrong_annotations_stop_the_transport(wrong: str) -> None:
         return bytes(MAX_ANNOTATION_BYTES + 1) if wrong == "too long" else None
 
     with NetworkWorld(1) as world:
-        transport = annotating(world)
+        transport = AnnotatingTransport(world)
         transport.annotate = annotate
         start_pair(world, transport)
         reader = Reader(world, world.client("reader", "b"))

@@ -15,6 +15,8 @@ from broker.event.place import Position
 from broker.recovery.durable_handover import GIVE_UP_AFTER, MAY_REPEAT
 from broker.recovery.messages import Release
 from broker.testing.flights import INTERESTS
+from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.simulated_reader import Reader, read
 from tests.seeds import seeds
 from tests.simulation.network.roaming import Roaming
@@ -342,3 +344,26 @@ def test_old_node_releases_after_a_lost_message(seed: int) -> None:
     assert durable is not None and durable.previous_address == ""
     roaming.check()
     roaming.world.close()
+
+
+def test_filtered_events_move_the_position_at_a_node_that_has_logged_nothing() -> None:
+    """The position from another node names the log of this one."""
+    with NetworkWorld(1) as world:
+        world.add("old", "one")
+        world.add("new", "one", join=["old"])
+        world.run(2.0)
+        publisher = Publisher(world.client("publisher", "old"))
+        first = Reader(world, world.client("rover", "old"), INTERESTS[3], durable="d")
+        world.run_until(lambda: first.is_flowing)
+        publisher.publish(altitude=7)
+        read(world, first)
+        world.kill_client(first.client)
+        rover = world.client("rover", "new", incarnation=2)
+        second = Reader(world, rover, INTERESTS[3], durable="d")
+        world.run_until(lambda: second.is_flowing)
+        for _ in range(5):
+            publisher.publish(altitude=8)
+        read(world, second, seconds=5.0)
+        log = world["old"].event_log
+        assert second.subscription is not None
+        assert second.subscription.position.marks[log.origin] == log.own_end
