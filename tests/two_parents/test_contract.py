@@ -8,6 +8,7 @@ import pytest
 from two_parents.stop_and_wait import StopAndWaitOptions, stop_and_wait
 from two_parents.transport import TwoParentsOptions, two_parents
 
+from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.feeder_contract import FeederContract
 from broker.testing.stack_contract import StackContract
 from broker.testing.transport_contract import TransportContract
@@ -17,10 +18,11 @@ def listen_of(number: int) -> str:
     return f"127.0.0.1:{9000 + number}"
 
 
-class TestTwoParents(FeederContract, TransportContract, unittest.TestCase):
+class TestTwoParents(AnnotationContract, FeederContract, TransportContract, unittest.TestCase):
     plugin = two_parents
     links = stop_and_wait
     link_options = StopAndWaitOptions()
+    annotates_received = True
 
     def node_options(self, number: int) -> TwoParentsOptions:
         """The two nodes before are the parents."""
