@@ -10,7 +10,7 @@ from broker.cluster.address import Address
 from broker.cluster.admission import AdmissionContext, AdmissionRules, find_refusal, is_same_node
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_core import Admission, Refusal
-from broker.cluster.handshake_messages import GATEWAY, NodeHello
+from broker.cluster.handshake_messages import MEMBER, NodeHello
 from broker.errors import Overloaded
 
 MOST_HANDSHAKES = 16
@@ -66,7 +66,7 @@ class Acceptor:
         refusal = find_refusal(hello, host, transport, self._rules, context)
         if refusal:
             return refusal
-        if hello.purpose == GATEWAY:
+        if hello.purpose != MEMBER:
             return Admission(hello.node)
         known = context.members.get(hello.node.name)
         again = known is not None and is_same_node(known, hello.node)

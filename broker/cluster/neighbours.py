@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.handshake_core import Accepted
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.arq.connection_channel import ConnectionChannel
@@ -66,6 +67,21 @@ class Neighbour:
     reconnections: int = 0
     _channel: ISocketChannel | None = None
     _previous_arq_counts: ArqCounters = ArqCounters()
+
+    @classmethod
+    def from_handshake(
+        cls, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
+    ) -> Neighbour:
+        return cls(
+            node=accepted.peer,
+            trusted=accepted.trusted,
+            secure=channel.secure,
+            transport=transport,
+            purpose=accepted.purpose,
+            initiated=initiated,
+            peer=channel.peer_description,
+            version=accepted.version,
+        )
 
     @property
     def name(self) -> str:

@@ -46,7 +46,7 @@ class BadPeer:
             expected_name=node,
         )
         self.channel = world.connect(node, name)
-        Handshake(self.channel, core, world.clock, self._accepted, self._refused)
+        Handshake(self.channel, core, world.clock, self._accepted, self._refused).start()
         world.run(1.0)
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:
