@@ -219,7 +219,7 @@ class Neighbours:
 
     def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
         """Send a message that full links drop. Return True if all have taken it."""
-        outcomes = self._send(message, names)
+        outcomes = self.send(message, names)
         for name, outcome in outcomes.items():
             neighbour = self._neighbours.get(name)
             if neighbour is not None and outcome is Outcome.FULL:
@@ -231,7 +231,7 @@ class Neighbours:
         neighbour = self._neighbours.get(name)
         if neighbour is None or not neighbour.up:
             return
-        outcome = self._send(message, (name,), is_urgent=True)[name]
+        outcome = self.send(message, (name,), is_urgent=True)[name]
         if outcome is not Outcome.SENT:
             error = (
                 Overloaded(f"the link has no room for a message of {len(message)} bytes")
@@ -240,9 +240,15 @@ class Neighbours:
             )
             self._clock.callLater(0, self._remove_link, neighbour, error)
 
-    def _send(
+    def is_writable(self, name: str) -> bool:
+        """Return False for a link without room, or if there is none."""
+        link = self._driver.links.get(name)
+        return link is not None and link.is_writable
+
+    def send(
         self, payload: bytes, names: Iterable[str], *, is_urgent: bool = False
     ) -> dict[str, Outcome]:
+        """Send a message, and return its outcomes by name."""
         message = Message(payload, destinations=tuple(names), is_urgent=is_urgent)
         self._driver.send([message])
         outcomes = cast(dict[str, Outcome], message.outcomes)

@@ -16,12 +16,14 @@ from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.config import Settings
+from broker.config.key_file import read_key
 from broker.config.stacks import FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -33,7 +35,8 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest import CarriedInterests
-from broker.streams.links import LinkOpener, OpenDatagrams
+from broker.streams.link_sockets import LinkSockets
+from broker.streams.links import LinkOpener
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
@@ -59,14 +62,22 @@ def build_transports(
     clock: IClock,
     random: Random,
     wall_clock: Callable[[], int],
-    open_datagrams: OpenDatagrams,
+    sockets: LinkSockets,
     find_plugins: FindPlugins,
 ) -> StreamTransports | None:
     """Return the transports of a node; None without a network. Raises `ConfigurationError`."""
     if node.network is None:
         return None
-    opener = LinkOpener(node.settings, clock, wall_clock, open_datagrams, find_plugins)
-    services = StreamServices(node, node.network, clock, random, opener.open)
+    network, settings = node.network, node.settings
+    key_file = settings.network.key_file
+    identity = NodeIdentity(
+        network=settings.network.name,
+        key=None if key_file is None else read_key(key_file),
+        node=lambda: network.membership.node,
+        admission_context=network.admission_context,
+    )
+    opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
+    services = StreamServices(node, network, clock, random, opener.open)
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
     return transports

@@ -65,9 +65,10 @@ class MemoryNetwork:
 
         return MemoryPort(stop)
 
-    def connect(self, address: str) -> Deferred[ISocketChannel]:
+    def connect(self, address: str, source: str = "") -> Deferred[ISocketChannel]:
         """Connect after one latency. Set the channel's receiver at once.
 
+        A connection from a `source` has the address `path(address, source)` in other methods.
         Fails with Twisted's `ConnectionRefusedError`. Can be cancelled.
         """
         call: IDelayedCall | None = None
@@ -77,8 +78,15 @@ class MemoryNetwork:
                 call.cancel()
 
         result: Deferred[ISocketChannel] = Deferred(cancel)
-        call = self._clock.callLater(self._draw_delay(address), self._connected, address, result)
+        path = self.path(address, source)
+        delay = self._draw_delay(path)
+        call = self._clock.callLater(delay, self._connected, address, source, path, result)
         return result
+
+    @staticmethod
+    def path(address: str, source: str) -> str:
+        """Return the address of the connections from a source."""
+        return f"{address} from {source}" if source else address
 
     def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
         self._delays[address] = (latency, jitter)
@@ -87,6 +95,12 @@ class MemoryNetwork:
         """Break all connections to `address`; packets in transit are lost."""
         for channel in list(self._connections.get(address, ())):
             channel.break_connection()
+
+    def cut_end(self, place: str) -> None:
+        """Break all connections from or to a place with a `source`."""
+        for path in list(self._connections):
+            if place in path.split(" from "):
+                self.cut(path)
 
     def refuse(self, address: str) -> None:
         """Refuse connections until `heal`. Existing ones stay."""
@@ -102,18 +116,26 @@ class MemoryNetwork:
         latency, jitter = self._delays.get(address, self._default_delay)
         return latency + self._random.uniform(0.0, jitter)
 
-    def _connected(self, address: str, result: Deferred[ISocketChannel]) -> None:
+    def _connected(
+        self, address: str, source: str, path: str, result: Deferred[ISocketChannel]
+    ) -> None:
         on_connect = self._listening.get(address)
-        if on_connect is None or address in self._refused:
+        if on_connect is None or path in self._refused:
             text = f"nobody listens at {address}"
             result.errback(ConnectionRefusedError(text))
             return
         self._count += 1
-        ours = self._connections.setdefault(address, {})
+        ours = self._connections.setdefault(path, {})
+        names = address, source
+        if not source:
+            names = self.describe(address) or (
+                f"memory:{address}",
+                f"memory:client-{self._count}",
+            )
         server, client = make_channel_pair(
             self._clock,
-            partial(self._draw_delay, address),
-            self.describe(address) or (f"memory:{address}", f"memory:client-{self._count}"),
+            partial(self._draw_delay, path),
+            names,
             lambda channel: ours.pop(channel, None),
         )
         ours[server] = None

@@ -15,7 +15,8 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
-from broker.streams.links import StackLinks, name_links
+from broker.streams.datagram_links import DatagramLinks
+from broker.streams.links import name_links
 from broker.testing.datagram_network import SharedMemorySocket
 from broker.testing.virtual_time import BEGINNING, VirtualTime
 from broker.transport.socket.contract import DATAGRAM_PROPERTIES
@@ -105,7 +106,7 @@ def open_stranger(
     settings = StackSettings(
         incarnation=BEGINNING, transport=Transport.DATAGRAM, options=instance.link_options
     )
-    return StackLinks(
+    return DatagramLinks(
         *(name, socket, _Deaf(), time.clock),
         lambda _: build_stack(links, settings, DATAGRAM_PROPERTIES),
         lambda _: socket.stop(),
