@@ -43,8 +43,9 @@ class ConnectionLinks:
 
     A peer is the address at which a node listens for links: its host, and the port that its
     handshake names. If a node has connected from another host than the added one, the added address
-    is its peer. Added peers are dialled until they are removed. There are at most `MOST_PEERS` of
-    them, and as many links; more are refused.
+    is its peer. Added peers are dialled until they are removed, also once if they have connected
+    before: an added address belongs to the node that answers there. There are at most `MOST_PEERS`
+    of them, and as many links; more are refused.
     """
 
     log = Logger()
@@ -85,7 +86,9 @@ class ConnectionLinks:
         self._added: dict[str, Endpoint] = {}
         """By text."""
         self._names = PeerNames()
-        """Peers with a link, and added ones that had one."""
+        """Peers with a link, and added ones that had one. Others are forgotten with the next."""
+        self._answered: set[str] = set()
+        """Texts of added peers where the node answered that they are bound to."""
         self._meshing = Meshing(MOST_PEERS, random)
         self._dials: dict[str, Deferred[ISocketChannel]] = {}
         self._runner: CoreRunner[Dial] = CoreRunner(clock, self._dial, self._meshing)
@@ -106,6 +109,7 @@ class ConnectionLinks:
         return peer
 
     def remove_peer(self, peer: Hashable) -> None:
+        self._answered.discard(_key(peer))
         if self._added.pop(_key(peer), None) is not None:
             self._cancel_dial(_key(peer))
             self._set_targets()
@@ -134,6 +138,22 @@ class ConnectionLinks:
         self._neighbours.close_all(Closed("the links of the stack are closed"))
         self._on_close()
 
+    def snapshot(self) -> Mapping[str, object]:
+        peers = dict.fromkeys([*self._added.values(), *(peer for _, peer in self._names)])
+        return {
+            "dropped": self.dropped,
+            "refused": dict(self._port.failures),
+            "peers": [
+                {"address": _key(peer), "node": name, "linked": self._is_up(name)}
+                for peer in peers
+                for name in [self._names.node_at(peer) or ""]
+            ],
+        }
+
+    def _is_up(self, name: str) -> bool:
+        neighbour = self._neighbours.get(name)
+        return neighbour is not None and neighbour.up
+
     # ------------------------------------------------------------------ for the port
 
     @property
@@ -141,6 +161,7 @@ class ConnectionLinks:
         return {each.name: each.node for each in self._neighbours}
 
     def find_error(self, node: str, peer: Endpoint) -> BrokerError | None:
+        self._forget_gone()
         known = self._names.node_at(self._names.peer_of(node, peer))
         if known not in (None, node):
             return NameTaken(f"{_key(peer)} is the address of {known}")
@@ -161,6 +182,7 @@ class ConnectionLinks:
     def _set_targets(self) -> None:
         targets = {key: Target(peer, LINKS, ()) for key, peer in self._added.items()}
         linked = {self._key_of(each.name) for each in self._neighbours if each.up}
+        linked &= self._answered
         now = self._clock.seconds()
         self._runner.apply_effects(self._meshing.set_targets(targets, now, linked))
 
@@ -190,6 +212,7 @@ class ConnectionLinks:
         """Record that a node has answered at an address. Its earlier link there is kept."""
         if self._runner.is_stopped or _key(peer) not in self._added:
             return Closed("the transport has ended the link")
+        self._forget_gone()
         other = self._names.peer_of(name, peer)
         if other != peer:
             if _key(other) in self._added:
@@ -200,6 +223,7 @@ class ConnectionLinks:
         if earlier not in (None, name):
             self._end_link(earlier, f"{name} answers at {_key(peer)}")
         self._names.bind(name, peer)
+        self._answered.add(_key(peer))
         return None
 
     def _cancel_dial(self, key: str) -> None:
@@ -217,11 +241,17 @@ class ConnectionLinks:
             self.link_failed(neighbour)
         elif known.up:
             # Also for a second connection, or a replacement.
-            self._runner.call(self._meshing.link_up, self._key_of(known.name))
+            self._report_up(known.name)
 
     def _end_link(self, name: str, reason: str) -> None:
         self._neighbours.close_link(name, Closed(reason))
         self._names.unbind(name)
+
+    def _forget_gone(self) -> None:
+        """Forget the addresses of nodes without a link, except the added ones."""
+        for name, peer in self._names:
+            if self._neighbours.get(name) is None and _key(peer) not in self._added:
+                self._names.unbind(name)
 
     def _key_of(self, name: str) -> str:
         return _key(self._names.peer_of(name, Endpoint("", 0)))
@@ -234,8 +264,13 @@ class ConnectionLinks:
             key=key,
             stack=self._name,
         )
-        self._port.link_log.reset_link(key)
-        self._runner.call(self._meshing.link_up, key)
+        self._report_up(neighbour.name)
+
+    def _report_up(self, name: str) -> None:
+        key = self._key_of(name)
+        if key in self._answered:
+            self._port.link_log.reset_link(key)
+            self._runner.call(self._meshing.link_up, key)
 
     def link_broken(self, neighbour: Neighbour) -> None:
         self._runner.call(self._meshing.link_down, self._key_of(neighbour.name))
@@ -252,13 +287,9 @@ class ConnectionLinks:
 
     def link_failed(self, neighbour: Neighbour) -> None:
         self.link_broken(neighbour)
-        if self._key_of(neighbour.name) not in self._added:
-            self._names.unbind(neighbour.name)
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
-        peer = self._names.peer_of(neighbour.name, None)
-        if peer is not None:
-            self._receiver.messages_received(peer, batch)
+        self._receiver.messages_received(self._names.peer_of(neighbour.name, None), batch)
 
 
 def _key(peer: Hashable) -> str:

@@ -109,6 +109,9 @@ class ILinks(Interface):
     def close() -> None:
         """Close all links."""
 
+    def snapshot() -> Mapping[str, object]:
+        """Return the state of the links for `status`. The node shows it with the instance."""
+
 
 class ITransportContext(Interface):
     """Services of a node for one transport instance."""

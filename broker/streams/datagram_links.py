@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from zope.interface import implementer
@@ -99,6 +99,10 @@ class DatagramLinks:
             self.remove_peer(peer)
         self._port.stop()
         self._on_close(self)
+
+    def snapshot(self) -> Mapping[str, object]:
+        peers = [{"address": format_address(peer)} for peer in self._driver.links]
+        return {"dropped": self.dropped, "peers": peers}
 
     def _accept(self, channel: IDatagramChannel, peer: Peer) -> None:
         if peer in self._driver.links:

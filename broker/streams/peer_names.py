@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
 from broker.cluster.descriptor import Endpoint
@@ -16,6 +16,9 @@ class PeerNames:
     def __init__(self) -> None:
         self._peers: dict[str, Endpoint] = {}
         self._nodes: dict[Hashable, str] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, Endpoint]]:
+        return iter(list(self._peers.items()))
 
     def peer_of(self, node: str, default: T) -> Endpoint | T:
         return self._peers.get(node, default)
