@@ -14,6 +14,9 @@ from twisted.internet.task import Clock
 from broker.testing.memory_channel import MemoryChannel, make_channel_pair
 from broker.transport.socket.contract import ISocketChannel
 
+#: Between address and source of a path.
+_BETWEEN = " from "
+
 
 class MemoryPort:
     """A listening address. Its connections survive `stop_listening`."""
@@ -39,6 +42,9 @@ class MemoryNetwork:
         self._clock = clock
         self._random = Random(seed)
         self._default_delay = (latency, jitter)
+        self.sourced_delay: tuple[float, float] | None = None
+        """Latency and jitter of connections with a `source`; None: as all others."""
+        self._refuses_sources = False
         self._delays: dict[str, tuple[float, float]] = {}
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
@@ -86,7 +92,7 @@ class MemoryNetwork:
     @staticmethod
     def path(address: str, source: str) -> str:
         """Return the address of the connections from a source."""
-        return f"{address} from {source}" if source else address
+        return f"{address}{_BETWEEN}{source}" if source else address
 
     def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
         self._delays[address] = (latency, jitter)
@@ -99,7 +105,14 @@ class MemoryNetwork:
     def cut_end(self, place: str) -> None:
         """Break all connections from or to a place with a `source`."""
         for path in list(self._connections):
-            if place in path.split(" from "):
+            if place in path.split(_BETWEEN):
+                self.cut(path)
+
+    def refuse_sources(self, refused: bool) -> None:
+        """Break all connections with a `source`, and refuse them until the next call."""
+        self._refuses_sources = refused
+        for path in list(self._connections) if refused else ():
+            if _BETWEEN in path:
                 self.cut(path)
 
     def refuse(self, address: str) -> None:
@@ -113,14 +126,16 @@ class MemoryNetwork:
         return len(self._connections.get(address, ()))
 
     def _draw_delay(self, address: str) -> float:
-        latency, jitter = self._delays.get(address, self._default_delay)
+        default = self.sourced_delay if _BETWEEN in address else None
+        latency, jitter = self._delays.get(address, default or self._default_delay)
         return latency + self._random.uniform(0.0, jitter)
 
     def _connected(
         self, address: str, source: str, path: str, result: Deferred[ISocketChannel]
     ) -> None:
         on_connect = self._listening.get(address)
-        if on_connect is None or path in self._refused:
+        is_refused = path in self._refused or (self._refuses_sources and source)
+        if on_connect is None or is_refused:
             text = f"nobody listens at {address}"
             result.errback(ConnectionRefusedError(text))
             return

@@ -24,7 +24,7 @@ from broker.config.network import NetworkSettings
 from broker.config.stacks import DEFAULT_STACK, Plugins, StackInstance, find_plugins_of
 from broker.event.stream import StreamPattern
 from broker.node.node import Node
-from broker.testing.datagram_network import DatagramNetwork
+from broker.testing.datagram_network import DatagramFaults, DatagramNetwork
 from broker.testing.killable import KillableClock, KillableLoop
 from broker.testing.memory_connections import link_place
 from broker.testing.memory_network import MemoryNetwork
@@ -305,6 +305,15 @@ class NetworkWorld(VirtualTime):
                 self.network.refuse(path)
                 self.network.cut(path)
                 self._cut_paths.add(path)
+
+    def set_transport_faults(self, faults: DatagramFaults) -> None:
+        """Set the faults of the links of stream transports.
+
+        Connections are delayed, and at a loss of 1.0 they break until the next call.
+        """
+        self.datagrams.faults = faults
+        self.network.sourced_delay = faults.delay, faults.jitter
+        self.network.refuse_sources(faults.loss >= 1.0)
 
     def heal_transports(self) -> None:
         self.datagrams.heal()
