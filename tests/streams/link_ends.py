@@ -25,7 +25,7 @@ from broker.streams.links import LinkOpener
 from broker.testing.killable import KillableClock
 from broker.testing.memory_connections import MemoryConnections, link_place
 from broker.testing.memory_network import MemoryNetwork
-from broker.transport.stacks import IStackPlugin
+from broker.transport.stacks import IProtocolStack, IStackPlugin
 from plugins.mspaces.stack import mspaces
 
 PORT = 9000
@@ -92,6 +92,7 @@ class End:
         incarnation: int = 1,
         version: int = 1,
         settings: Settings | None = None,
+        link_stack: IProtocolStack = mspaces,
     ) -> None:
         self.wire = wire
         self.address = (host or f"10.0.0.{ord(name[0])}", PORT)
@@ -99,6 +100,7 @@ class End:
         self.clock = KillableClock(wire.clock)
         self.context: AdmissionContext | None = None
         self._transport = StandIn(version=version)
+        self._link_stack = link_stack
         settings = settings or Settings()
         settings = attrs.evolve(
             settings,
@@ -141,7 +143,7 @@ class End:
 
     def _find_plugins(self, _: StackInstance) -> Plugins:
         transport: IStackPlugin = self._transport  # type: ignore[assignment]
-        return transport, mspaces  # type: ignore[return-value]
+        return transport, self._link_stack  # type: ignore[return-value]
 
 
 def _no_datagrams(host: str, port: int) -> NoReturn:

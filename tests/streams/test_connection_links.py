@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
+from typing import ClassVar
 
 import attrs
 import pytest
+from zope.interface import implementer
 
 from broker.config import Settings
+from broker.config.settings import FaultSettings
 from broker.errors import Overloaded
 from broker.streams import connection_links
 from broker.streams.connection_links import ConnectionLinks
+from broker.testing.memory_connections import link_place
+from broker.transport.effects import Effect, SendDown
+from broker.transport.layer import ILayer, PassThrough, Property
+from broker.transport.message import Message
+from broker.transport.stacks import StackSettings
+from plugins.mspaces.stack import MspacesStack
 from tests.seeds import seeds
 from tests.streams.link_ends import PORT, End, Wire
 
@@ -253,3 +263,80 @@ def test_peers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     links[3].add_peer(ends[1].address)
     with pytest.raises(Overloaded):
         links[3].add_peer(ends[2].address)
+
+
+@pytest.mark.parametrize("spoiled", ["b", "c"])
+def test_faults_of_the_configuration_are_on_the_links_to_their_nodes(spoiled: str) -> None:
+    faulty = attrs.evolve(
+        Settings(), faults=(FaultSettings(kind="discard", links=spoiled, rate=1.0),)
+    )
+    wire = Wire()
+    ends = [End(wire, "a", settings=faulty), End(wire, "b")]
+    links = [end.open() for end in ends]
+    links[0].add_peer(ends[1].address)
+    wire.run(3.0)
+    links[0].send([b"message"], [ends[1].address])
+    wire.run(1.0)
+    assert len(ends[1].received) == (spoiled != "b")
+
+
+def test_a_stack_with_a_layer_above_the_links_orders_all_messages() -> None:
+    """The layer gets views of peers, and messages with several destinations."""
+    wire = Wire()
+    ends = [End(wire, name, link_stack=Stamping()) for name in "abc"]
+    links = [end.open() for end in ends]
+    for end in ends[1:]:
+        links[0].add_peer(end.address)
+    wire.run(3.0)
+    links[0].send([b"x", b"y"], [end.address for end in ends[1:]])
+    wire.run(1.0)
+    for end in ends[1:]:
+        assert end.received == [(ends[0].address, each) for each in (b"1 x", b"2 y")]
+
+
+def test_a_receiver_that_is_slow_stops_the_sender() -> None:
+    """Messages that are not read fill the link, and are dropped beyond its room."""
+    wire, ends, links = linked("b", "")
+    (path,) = [
+        wire.network.path(link_place(ends[1].address), link_place(ends[0].address)),
+    ]
+    wire.network.set_delay(path, 1.0)
+    for _ in range(100):
+        links[0].send([bytes(1 << 18)], [ends[1].address])
+    assert links[0].dropped > 50
+    wire.run(30.0)
+    assert len(ends[1].received) + links[0].dropped == 100
+    check_traffic(wire, ends, links)
+
+
+class StampingCore(PassThrough):
+    """Numbers the messages of this node."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def submit(self, messages: Sequence[Message], now: float) -> list[Effect]:
+        for message in messages:
+            self.count += 1
+            message.push(b"%d " % self.count)
+        return [SendDown(messages)]
+
+
+@implementer(ILayer)
+@attrs.frozen
+class StampingLayer:
+    name: ClassVar[str] = "stamping"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = frozenset({Property.SENDER_ORDER})
+    provides: ClassVar[frozenset[Property]] = frozenset()
+    breaks: ClassVar[frozenset[Property]] = frozenset()
+
+    def create_core(self) -> StampingCore:
+        return StampingCore()
+
+
+class Stamping(MspacesStack):
+    """Socket, p2p, multicast, and a layer above it."""
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return [*super().layers(settings), StampingLayer()]

@@ -14,6 +14,7 @@ from examples.free_ports import free_port
 from tests.system.certificates import make_certificate
 from tests.system.network_nodes import LogTail, run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.test_start_errors import fail_to_start
 from tests.system.test_two_stacks import PRELUDE, clients, publish, radar_stack
 from tests.system.traffic import run_within
 
@@ -133,6 +134,31 @@ def test_a_node_with_another_instance_is_refused(tmp_path: Path) -> None:
         )
         pair.leaf.await_log(f"no link to .* for the stack boats .*, retrying: {reason}")
         pair.root.await_log(f"no link with 127.0.0.1:.*: {reason}")
+
+
+def test_a_channel_that_can_not_be_used_stops_the_node_with_one_line(tmp_path: Path) -> None:
+    node = Pair(tmp_path).root
+    valid = node.settings.read_text()
+    for old, new, line in (
+        (
+            'channel = ""',
+            'channel = "datagram"',
+            "not run over datagram: it supports tcp",
+        ),
+        (
+            'links = "mspaces"\nkeepalive = "500 ms"\nchannel = ""',
+            'channel = "tcp"',
+            "stacks.radar.channel: the link stack 'stop_and_wait' does not run over tcp",
+        ),
+        ('listen = "127.0.0.1:', 'listen = "10.0.0.7:', "without network.key_file it must be"),
+        ('listen = "127.0.0.1:', 'listen = "localhost:', "localhost is not an IP address"),
+        ("parents = []", 'parents = ["somewhere:1"]', "somewhere is not an IP address"),
+        ("parents = []", 'parents = ["[::1]:1"]', "::1 is not of the family of 127.0.0.1"),
+    ):
+        assert old in valid
+        before, stack, after = valid.partition("[stacks.radar]")
+        node.settings.write_text(before + stack + after.replace(old, new))
+        assert line in fail_to_start(node)
 
 
 @pytest.mark.parametrize("kind", ["garbage", "silence"])
