@@ -23,8 +23,8 @@ from broker.errors import (
     Overloaded,
     TooManyLinks,
 )
-from broker.streams.connection_port import MOST_PEERS, ConnectionPort
-from broker.streams.contract import ILinkReceiver, ILinks
+from broker.streams.connection_port import ConnectionPort
+from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
 from broker.streams.peer_names import PeerNames
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
@@ -131,6 +131,8 @@ class ConnectionLinks:
                 self.dropped -= sum(each is Outcome.SENT for each in outcomes.values())
 
     def close(self) -> None:
+        if self._runner.is_stopped:
+            return
         self._runner.stop()
         for key in list(self._dials):
             self._cancel_dial(key)
@@ -215,9 +217,9 @@ class ConnectionLinks:
         self._forget_gone()
         other = self._names.peer_of(name, peer)
         if other != peer:
-            if _key(other) in self._added:
+            if _key(other) in self._added and self._neighbours.get(name) is not None:
                 return NameTaken(f"{name} answers there and at {_key(other)}")
-            # It has connected before, from another host.
+            # It has moved, or has connected from another host.
             self._end_link(name, f"{name} answers at {_key(peer)}")
         earlier = self._names.node_at(peer)
         if earlier not in (None, name):

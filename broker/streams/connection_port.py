@@ -17,12 +17,10 @@ from broker.cluster.handshake_core import Accepted, Refused
 from broker.cluster.handshake_messages import LINKS, NodeHello
 from broker.cluster.handshakes import Handshakes
 from broker.errors import BrokerError, Closed, ProtocolError, StackMismatch
+from broker.streams.contract import MOST_PEERS
 from broker.transport.clock import IClock
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.stacks import Transport
-
-#: Links that a transport adds, and links in all.
-MOST_PEERS = 1_000
 
 
 class IConnectionSocket(Protocol):

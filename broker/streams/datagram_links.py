@@ -8,7 +8,7 @@ from typing import Protocol
 from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
-from broker.streams.contract import ILinkReceiver, ILinks
+from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
 from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
 from broker.transport.message import Peer
@@ -17,9 +17,6 @@ from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
 from broker.transport.socket.udp import format_address
 from broker.transport.stack import Stack
 from broker.transport.view import LinkState, View
-
-#: Peers that a transport adds.
-MOST_PEERS = 1_000
 
 
 class IDatagramSocket(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from twisted.internet.defer import Deferred
@@ -96,8 +96,8 @@ class UdpConnections:
         return self._port.bound_address
 
     def resolve(self, host: str, port: int) -> tuple[str, int]:
-        address = self._port.udp.resolve(host, port)
-        return address[0], address[1]  # type: ignore[index]
+        address = cast(tuple[str, int], self._port.udp.resolve(host, port))
+        return address[0], address[1]
 
     def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
         return self._dialler.dial(endpoint, Transport.UDP.value)

@@ -309,6 +309,52 @@ def test_a_receiver_that_is_slow_stops_the_sender() -> None:
     check_traffic(wire, ends, links)
 
 
+def test_a_link_stack_without_layers_is_bounded_by_the_socket() -> None:
+    wire = Wire()
+    ends = [End(wire, name, link_stack=Bare()) for name in "ab"]
+    links = [end.open() for end in ends]
+    links[0].add_peer(ends[1].address)
+    wire.run(3.0)
+    check_traffic(wire, ends, links)
+    ends[1].received.clear()
+    for _ in range(100):
+        links[0].send([bytes(1 << 12)], [ends[1].address])
+    wire.run(3.0)
+    assert len(ends[1].received) + links[0].dropped == 100
+    assert 16 <= len(ends[1].received) <= 20
+    wire.cut(*ends)
+    wire.run(6.0)
+    check_traffic(wire, ends, links)
+
+
+def test_a_node_that_has_moved_answers_at_its_new_address() -> None:
+    wire, ends, links = linked("b", "")
+    old = ends[1].address
+    links[1].close()
+    ends[1] = End(wire, "b", host="10.0.1.1", incarnation=2)
+    links[1] = ends[1].open()
+    wire.run(6.0)
+    links[0].add_peer(ends[1].address)
+    wire.run(6.0)
+    check_traffic(wire, ends, links)
+    links[0].send([b"late"], [old])
+    wire.run(1.0)
+    assert links[0].dropped == 1
+
+
+def test_a_node_with_a_new_name_answers_at_an_added_address() -> None:
+    wire, ends, links = linked("b", "")
+    place = ends[1].address
+    links[1].close()
+    ends[1] = End(wire, "new", host=place[0])
+    links[1] = ends[1].open()
+    wire.run(10.0)
+    check_traffic(wire, ends, links)
+    assert links[0].snapshot()["peers"] == [
+        {"address": f"{place[0]}:{PORT}", "node": "new", "linked": True}
+    ]
+
+
 class StampingCore(PassThrough):
     """Numbers the messages of this node."""
 
@@ -340,3 +386,10 @@ class Stamping(MspacesStack):
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [*super().layers(settings), StampingLayer()]
+
+
+class Bare(MspacesStack):
+    """The socket alone."""
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        return []
