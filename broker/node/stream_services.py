@@ -16,7 +16,6 @@ from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.config import Settings
-from broker.config.key_file import read_key
 from broker.config.stacks import FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
 from broker.event.place import Mark
@@ -69,12 +68,8 @@ def build_transports(
     if node.network is None:
         return None
     network, settings = node.network, node.settings
-    key_file = settings.network.key_file
-    identity = NodeIdentity(
-        network=settings.network.name,
-        key=None if key_file is None else read_key(key_file),
-        node=lambda: network.membership.node,
-        admission_context=network.admission_context,
+    identity = NodeIdentity.from_settings(
+        settings.network, lambda: network.membership.node, network.admission_context
     )
     opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
     services = StreamServices(node, network, clock, random, opener.open)

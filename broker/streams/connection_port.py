@@ -16,6 +16,8 @@ from broker.cluster.handshake import peer_host
 from broker.cluster.handshake_core import Accepted, Refused
 from broker.cluster.handshake_messages import LINKS, NodeHello
 from broker.cluster.handshakes import Handshakes
+from broker.config.key_file import read_key
+from broker.config.network import NetworkSettings
 from broker.errors import BrokerError, Closed, ProtocolError, StackMismatch
 from broker.streams.contract import MOST_PEERS
 from broker.transport.clock import IClock
@@ -56,6 +58,17 @@ class NodeIdentity:
     node: Callable[[], NodeDescriptor]
     admission_context: Callable[[], AdmissionContext | None]
     """Returns the names that the network knows; None while the node is in no cluster."""
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: NetworkSettings,
+        node: Callable[[], NodeDescriptor],
+        admission_context: Callable[[], AdmissionContext | None],
+    ) -> NodeIdentity:
+        """Raises `ConfigurationError` for an unreadable key."""
+        key = None if settings.key_file is None else read_key(settings.key_file)
+        return cls(settings.name, key, node, admission_context)
 
 
 class LinkUser(Protocol):
