@@ -7,6 +7,7 @@ import itertools
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,8 @@ from tests.system.certificates import make_certificate
 from tests.system.network_nodes import LogTail, run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_start_errors import fail_to_start
-from tests.system.test_two_stacks import PRELUDE, clients, publish, radar_stack
-from tests.system.traffic import run_within
+from tests.system.test_two_stacks import PRELUDE, clients, publish
+from tests.system.traffic import ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -61,6 +62,12 @@ class Pair:
         node.settings.write_text(text.replace(old, new))
 
 
+async def radar_stack(node: NodeProcess) -> dict[str, Any]:
+    stacks: list[dict[str, Any]] = (await ask_status(node.endpoint))["stacks"]
+    (found,) = [each for each in stacks if each["name"] == "radar"]
+    return found
+
+
 def write_key(folder: Path, key: str) -> str:
     path = folder / f"{key}.key"
     path.write_text(f"the key {key} of these nodes")
@@ -79,6 +86,9 @@ def test_links_continue_after_a_node_was_killed(tmp_path: Path, channel: str) ->
             await publish(publisher, inbox, range(20))
             at_leaf = await radar_stack(leaf)
             assert at_leaf["received"] and at_leaf["error"] == ""
+            place = f"127.0.0.1:{pair.radar[0]}"
+            peers = [{"address": place, "node": "root", "linked": True}]
+            assert [each["peers"] for each in at_leaf["links"]] == [peers]
             tail = LogTail(root)
             leaf.kill()
             await tail.wait_for("the link to leaf for the stack radar .* is down")
@@ -121,6 +131,13 @@ def test_a_node_with_another_key_is_refused(tmp_path: Path) -> None:
         place = f"127.0.0.1:{pair.radar[0]}"
         pair.leaf.await_log(f"no link to {place} for the stack radar .*, retrying: {reason}")
         pair.root.await_log(f"no link with 127.0.0.1:.*: {reason}")
+
+        async def check_status() -> None:
+            for node in pair.nodes:
+                (links,) = (await radar_stack(node))["links"]
+                assert links["refused"]["authentication-failed"]
+
+        run_within(check_status(), PATIENCE)
 
 
 def test_a_node_with_another_instance_is_refused(tmp_path: Path) -> None:
