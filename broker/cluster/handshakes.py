@@ -69,25 +69,25 @@ class Handshakes:
         accepted: OnAccepted,
     ) -> None:
         """Answer as `node`. `find_error` takes the hello of the other node, and its host."""
-        error = self._acceptor.start_handshake(self._clock.seconds())
+        host = peer_host(channel)
+        error = self._acceptor.start_handshake(self._clock.seconds(), host)
         if error is not None:
             self._count_failure(error)
             reject_connection(channel, error)
             return
 
         def decide(hello: NodeHello, _: bool) -> Admission | Refusal:
-            host = peer_host(channel)
             if error := find_error(hello, host):
                 return Refusal(error)
             now, wall_ms = self._clock.seconds(), self._wall_clock()
             return self._acceptor.decide_admission(hello, host, transport, now, wall_ms)
 
         def end_accepted(result: Accepted, channel: ISocketChannel) -> None:
-            self._acceptor.end_handshake()
+            self._acceptor.end_handshake(host)
             accepted(result, channel)
 
         def end_refused(result: Refused) -> None:
-            self._acceptor.end_handshake()
+            self._acceptor.end_handshake(host)
             self._count_failure(result.error)
             self.link_log.log_failed_handshake(
                 channel.peer_description, result.error, result.by_peer

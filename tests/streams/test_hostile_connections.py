@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from broker.cluster import messages
-from broker.cluster.acceptor import MOST_HANDSHAKES
+from broker.cluster.acceptor import MOST_HANDSHAKES, MOST_HANDSHAKES_PER_HOST
 from broker.cluster.address import Address
 from broker.cluster.admission import AdmissionContext
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
@@ -257,6 +257,20 @@ def test_half_open_connections_are_bounded_and_end(key: bytes | None) -> None:
     third.open().add_peer(pair.ends[1].address)
     pair.wire.run(30.0)
     assert pair.wire.connections() == 2
+
+
+def test_half_open_connections_of_one_host_leave_room_for_others() -> None:
+    pair = Pair(KEY)
+    for _ in range(3):
+        strangers = [pair.connect() for _ in range(20)]
+        pair.wire.run(0.1)
+        assert sum(not each.is_closed for each in strangers) <= MOST_HANDSHAKES_PER_HOST
+        # The bound of all handshakes in a second.
+        pair.wire.run(3.0)
+    third = End(pair.wire, "c", key=KEY)
+    third.open().add_peer(pair.ends[1].address)
+    pair.wire.run(1.0)
+    assert pair.wire.connections([pair.ends[1], third]) == 1
 
 
 def test_wrong_keys_are_reported_at_both_ends() -> None:
