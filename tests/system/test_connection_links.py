@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from broker.client.asyncio_face import AsyncioClient
 from examples.free_ports import free_port
 from tests.system.certificates import make_certificate
 from tests.system.network_nodes import LogTail, run_nodes
 from tests.system.node_process import PATIENCE, NodeProcess
 from tests.system.test_start_errors import fail_to_start
 from tests.system.test_two_stacks import PRELUDE, clients, publish
-from tests.system.traffic import ask_status, run_within
+from tests.system.traffic import Inbox, ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -68,6 +69,22 @@ async def radar_stack(node: NodeProcess) -> dict[str, Any]:
     return found
 
 
+async def publish_until_carried(
+    publisher: AsyncioClient, inbox: Inbox, leaf: NodeProcess, before: int = 0
+) -> dict[str, Any]:
+    """Publish until events come over the links, and return the state of the stack.
+
+    The interest of the leaf has to arrive before.
+    """
+    for number in itertools.count():
+        await publish(publisher, inbox, [number])
+        found = await radar_stack(leaf)
+        assert found["error"] == ""
+        if found["received"] > before:
+            break
+    return found
+
+
 def write_key(folder: Path, key: str) -> str:
     path = folder / f"{key}.key"
     path.write_text(f"the key {key} of these nodes")
@@ -83,22 +100,17 @@ def test_links_continue_after_a_node_was_killed(tmp_path: Path, channel: str) ->
     async def work() -> None:
         async with clients(root, leaf) as (publisher, inbox):
             await asyncio.to_thread(root.await_log, LINKED)
-            await publish(publisher, inbox, range(20))
-            at_leaf = await radar_stack(leaf)
-            assert at_leaf["received"] and at_leaf["error"] == ""
+            at_leaf = await publish_until_carried(publisher, inbox, leaf)
             place = f"127.0.0.1:{pair.radar[0]}"
             peers = [{"address": place, "node": "root", "linked": True}]
             assert [each["peers"] for each in at_leaf["links"]] == [peers]
-            tail = LogTail(root)
-            leaf.kill()
-            await tail.wait_for("the link to leaf for the stack radar .* is down")
-            leaf.start()
-            await tail.wait_for(LINKED)
-            # The interest of the leaf has to come again.
-            for number in itertools.count(20):
-                await publish(publisher, inbox, [number])
-                if (await radar_stack(leaf))["received"]:
-                    break
+            tail = LogTail(leaf)
+            root.kill()
+            await tail.wait_for("the link to root for the stack radar .* is down")
+            root.start()
+            await tail.wait_for("linked to root at .* for the stack radar")
+            before = at_leaf["received"]
+            await publish_until_carried(publisher, inbox, leaf, before)
 
     with run_nodes(pair.nodes, [(0, 1), (1, 0)]):
         run_within(work(), 3 * PATIENCE)
@@ -117,8 +129,7 @@ def test_links_over_tls_need_no_key(tmp_path: Path) -> None:
     async def work() -> None:
         async with clients(root, leaf) as (publisher, inbox):
             await asyncio.to_thread(root.await_log, LINKED)
-            await publish(publisher, inbox, range(20))
-            assert (await radar_stack(leaf))["received"]
+            await publish_until_carried(publisher, inbox, leaf)
 
     with run_nodes(pair.nodes, [(0, 1), (1, 0)]):
         run_within(work(), 2 * PATIENCE)
@@ -192,8 +203,7 @@ def test_a_stranger_does_not_disturb_links(tmp_path: Path, kind: str) -> None:
             if kind == "garbage":
                 for stranger in strangers:
                     stranger.sendall(b"\0\0\0\5hello" * 10)
-            await publish(publisher, inbox, range(20))
-            assert (await radar_stack(leaf))["received"]
+            await publish_until_carried(publisher, inbox, leaf)
             for stranger in strangers:
                 stranger.close()
 
