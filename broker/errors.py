@@ -362,6 +362,12 @@ class WrongNetwork(PeerError):
     code = "wrong-network"
 
 
+class StackMismatch(PeerError):
+    """The other end of a transport's link has other stacks, or other versions of them."""
+
+    code = "stack-mismatch"
+
+
 class ClusterFull(PeerError):
     code = "cluster-full"
 

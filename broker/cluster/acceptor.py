@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import attrs
@@ -10,10 +11,12 @@ from broker.cluster.address import Address
 from broker.cluster.admission import AdmissionContext, AdmissionRules, find_refusal, is_same_node
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_core import Admission, Refusal
-from broker.cluster.handshake_messages import GATEWAY, NodeHello
+from broker.cluster.handshake_messages import MEMBER, NodeHello
 from broker.errors import Overloaded
 
 MOST_HANDSHAKES = 16
+#: Of one host, at an address for links of transports: their peers are rarely on one host.
+MOST_HANDSHAKES_PER_HOST = 8
 #: Average per second, and the largest burst.
 HANDSHAKES_PER_SECOND = 20.0
 HANDSHAKE_BURST = 64
@@ -35,28 +38,38 @@ class Acceptor:
     again (T43).
     """
 
-    def __init__(self, rules: AdmissionRules, context: Callable[[], AdmissionContext]) -> None:
+    def __init__(
+        self,
+        rules: AdmissionRules,
+        context: Callable[[], AdmissionContext],
+        most_per_host: int = MOST_HANDSHAKES,
+    ) -> None:
+        """`most_per_host` bounds the handshakes of one host at a time."""
         self._rules = rules
         self._context = context
-        self._under_way = 0
+        self._most_per_host = most_per_host
+        self._under_way: Counter[str] = Counter()
+        """By host."""
         self._allowance = float(HANDSHAKE_BURST)
         self._counted_at: float | None = None
         self._leases: dict[str, _Lease] = {}
 
-    def start_handshake(self, now: float) -> Overloaded | None:
+    def start_handshake(self, now: float, host: str) -> Overloaded | None:
         """Close the connection on an error; else call `end_handshake` at the end."""
         if self._counted_at is not None:
             earned = (now - self._counted_at) * HANDSHAKES_PER_SECOND
             self._allowance = min(HANDSHAKE_BURST, self._allowance + earned)
         self._counted_at = now
-        if self._under_way >= MOST_HANDSHAKES or self._allowance < 1:
+        hosts = self._under_way
+        is_full = hosts.total() >= MOST_HANDSHAKES or hosts[host] >= self._most_per_host
+        if is_full or self._allowance < 1:
             return Overloaded("too many nodes connect at once: try again later")
         self._allowance -= 1
-        self._under_way += 1
+        self._under_way[host] += 1
         return None
 
-    def end_handshake(self) -> None:
-        self._under_way -= 1
+    def end_handshake(self, host: str) -> None:
+        self._under_way -= Counter((host,))
 
     def decide_admission(
         self, hello: NodeHello, host: str, transport: str, now: float, wall_ms: int
@@ -66,7 +79,7 @@ class Acceptor:
         refusal = find_refusal(hello, host, transport, self._rules, context)
         if refusal:
             return refusal
-        if hello.purpose == GATEWAY:
+        if hello.purpose != MEMBER:
             return Admission(hello.node)
         known = context.members.get(hello.node.name)
         again = known is not None and is_same_node(known, hello.node)

@@ -12,7 +12,13 @@ from broker.cluster.address import UnitPath, is_within, unit_text
 from broker.cluster.clone_detection import clone_error, endpoint_text, is_later_clone
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_core import Refusal
-from broker.cluster.handshake_messages import GATEWAY, MOST_ALTERNATIVES, Alternative, NodeHello
+from broker.cluster.handshake_messages import (
+    GATEWAY,
+    MEMBER,
+    MOST_ALTERNATIVES,
+    Alternative,
+    NodeHello,
+)
 from broker.cluster.network_segment import IpNetwork
 from broker.errors import (
     AddressNotAllowed,
@@ -132,7 +138,7 @@ def _find_errors(
         yield ShuttingDown("this node is about to leave")
     if hello.purpose == GATEWAY:
         yield from _find_gateway_errors(own.address.unit, node.address.unit)
-    else:
+    elif hello.purpose == MEMBER:
         if not rules.is_address_allowed(host):
             yield AddressNotAllowed(f"no node at {host[:80]} may be in this cluster")
         if context.is_overloaded and node.name not in context.members:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from twisted.internet.defer import Deferred, fail
@@ -27,8 +28,14 @@ class TwistedDialler:
     """Dials TCP from a reactor, and UDP from the node's own port."""
 
     def __init__(
-        self, reactor: Any, max_frame: int, certificates: NodeCertificate | None = None
+        self,
+        reactor: Any,
+        max_frame: int,
+        certificates: NodeCertificate | None = None,
+        own_host: str = "",
     ) -> None:
+        """TCP connections come from the address `own_host`; empty: the system's choice."""
+        self._own_address = (own_host, 0) if own_host else None
         self._reactor = reactor
         self.certificate = certificates
         """None: no TLS."""
@@ -41,8 +48,14 @@ class TwistedDialler:
                 return fail(NotConnected("this node does not listen by UDP"))
             return self._dial_udp(self.udp, endpoint)
         return self._connect(
-            HostnameEndpoint(self._reactor, endpoint.host, endpoint.port, timeout=CONNECT_TIMEOUT)
+            HostnameEndpoint(
+                self._reactor, endpoint.host, endpoint.port, CONNECT_TIMEOUT, self._own_address
+            )
         )
+
+    def accepting_factory(self, on_connect: Callable[[ISocketChannel], None]) -> IProtocolFactory:
+        """Return the factory of the connections to a listening port."""
+        return self._make_factory(on_connect, dials=False)
 
     def dial_string(self, endpoint: str) -> Deferred[ISocketChannel]:
         return self._connect(clientFromString(self._reactor, endpoint))
@@ -62,17 +75,23 @@ class TwistedDialler:
         def failed(failure: Any) -> None:
             channel.errback(to_connection_error(failure.value))
 
-        certificates = self.certificate
-        factory: IProtocolFactory = TcpChannelFactory(
-            channel.callback, self._max_frame, certified=certificates is not None
-        )
-        if certificates is not None:
-            factory = certificates.wrap_in_tls(factory, dials=True)
-        connecting = endpoint.connect(factory)
+        connecting = endpoint.connect(self._make_factory(channel.callback, dials=True))
         connecting.addErrback(failed)
         return channel
 
+    def _make_factory(
+        self, on_connect: Callable[[ISocketChannel], None], *, dials: bool
+    ) -> IProtocolFactory:
+        certificates = self.certificate
+        factory: IProtocolFactory = TcpChannelFactory(
+            on_connect, self._max_frame, certified=certificates is not None
+        )
+        if certificates is not None:
+            factory = certificates.wrap_in_tls(factory, dials=dials)
+        return factory
 
-def build_dialler(settings: Settings, reactor: Any) -> TwistedDialler:
+
+def build_dialler(settings: Settings, reactor: Any, own_host: str = "") -> TwistedDialler:
     """Raises `ConfigurationError` for unusable certificates."""
-    return TwistedDialler(reactor, settings.limits.max_frame_bytes, load_certificate(settings))
+    certificate = load_certificate(settings)
+    return TwistedDialler(reactor, settings.limits.max_frame_bytes, certificate, own_host)

@@ -43,8 +43,16 @@ class Handshake:
         self._runner: CoreRunner[Effect] = CoreRunner(clock, self._apply, core)
         core.certified_name = lambda: channel.certified_name
         channel.max_frame = MAX_HANDSHAKE if isinstance(core, Initiator) else MAX_HELLO
-        self._runner.call(core.start)
-        channel.receiver = self
+
+    def start(self) -> None:
+        """Send the first message, and receive."""
+        self._runner.call(self._core.start)
+        self._channel.receiver = self
+
+    def abort(self, error: BrokerError) -> None:
+        """Close the connection. The end is not reported."""
+        self._runner.stop()
+        self._channel.abort(error)
 
     def packets_received(self, packets: Sequence[bytes]) -> None:
         """Packets behind the end of the handshake are for the stack."""

@@ -17,6 +17,7 @@ import msgspec
 from broker.cluster.address import UnitPath
 from broker.cluster.descriptor import NodeDescriptor
 from broker.cluster.handshake_messages import (
+    LINKS,
     MAGIC,
     NONCE_BYTES,
     Alternative,
@@ -204,8 +205,13 @@ class Initiator(_HandshakeCore):
     def _hint(self) -> str:
         if self.state is not HandshakeState.HELLO_SENT:
             return ""
+        place = (
+            "that of the links of a node's stack"
+            if self.purpose.startswith(LINKS)
+            else "one of a node's network.listen"
+        )
         return (
-            "; the address must be one of a node's network.listen,"
+            f"; the address must be {place},"
             " and either both nodes have a network.certificate or neither"
         )
 

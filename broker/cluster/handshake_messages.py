@@ -23,6 +23,8 @@ MAGIC = "xmlbroker-node"
 PROTOCOL_VERSIONS = (1, 2, 3)
 NONCE_BYTES = 16
 MEMBER, GATEWAY = PURPOSES = ("member", "gateway")
+#: Begins the purpose of a transport's link. The name of its stack follows, at most 256 characters.
+LINKS = "links of "
 MOST_ALTERNATIVES = 32
 _MOST_MEMBERS = 1024
 _MAX_NETWORK = 64
@@ -57,7 +59,7 @@ class NodeHello(Message, frozen=True):
     network: Annotated[str, Meta(max_length=_MAX_NETWORK)]
     node: NodeDescriptor
     """A future member's address is in the requested cluster or in no unit."""
-    purpose: Annotated[str, Meta(pattern=rf"\A({MEMBER}|{GATEWAY})\Z")]
+    purpose: Annotated[str, Meta(pattern=rf"\A({MEMBER}|{GATEWAY}|{LINKS}.{{1,256}})\Z")]
     cluster: UnitPath
     """The requested cluster, or a unit around it."""
     nonce: _Nonce

@@ -10,7 +10,7 @@ from typing import Any
 
 from twisted.internet.endpoints import serverFromString
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.interfaces import IListeningPort
 from twisted.names import client, dns
 
 from broker.cluster.descriptor import Endpoint, MulticastGroup
@@ -26,7 +26,6 @@ from broker.config.value_kind import split_host_port
 from broker.errors import ConfigurationError
 from broker.transport.arq.multicast_port import MulticastPort
 from broker.transport.arq.udp_port import UdpPort
-from broker.transport.socket.tcp import TcpChannelFactory
 
 
 class NetworkListener:
@@ -47,13 +46,9 @@ class NetworkListener:
     async def start(self) -> list[IListeningPort]:
         """Raises `ConfigurationError` with the setting's name."""
         settings, membership = self._settings, self._network.membership
-        certificates = self._dialler.certificate
-        factory: IProtocolFactory = TcpChannelFactory(
-            lambda channel: membership.accept_connection(channel, "tcp"),
-            certified=certificates is not None,
+        factory = self._dialler.accepting_factory(
+            lambda channel: membership.accept_connection(channel, "tcp")
         )
-        if certificates is not None:
-            factory = certificates.wrap_in_tls(factory, dials=False)
         ports = []
         for text in settings.listen:
             with _name_setting(f'network.listen "{text}"'):

@@ -12,31 +12,28 @@ from typing import Protocol
 
 import attrs
 from twisted.internet.defer import Deferred
-from twisted.logger import Logger
-from twisted.python.failure import Failure
 
 from broker.cluster.acceptor import Acceptor
 from broker.cluster.address import UnitPath
 from broker.cluster.admission import AdmissionContext, AdmissionRules
-from broker.cluster.connection_error import to_connection_error
 from broker.cluster.descriptor import Endpoint, NodeDescriptor
-from broker.cluster.handshake import Handshake, peer_host, reject_connection
-from broker.cluster.handshake_core import (
-    Accepted,
-    Admission,
-    Initiator,
-    Refusal,
-    Refused,
-    Responder,
-)
-from broker.cluster.handshake_messages import GATEWAY, MEMBER, NodeHello
+from broker.cluster.handshake import reject_connection
+from broker.cluster.handshake_core import Accepted, Initiator, Refused
+from broker.cluster.handshake_messages import GATEWAY, MEMBER, PURPOSES, NodeHello
+from broker.cluster.handshakes import Handshakes
 from broker.cluster.joining import AskNode, Founded, Joined, Joining, JoiningState, RoundFailed
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.known_peers import KnownPeers
-from broker.cluster.link_log import LinkLog
 from broker.cluster.membership_listener import MembershipListener
 from broker.cluster.meshing import Dial, Meshing, Target
-from broker.errors import AddressNotAllowed, BrokerError, Cloned, Closed, PeerError, ShuttingDown
+from broker.errors import (
+    AddressNotAllowed,
+    BrokerError,
+    Cloned,
+    Closed,
+    ShuttingDown,
+    StackMismatch,
+)
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel
@@ -45,6 +42,7 @@ from broker.transport.socket import ISocketChannel
 TCP, UDP = "tcp", "udp"
 _GATEWAY = "gateway "
 _SEED = "seed "
+_OUTSIDE = "this node is in no cluster at the moment"
 
 
 class Dialler(Protocol):
@@ -68,8 +66,6 @@ class MembershipSettings:
 
 
 class Membership:
-    log = Logger()
-
     def __init__(
         self,
         node: NodeDescriptor,
@@ -85,11 +81,11 @@ class Membership:
         self._listener = listener
         self._dialler = dialler
         self._clock = clock
-        self._wall_clock = wall_clock
         most = settings.rules.most_links.get(settings.transport, 0)
         self._joining = Joining(node.name, settings.seeds, rng)
         self._meshing = Meshing(most, rng)
-        self._acceptor = Acceptor(settings.rules, self._admission_context)
+        acceptor = Acceptor(settings.rules, self._admission_context)
+        self._handshakes = Handshakes(settings.network, settings.key, acceptor, clock, wall_clock)
         self._gateways = {_GATEWAY + text: text for text in settings.gateways}
         self._founding_gateways: dict[str, Endpoint] = {}
         self._seeds = settings.seeds
@@ -101,8 +97,8 @@ class Membership:
         self._runner: CoreRunner[JoiningEffect | Dial] = CoreRunner(
             clock, self._apply, self._joining, self._meshing
         )
-        self._link_log = LinkLog(clock)
-        self.failed_handshakes: dict[str, int] = {}
+        self._link_log = self._handshakes.link_log
+        self.failed_handshakes = self._handshakes.failures
         """By error code."""
 
     def start_joining(self) -> None:
@@ -176,43 +172,24 @@ class Membership:
         self._runner.stop()
 
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
-        now = self._clock.seconds()
-        if self._runner.is_stopped or self._listener.admission_context() is None:
-            reject_connection(channel, ShuttingDown("this node is in no cluster at the moment"))
-            return
-        error = self._acceptor.start_handshake(now)
-        if error is not None:
-            self._count_failure(error)
-            reject_connection(channel, error)
+        if self._is_outside:
+            reject_connection(channel, ShuttingDown(_OUTSIDE))
             return
 
-        def decide(hello: NodeHello, _: bool) -> Admission | Refusal:
-            if self._runner.is_stopped or self._listener.admission_context() is None:
+        def find_error(hello: NodeHello, _: str) -> BrokerError | None:
+            if self._is_outside:
                 # The node has left its cluster since the handshake began.
-                return Refusal(ShuttingDown("this node is in no cluster at the moment"))
-            now, wall_ms = self._clock.seconds(), self._wall_clock()
-            return self._acceptor.decide_admission(
-                hello, peer_host(channel), transport, now, wall_ms
-            )
+                return ShuttingDown(_OUTSIDE)
+            if hello.purpose not in PURPOSES:
+                return StackMismatch(
+                    f"this address is one of network.listen, and has no {hello.purpose}"
+                )
+            return None
 
         def accepted(result: Accepted, channel: ISocketChannel) -> None:
-            self._acceptor.end_handshake()
             self._listener.connection_accepted(result, channel, transport, False)
 
-        def refused(result: Refused) -> None:
-            self._acceptor.end_handshake()
-            self._count_failure(result.error)
-            self._link_log.log_failed_handshake(
-                channel.peer_description, result.error, result.by_peer
-            )
-
-        core = Responder(
-            node=self.node,
-            network=self._settings.network,
-            key=self._settings.key,
-            decide=decide,
-        )
-        Handshake(channel, core, self._clock, accepted, refused)
+        self._handshakes.accept(channel, self.node, transport, find_error, accepted)
 
     def _apply(self, effect: JoiningEffect | Dial) -> None:
         match effect:
@@ -277,14 +254,9 @@ class Membership:
         self._dial(connection, core, transport, accepted, failed, failed)
 
     def _initiator(self, purpose: str, cluster: UnitPath, expected: str) -> Initiator:
-        return Initiator(
-            node=self.node,
-            network=self._settings.network,
-            key=self._settings.key,
-            purpose=purpose,
-            cluster=cluster,
-            expected_name=expected,
-        )
+        core = self._handshakes.initiate(self.node, purpose)
+        core.cluster, core.expected_name = cluster, expected
+        return core
 
     def _dial(
         self,
@@ -296,28 +268,16 @@ class Membership:
         failed: Callable[[BrokerError], None],
     ) -> None:
         def handshake_refused(result: Refused) -> None:
-            self._count_failure(result.error)
             if result.by_peer and isinstance(result.error, Cloned):
                 self._listener.clone_detected(result.error)
             refused(result)
 
-        def start_handshake(channel: ISocketChannel) -> None:
-            host = peer_host(channel)
+        def find_error(host: str) -> BrokerError | None:
             if core.purpose == MEMBER and not self._settings.rules.is_address_allowed(host):
-                error = AddressNotAllowed(
-                    f"by this node's settings no member may be at {host[:80]}"
-                )
-                channel.abort(error)
-                handshake_refused(Refused(error))
-                return
-            Handshake(channel, core, self._clock, accepted, handshake_refused)
+                return AddressNotAllowed(f"by this node's settings no member may be at {host[:80]}")
+            return None
 
-        def connection_failed(failure: Failure) -> None:
-            failed(to_connection_error(failure.value))
-
-        connection.addCallbacks(start_handshake, connection_failed).addErrback(
-            lambda failure: self.log.failure("a handshake failed", failure)
-        )
+        self._handshakes.dial(connection, core, accepted, handshake_refused, failed, find_error)
 
     def _listening_endpoint(self, node: NodeDescriptor) -> Endpoint | None:
         return node.udp if self._settings.transport == UDP else node.tcp
@@ -334,14 +294,14 @@ class Membership:
     def _keys_of(self, name: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((name, self._keys.get(name, name))))
 
+    @property
+    def _is_outside(self) -> bool:
+        return self._runner.is_stopped or self._listener.admission_context() is None
+
     def _admission_context(self) -> AdmissionContext:
         context = self._listener.admission_context()
         assert context is not None
         return context
-
-    def _count_failure(self, error: BrokerError) -> None:
-        if isinstance(error, PeerError):
-            self.failed_handshakes[error.code] = self.failed_handshakes.get(error.code, 0) + 1
 
 
 def _seed(place: Endpoint) -> str:

@@ -14,6 +14,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.handshake_core import Accepted
 from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.arq.connection_channel import ConnectionChannel
@@ -66,6 +67,21 @@ class Neighbour:
     reconnections: int = 0
     _channel: ISocketChannel | None = None
     _previous_arq_counts: ArqCounters = ArqCounters()
+
+    @classmethod
+    def from_handshake(
+        cls, accepted: Accepted, channel: ISocketChannel, transport: str, initiated: bool
+    ) -> Neighbour:
+        return cls(
+            node=accepted.peer,
+            trusted=accepted.trusted,
+            secure=channel.secure,
+            transport=transport,
+            purpose=accepted.purpose,
+            initiated=initiated,
+            peer=channel.peer_description,
+            version=accepted.version,
+        )
 
     @property
     def name(self) -> str:
@@ -203,7 +219,7 @@ class Neighbours:
 
     def send_droppable(self, message: bytes, names: Iterable[str]) -> bool:
         """Send a message that full links drop. Return True if all have taken it."""
-        outcomes = self._send(message, names)
+        outcomes = self.send(message, names)
         for name, outcome in outcomes.items():
             neighbour = self._neighbours.get(name)
             if neighbour is not None and outcome is Outcome.FULL:
@@ -215,7 +231,7 @@ class Neighbours:
         neighbour = self._neighbours.get(name)
         if neighbour is None or not neighbour.up:
             return
-        outcome = self._send(message, (name,), is_urgent=True)[name]
+        outcome = self.send(message, (name,), is_urgent=True)[name]
         if outcome is not Outcome.SENT:
             error = (
                 Overloaded(f"the link has no room for a message of {len(message)} bytes")
@@ -224,9 +240,15 @@ class Neighbours:
             )
             self._clock.callLater(0, self._remove_link, neighbour, error)
 
-    def _send(
+    def is_writable(self, name: str) -> bool:
+        """Return False for a link without room, or if there is none."""
+        link = self._driver.links.get(name)
+        return link is not None and link.is_writable
+
+    def send(
         self, payload: bytes, names: Iterable[str], *, is_urgent: bool = False
     ) -> dict[str, Outcome]:
+        """Send a message, and return its outcomes by name."""
         message = Message(payload, destinations=tuple(names), is_urgent=is_urgent)
         self._driver.send([message])
         outcomes = cast(dict[str, Outcome], message.outcomes)

@@ -244,16 +244,7 @@ class Network:
         if self.state is None:
             channel.abort(ShuttingDown("this node is in no cluster"))
             return
-        neighbour = Neighbour(
-            node=accepted.peer,
-            trusted=accepted.trusted,
-            secure=channel.secure,
-            transport=transport,
-            purpose=accepted.purpose,
-            initiated=initiated,
-            peer=channel.peer_description,
-            version=accepted.version,
-        )
+        neighbour = Neighbour.from_handshake(accepted, channel, transport, initiated)
         self.neighbours.attach_connection(neighbour, channel)
         known = self.neighbours.get(accepted.peer.name)
         if known is not None and known.up:

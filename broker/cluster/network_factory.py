@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from ipaddress import ip_network
 from random import Random
@@ -18,6 +17,7 @@ from broker.cluster.dtd_context import build_dtd_context
 from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.handshake_messages import PROTOCOL_VERSIONS
 from broker.cluster.link_policy import LinkPolicy
+from broker.cluster.link_stacks import LinkStacks, max_frame
 from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.membership import Dialler, Membership, MembershipSettings
 from broker.cluster.multicast_group import ClusterGroup
@@ -43,10 +43,8 @@ from broker.ingest.unvalidated_events import UnvalidatedEvents
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import IMatcher
-from broker.transport.faults import create_layers, describe_faults
-from broker.transport.layer import ILayer
-from broker.transport.stack import Stack
-from broker.transport.stacks import StackSettings, Transport, build_stack
+from broker.transport.faults import describe_faults
+from broker.transport.stacks import Transport
 
 _log = Logger()
 
@@ -76,6 +74,12 @@ def build_network(
     Raises `ConfigurationError` for an unreadable key, or unusable certificates.
     """
     network_settings = settings.network
+    if settings.faults:
+        _log.warn("{text}", text=describe_faults(settings.faults))
+    instance = settings.stack(DEFAULT_STACK)
+    plugin = find_plugins_of(instance)[1]
+    assert plugin is not None
+    link_stacks = LinkStacks(settings, instance, plugin, reactor.seconds())
     wants = RemoteInterest(matcher)
     replicator = Replicator(
         event_log,
@@ -168,9 +172,9 @@ def build_network(
             settings.node.name,
             reactor,
             network,
-            _build_stack(settings),
-            _stack_factory(settings, reactor.seconds()),
-            max_frame=_max_frame(settings),
+            link_stacks.build(Transport.TCP.value),
+            link_stacks.create,
+            max_frame=max_frame(settings),
         ),
         ClusterGroup(
             network.receive_group_frame,
@@ -207,40 +211,3 @@ def _rules(settings: Settings) -> AdmissionRules:
     )
     links = {"tcp": network_settings.max_tcp_links, "udp": network_settings.max_udp_links}
     return AdmissionRules(network_settings.max_nodes, links, rules.allows)
-
-
-def _max_frame(settings: Settings) -> int:
-    # Events of several commits, and some dozens of header bytes per destination.
-    return 4 * max(settings.limits.max_frame_bytes, settings.limits.max_event_bytes)
-
-
-def _build_stack(
-    settings: Settings,
-    transport: str = Transport.TCP.value,
-    incarnation: int = 1,
-    faults: Sequence[ILayer] = (),
-) -> Stack:
-    instance = settings.stack(DEFAULT_STACK)
-    plugin = find_plugins_of(instance)[1]
-    assert plugin is not None
-    stack_settings = StackSettings(
-        incarnation=incarnation,
-        transport=Transport(transport),
-        suspect=settings.network.suspect,
-        options=instance.link_options,
-    )
-    return build_stack(plugin, stack_settings, faults=faults)
-
-
-def _stack_factory(settings: Settings, start: float) -> Callable[[str, str, int], Stack]:
-    if settings.faults:
-        _log.warn("{text}", text=describe_faults(settings.faults))
-    made: Counter[str] = Counter()
-
-    def make(name: str, transport: str, incarnation: int) -> Stack:
-        faults = create_layers(settings.faults, name, start, made[name])
-        if faults:
-            made[name] += 1
-        return _build_stack(settings, transport, incarnation, faults)
-
-    return make

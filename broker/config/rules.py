@@ -10,7 +10,12 @@ import attrs
 from broker.config.endpoints import is_loopback_address, is_loopback_endpoint, is_multicast_address
 from broker.config.key_location import KeyPath, key_name
 from broker.config.settings import FaultSettings, Settings
-from broker.config.stacks import DEFAULT_STACK, StackInstance, find_plugins_of
+from broker.config.stacks import (
+    DEFAULT_STACK,
+    StackInstance,
+    find_plugins_of,
+    select_channel,
+)
 from broker.config.units import format_size
 from broker.errors import ConfigurationError, StackError
 from broker.transport.faults.configuration import KINDS, create_layer
@@ -158,6 +163,16 @@ def _has_own_links(instance: StackInstance) -> bool:
 
 def _check_links(instance: StackInstance) -> Iterator[tuple[KeyPath, str]]:
     _, links = find_plugins_of(instance)
+    if links is not None and instance.use != DEFAULT_STACK:
+        try:
+            select_channel(instance, links)
+        except ConfigurationError as wrong:
+            key = "channel" if instance.channel else "links"
+            path = ("stacks", instance.name, key)
+            yield path, f"{key_name(path)}: {wrong.text}"
+    elif instance.channel:
+        path = ("stacks", instance.name, "channel")
+        yield path, f"{key_name(path)}: its links have no choice of a channel"
     for transport in () if links is None else sorted(links.transports, key=lambda each: each.value):
         assert links is not None
         settings = StackSettings(incarnation=1, transport=transport, options=instance.link_options)

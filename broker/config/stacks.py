@@ -9,13 +9,15 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import derived_setting, setting
-from broker.errors import StackError
+from broker.errors import ConfigurationError, StackError
 from broker.event.envelope import SecurityLevel
 from broker.streams.contract import ITransportPlugin
-from broker.transport.stacks import IProtocolStack, find_plugin
+from broker.transport.stacks import IProtocolStack, Transport, find_plugin
 
 #: Stack of all streams without another one.
 DEFAULT_STACK: Final = "mspaces"
+#: Channels of transports' links, in the order of preference.
+CHANNELS: Final = (Transport.DATAGRAM, Transport.TCP, Transport.UDP)
 
 
 @attrs.frozen
@@ -39,6 +41,12 @@ class StackInstance:
         "",
         'The stack that brings the streams to some nodes, from which this one carries them: "" '
         'or "mspaces".',
+    )
+    channel: str = setting(
+        value_kind.choice("", *(each.value for each in CHANNELS)),
+        "",
+        "Channel of the links: raw datagrams, connections over TCP, or over UDP. By default the "
+        "first of these that the link stack supports.",
     )
     clearance: SecurityLevel = setting(
         value_kind.CLEARANCE,
@@ -75,6 +83,22 @@ def find_plugins_of(instance: StackInstance) -> Plugins:
             f"option {min(both)}"
         )
     return transport, links
+
+
+def select_channel(instance: StackInstance, links: IProtocolStack) -> Transport:
+    """Return the channel of a transport's links.
+
+    Raises `ConfigurationError` if the link stack does not support it.
+    """
+    allowed = [Transport(instance.channel)] if instance.channel else CHANNELS
+    for channel in allowed:
+        if channel in links.transports:
+            return channel
+    texts = " or ".join(each.value for each in allowed)
+    supported = ", ".join(sorted(each.value for each in links.transports)) or "none"
+    raise ConfigurationError(
+        f"the link stack {links.name!r} does not run over {texts}: it supports {supported}"
+    )
 
 
 def _option_names(plugin: ITransportPlugin | IProtocolStack) -> set[str]:

@@ -47,7 +47,7 @@ from broker.recovery.builder import build_recovery
 from broker.recovery.page_matcher import PageMatcher
 from broker.sessions.acceptor import SessionAcceptor, SessionLimits
 from broker.sessions.session import Session, SessionServices
-from broker.streams.links import OpenDatagrams, open_udp
+from broker.streams.link_sockets import LinkSockets, open_on_reactor
 from broker.streams.transports import carrying_patterns, ordered_patterns, transports_by_pattern
 from broker.subscriptions.durable_subscriptions import DurableSubscriptions
 from broker.subscriptions.subscription_requests import SubscriptionRequests
@@ -79,14 +79,14 @@ class Node:
         dialler: Dialler | None = None,
         random: Random | None = None,
         archive: ArchiveAccess | None = None,
-        open_datagrams: OpenDatagrams | None = None,
+        link_sockets: LinkSockets | None = None,
         find_plugins: FindPlugins = find_plugins_of,
     ) -> None:
         """Opens the event log. Raises `LogUnavailable`, `LogCorrupt`, and `ConfigurationError` for
         options of a stack that do not fit.
 
         A simulation passes a `Clock` as `reactor`, its own threads, time, log file with faults,
-        dialler, datagrams, and random source.
+        dialler, sockets of links, and random source.
         """
         random = random or Random()
         self.settings = settings
@@ -118,7 +118,8 @@ class Node:
         )
         self.network = self._make_network(dialler, random, find_plugins)
         self.transports = build_transports(
-            self, reactor, random, wall_clock, open_datagrams or open_udp(reactor), find_plugins
+            *(self, reactor, random, wall_clock),
+            *(link_sockets or open_on_reactor(reactor, settings), find_plugins),
         )
         accept = settings.types.undescribed == "accept"
         self._selection = Selection(self.matcher, self.dtds, accept_undescribed=accept)

@@ -22,6 +22,7 @@ from broker.event.place import Mark
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
+from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -33,7 +34,8 @@ from broker.streams.contract import (
     ITransportContext,
 )
 from broker.streams.interest import CarriedInterests
-from broker.streams.links import LinkOpener, OpenDatagrams
+from broker.streams.link_sockets import LinkSockets
+from broker.streams.links import LinkOpener
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
@@ -59,14 +61,18 @@ def build_transports(
     clock: IClock,
     random: Random,
     wall_clock: Callable[[], int],
-    open_datagrams: OpenDatagrams,
+    sockets: LinkSockets,
     find_plugins: FindPlugins,
 ) -> StreamTransports | None:
     """Return the transports of a node; None without a network. Raises `ConfigurationError`."""
     if node.network is None:
         return None
-    opener = LinkOpener(node.settings, clock, wall_clock, open_datagrams, find_plugins)
-    services = StreamServices(node, node.network, clock, random, opener.open)
+    network, settings = node.network, node.settings
+    identity = NodeIdentity.from_settings(
+        settings.network, lambda: network.membership.node, network.admission_context
+    )
+    opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
+    services = StreamServices(node, network, clock, random, opener.open)
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
     return transports

@@ -84,6 +84,10 @@ class CarriedInterest:
     """Text of the policy for a full queue on the way (`broker.streams.queue_policy`)."""
 
 
+#: Peers that a transport adds, and links over connections.
+MOST_PEERS = 1_000
+
+
 class ILinkReceiver(Interface):
     """Receiver of the messages of a transport's own links."""
 
@@ -108,6 +112,9 @@ class ILinks(Interface):
 
     def close() -> None:
         """Close all links."""
+
+    def snapshot() -> Mapping[str, object]:
+        """Return the state of the links for `status`. The node shows it with the instance."""
 
 
 class ITransportContext(Interface):

@@ -141,6 +141,7 @@ class TransportInstance:
         self.rejected = 0
         """Received batches with an invalid range, or a flow of another instance."""
         self._services = services
+        self._links: list[ILinks] = []
         self._is_fed = False
         self._queries: dict[Hashable, set[str]] = {}
         """Ids of interest by link."""
@@ -273,6 +274,7 @@ class TransportInstance:
                 if self._is_limited
                 else {}
             ),
+            **({"links": [each.snapshot() for each in self._links]} if self._links else {}),
             **own,
         }
 
@@ -295,7 +297,9 @@ class TransportInstance:
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
         guarded = _GuardedReceiver(self, receiver)
-        return self._services.open_links(self._stack, listen, guarded)
+        links = self._services.open_links(self._stack, listen, guarded)
+        self._links.append(links)
+        return links
 
     def receive(self, batch: FlowBatch) -> None:
         if self._transport is None:

@@ -6,10 +6,11 @@ from functools import partial
 from random import Random
 
 from broker.config.stacks import Plugins
-from broker.testing.datagram_network import Address, SharedMemorySocket
+from broker.testing.datagram_network import Address
+from broker.testing.link_stranger import make_hello, open_stranger, send_garbage
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_case import TransportCase
-from broker.testing.wrapped_transport import InjectedError, failing, open_stranger, recorded
+from broker.testing.wrapped_transport import InjectedError, failing, recorded
 
 
 class HostileTransportContract(TransportCase):
@@ -39,19 +40,41 @@ class HostileTransportContract(TransportCase):
                 network.settle()
                 network.check_states()
 
+    def test_foreign_connections_change_nothing(self) -> None:
+        for seed in self.seeds:
+            with self.network(seed) as network:
+                world, random = network.world, Random(seed)
+                ports = [port for name in world.names for port in world.connection_addresses(name)]
+                if not ports:
+                    return
+                hello = make_hello(network.make_stack(0), network.plugins)
+                self.subscribe_and_publish(network)
+                for number in range(100):
+                    packets = [_forged(hello, random) for _ in range(3)]
+                    send_garbage(world, random.choice(ports), packets)
+                    if number % 10 == 0:
+                        network.publish(1)
+                network.settle()
+                network.check_states()
+
     def test_messages_of_strangers_change_nothing(self) -> None:
         for seed in self.seeds:
             random, genuine = Random(seed), list[bytes]()
             with self.network(seed, wrap=partial(_recorded, genuine)) as network:
                 world = network.world
-                ports = [port for name in world.names for port in world.datagram_addresses(name)]
+                ports = [
+                    port
+                    for name in world.names
+                    for addresses in (world.datagram_addresses, world.connection_addresses)
+                    for port in addresses(name)
+                ]
                 if network.plugins[1] is None or not ports:
                     return
                 self.subscribe_and_publish(network)
                 network.settle()
-                socket = SharedMemorySocket(world.datagrams, ("10.0.0.1", 1))
-                stranger = open_stranger(world, socket, network.make_stack(0), network.plugins)
+                stranger = open_stranger(world, network.make_stack(0), network.plugins)
                 peers = [stranger.add_peer(port) for port in ports]
+                world.run(1.0)
                 for number in range(100):
                     stranger.send([_forged(random.choice(genuine), random)], peers)
                     if number % 10 == 0:

@@ -14,6 +14,9 @@ from twisted.internet.task import Clock
 from broker.testing.memory_channel import MemoryChannel, make_channel_pair
 from broker.transport.socket.contract import ISocketChannel
 
+#: Between address and source of a path.
+_BETWEEN = " from "
+
 
 class MemoryPort:
     """A listening address. Its connections survive `stop_listening`."""
@@ -39,6 +42,9 @@ class MemoryNetwork:
         self._clock = clock
         self._random = Random(seed)
         self._default_delay = (latency, jitter)
+        self.sourced_delay: tuple[float, float] | None = None
+        """Latency and jitter of connections with a `source`; None: as all others."""
+        self._refuses_sources = False
         self._delays: dict[str, tuple[float, float]] = {}
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
@@ -65,9 +71,10 @@ class MemoryNetwork:
 
         return MemoryPort(stop)
 
-    def connect(self, address: str) -> Deferred[ISocketChannel]:
+    def connect(self, address: str, source: str = "") -> Deferred[ISocketChannel]:
         """Connect after one latency. Set the channel's receiver at once.
 
+        A connection from a `source` has the address `path(address, source)` in other methods.
         Fails with Twisted's `ConnectionRefusedError`. Can be cancelled.
         """
         call: IDelayedCall | None = None
@@ -77,8 +84,15 @@ class MemoryNetwork:
                 call.cancel()
 
         result: Deferred[ISocketChannel] = Deferred(cancel)
-        call = self._clock.callLater(self._draw_delay(address), self._connected, address, result)
+        path = self.path(address, source)
+        delay = self._draw_delay(path)
+        call = self._clock.callLater(delay, self._connected, address, source, path, result)
         return result
+
+    @staticmethod
+    def path(address: str, source: str) -> str:
+        """Return the address of the connections from a source."""
+        return f"{address}{_BETWEEN}{source}" if source else address
 
     def set_delay(self, address: str, latency: float, jitter: float = 0.0) -> None:
         self._delays[address] = (latency, jitter)
@@ -87,6 +101,19 @@ class MemoryNetwork:
         """Break all connections to `address`; packets in transit are lost."""
         for channel in list(self._connections.get(address, ())):
             channel.break_connection()
+
+    def cut_end(self, place: str) -> None:
+        """Break all connections from or to a place with a `source`."""
+        for path in list(self._connections):
+            if place in path.split(_BETWEEN):
+                self.cut(path)
+
+    def refuse_sources(self, refused: bool) -> None:
+        """Break all connections with a `source`, and refuse them until the next call."""
+        self._refuses_sources = refused
+        for path in list(self._connections) if refused else ():
+            if _BETWEEN in path:
+                self.cut(path)
 
     def refuse(self, address: str) -> None:
         """Refuse connections until `heal`. Existing ones stay."""
@@ -99,21 +126,31 @@ class MemoryNetwork:
         return len(self._connections.get(address, ()))
 
     def _draw_delay(self, address: str) -> float:
-        latency, jitter = self._delays.get(address, self._default_delay)
+        default = self.sourced_delay if _BETWEEN in address else None
+        latency, jitter = self._delays.get(address, default or self._default_delay)
         return latency + self._random.uniform(0.0, jitter)
 
-    def _connected(self, address: str, result: Deferred[ISocketChannel]) -> None:
+    def _connected(
+        self, address: str, source: str, path: str, result: Deferred[ISocketChannel]
+    ) -> None:
         on_connect = self._listening.get(address)
-        if on_connect is None or address in self._refused:
+        is_refused = path in self._refused or (self._refuses_sources and source)
+        if on_connect is None or is_refused:
             text = f"nobody listens at {address}"
             result.errback(ConnectionRefusedError(text))
             return
         self._count += 1
-        ours = self._connections.setdefault(address, {})
+        ours = self._connections.setdefault(path, {})
+        names = address, source
+        if not source:
+            names = self.describe(address) or (
+                f"memory:{address}",
+                f"memory:client-{self._count}",
+            )
         server, client = make_channel_pair(
             self._clock,
-            partial(self._draw_delay, address),
-            self.describe(address) or (f"memory:{address}", f"memory:client-{self._count}"),
+            partial(self._draw_delay, path),
+            names,
             lambda channel: ours.pop(channel, None),
         )
         ours[server] = None

@@ -25,10 +25,14 @@ from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.log_file import LogFile
 from broker.node.node import MAINTENANCE_INTERVAL, TICK_INTERVAL, Node
 from broker.recovery.archive_access import ArchiveAccess
+from broker.streams.link_sockets import LinkSockets
 from broker.testing.datagram_network import DatagramNetwork, SharedMemorySocket
 from broker.testing.killable import DelayedThreads, KillableCall, KillableClock
+from broker.testing.memory_connections import MemoryConnections, link_place
 from broker.testing.memory_network import MemoryNetwork, MemoryPort
 from broker.testing.virtual_time import VirtualTime
+from broker.transport.socket import ISocketChannel
+from broker.transport.stacks import Transport
 
 #: Returns a node's handler of connections to one address.
 ConnectionAcceptor = Callable[[Node], Callable[[Any], None]]
@@ -82,6 +86,7 @@ class NodeProcess:
         self._datagrams = datagrams
         self._find_plugins = find_plugins
         self._sockets: list[SharedMemorySocket] = []
+        self._connections: list[MemoryConnections] = []
         self.log_file: LogFile
         self.clock_offset_ms = 0
         """Deviation of the wall clock."""
@@ -113,7 +118,7 @@ class NodeProcess:
             dialler=self._dialler(clock) if self._dialler else None,
             random=Random(time.random.random()) if self._dialler else None,
             archive=None if self._archive is None else self._archive(self),
-            open_datagrams=self._open_datagrams,
+            link_sockets=LinkSockets(self._open_datagrams, self._open_connections),
             find_plugins=self._find_plugins,
         )
         node.start()
@@ -161,6 +166,11 @@ class NodeProcess:
         """Addresses of the links of its stream transports."""
         return [each.address for each in self._sockets]
 
+    @property
+    def connection_addresses(self) -> list[tuple[str, int]]:
+        """Addresses of the links of its stream transports over connections."""
+        return [each.address for each in self._connections]
+
     def check_outcomes(self) -> None:
         """AssertionError unless every event has exactly one outcome (T40, A22)."""
         node, seed = self.node, self._time.seed
@@ -182,6 +192,8 @@ class NodeProcess:
         sockets, self._sockets = self._sockets, []
         for socket in sockets:
             socket.stop()
+        for listening in self._connections:
+            listening.stop()
         loops, self.periodic_calls = self.periodic_calls, []
         for loop in loops:
             loop.stop()
@@ -189,11 +201,25 @@ class NodeProcess:
     def _cut_connections(self) -> None:
         for address in self._addresses:
             self._network.cut(address)
+        listening, self._connections = self._connections, []
+        for each in listening:
+            self._network.cut_end(link_place(each.address))
 
     def _open_datagrams(self, host: str, port: int) -> SharedMemorySocket:
         assert self._datagrams is not None, "this simulation has no datagrams"
         self._sockets.append(SharedMemorySocket(self._datagrams, (host, port)))
         return self._sockets[-1]
+
+    def _open_connections(
+        self,
+        host: str,
+        port: int,
+        transport: Transport,
+        on_connect: Callable[[ISocketChannel], None],
+    ) -> MemoryConnections:
+        address = host, port
+        self._connections.append(MemoryConnections(self._network, self.clock, address, on_connect))
+        return self._connections[-1]
 
     def _open_file(self, *args: Any, **named: Any) -> LogFile:
         kind = type("LogFile", (SimulatedLogFile,), {"disk": self.disk})

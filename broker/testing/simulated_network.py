@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from broker.config.network import NetworkSettings
 from broker.config.stacks import Plugins, StackInstance, find_plugins_of
 from broker.event.stream import StreamPattern
 from broker.node.node import Node
-from broker.testing.datagram_network import DatagramNetwork
+from broker.testing.datagram_network import DatagramFaults, DatagramNetwork
 from broker.testing.killable import KillableClock, KillableLoop
+from broker.testing.memory_connections import link_place
 from broker.testing.memory_network import MemoryNetwork
 from broker.testing.node_process import NodeProcess, adapt_to_virtual_time
 from broker.testing.simulated_archive import SimulatedArchive
@@ -96,6 +98,7 @@ class NetworkWorld(VirtualTime):
         self._outsiders: set[str] = set()
         self._clients = SimulatedClients(self, self.network)
         self._ip: dict[str, str] = {}
+        self._cut_paths: set[str] = set()
         self.network.describe = self._describe
 
     def __enter__(self) -> NetworkWorld:
@@ -210,8 +213,12 @@ class NetworkWorld(VirtualTime):
         return named or find_plugins_of(instance)
 
     def datagram_addresses(self, name: str) -> list[tuple[str, int]]:
-        """Return the addresses of the links of its stream transports."""
+        """Return the addresses of the links of its stream transports over datagrams."""
         return self._processes[name].datagram_addresses
+
+    def connection_addresses(self, name: str) -> list[tuple[str, int]]:
+        """Return the addresses of the links of its stream transports over connections."""
+        return self._processes[name].connection_addresses
 
     def start(self, name: str) -> Node:
         """Start a node on the folder of its last process."""
@@ -291,6 +298,31 @@ class NetworkWorld(VirtualTime):
     def heal(self, one: str, other: str) -> None:
         for address in (link_address(one, other), link_address(other, one)):
             self.network.heal(address)
+
+    def cut_transports(self, one: str, other: str) -> None:
+        """Cut the links of the stream transports of two nodes, until `heal_transports`."""
+        for ends in product(*map(self.datagram_addresses, (one, other))):
+            self.datagrams.cut(*ends)
+        for ends in product(*map(self.connection_addresses, (one, other))):
+            here, there = map(link_place, ends)
+            for path in (self.network.path(here, there), self.network.path(there, here)):
+                self.network.refuse(path)
+                self.network.cut(path)
+                self._cut_paths.add(path)
+
+    def set_transport_faults(self, faults: DatagramFaults) -> None:
+        """Set the faults of the links of stream transports.
+
+        Connections are delayed, and at a loss of 1.0 they break until the next call.
+        """
+        self.datagrams.faults = faults
+        self.network.sourced_delay = faults.delay, faults.jitter
+        self.network.refuse_sources(faults.loss >= 1.0)
+
+    def heal_transports(self) -> None:
+        self.datagrams.heal()
+        while self._cut_paths:
+            self.network.heal(self._cut_paths.pop())
 
     def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
         """Change the delay both ways."""

@@ -45,7 +45,7 @@ class TransportCase(_Base):
 
     def set_faults(self, world: NetworkWorld, faults: DatagramFaults) -> None:
         """Let the transport's own network have these faults from now on."""
-        world.datagrams.faults = faults
+        world.set_transport_faults(faults)
 
     @contextmanager
     def network(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 from typing import Any
 
 from broker.client.received import Start
@@ -97,9 +96,7 @@ class TransportNetwork:
         for other in world.names:
             if other != name:
                 world.cut(name, other, refuse=True)
-                ends = product(*map(world.datagram_addresses, (name, other)))
-                for one_end, other_end in ends:
-                    world.datagrams.cut(one_end, other_end)
+                world.cut_transports(name, other)
 
     def count_requests(self, name: str) -> int:
         """Return the number of pages that a node has requested from other logs."""
@@ -109,11 +106,10 @@ class TransportNetwork:
 
     def cut_datagrams(self, one: str, other: str) -> None:
         """Cut two nodes off from each other, in the transport only."""
-        for ends in product(*map(self.world.datagram_addresses, (one, other))):
-            self.world.datagrams.cut(*ends)
+        self.world.cut_transports(one, other)
 
     def heal(self, name: str) -> None:
-        self.world.datagrams.heal()
+        self.world.heal_transports()
         for other in self.world.names:
             if other != name:
                 self.world.heal(name, other)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, cast
 
-from zope.interface import implementer
-
-from broker.config.stacks import Plugins, StackInstance
+from broker.config.stacks import Plugins
 from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
@@ -15,11 +13,6 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
-from broker.streams.links import StackLinks, name_links
-from broker.testing.datagram_network import SharedMemorySocket
-from broker.testing.virtual_time import BEGINNING, VirtualTime
-from broker.transport.socket.contract import DATAGRAM_PROPERTIES
-from broker.transport.stacks import StackSettings, Transport, build_stack
 
 
 class InjectedError(Exception):
@@ -87,26 +80,3 @@ def recorded(plugins: Plugins, messages: list[bytes]) -> Plugins:
         return plugin.create(_wrap_receivers(context, record))
 
     return cast(ITransportPlugin, Wrapped(plugin, create=create)), links
-
-
-@implementer(ILinkReceiver)
-class _Deaf:
-    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
-        """Ignore them."""
-
-
-def open_stranger(
-    time: VirtualTime, socket: SharedMemorySocket, instance: StackInstance, plugins: Plugins
-) -> ILinks:
-    """Return links over the link stack of an instance, of a node without the instance."""
-    transport, links = plugins
-    assert links is not None
-    name = name_links(instance.name, transport, links)
-    settings = StackSettings(
-        incarnation=BEGINNING, transport=Transport.DATAGRAM, options=instance.link_options
-    )
-    return StackLinks(
-        *(name, socket, _Deaf(), time.clock),
-        lambda _: build_stack(links, settings, DATAGRAM_PROPERTIES),
-        lambda _: socket.stop(),
-    )

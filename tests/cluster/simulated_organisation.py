@@ -205,13 +205,17 @@ class OrganisedNode:
         if (
             apart
             or not (far and far.alive and far.map)
-            or far.acceptor.start_handshake(self.world.now)
+            or far.acceptor.start_handshake(self.world.now, self.node.name)
         ):
             error = Refused(NotConnected("refused"))
             self.world.at(self.world.now + 0.01, lambda: over(error))
             return
         other = End(
-            far, far._answering(), False, lambda answer: far.acceptor.end_handshake(), far=end
+            far,
+            far._answering(),
+            False,
+            lambda answer: far.acceptor.end_handshake(self.node.name),
+            far=end,
         )
         end.far = other
         other.handshake.start(self.world.now)

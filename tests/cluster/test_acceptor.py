@@ -91,21 +91,30 @@ def test_a_gateway_takes_no_place() -> None:
 
 def test_concurrent_handshakes_are_bounded() -> None:
     acceptor = Member().acceptor
-    assert [acceptor.start_handshake(0.0) for _each in range(MOST_HANDSHAKES)] == [
+    assert [acceptor.start_handshake(0.0, "host") for _each in range(MOST_HANDSHAKES)] == [
         None
     ] * MOST_HANDSHAKES
-    assert isinstance(acceptor.start_handshake(0.0), Overloaded)
-    acceptor.end_handshake()
-    assert acceptor.start_handshake(0.0) is None
-    assert isinstance(acceptor.start_handshake(0.0), Overloaded)
+    assert isinstance(acceptor.start_handshake(0.0, "host"), Overloaded)
+    acceptor.end_handshake("host")
+    assert acceptor.start_handshake(0.0, "host") is None
+    assert isinstance(acceptor.start_handshake(0.0, "host"), Overloaded)
+
+
+def test_concurrent_handshakes_of_one_host_are_bounded() -> None:
+    acceptor = Acceptor(RULES, Member().context, most_per_host=2)
+    assert [acceptor.start_handshake(0.0, "one") for _ in range(2)] == [None, None]
+    assert isinstance(acceptor.start_handshake(0.0, "one"), Overloaded)
+    assert acceptor.start_handshake(0.0, "other") is None
+    acceptor.end_handshake("one")
+    assert acceptor.start_handshake(0.0, "one") is None
 
 
 def test_the_rate_of_handshakes_is_bounded() -> None:
     acceptor = Member().acceptor
     let_in = 0
     for tick in range(10_000):
-        if acceptor.start_handshake(tick / 1000) is None:
+        if acceptor.start_handshake(tick / 1000, "host") is None:
             let_in += 1
-            acceptor.end_handshake()
+            acceptor.end_handshake("host")
     assert let_in <= HANDSHAKE_BURST + 10 * HANDSHAKES_PER_SECOND
     assert let_in >= 10 * HANDSHAKES_PER_SECOND

@@ -101,6 +101,8 @@ def test_options_of_a_stack_reach_the_classes_of_its_plugins() -> None:
         ("[stacks.mspaces]\nwindow_bytes = 1", "must be a size from 64KiB to 1GiB"),
         ("[stacks.mspaces]\nliveness = 0.5", "liveness: must be more than keepalive"),
         ('[stacks.mspaces]\nlinks = "x"', "no stack 'x' is installed"),
+        ('[stacks.mspaces]\nchannel = "tcp"', "stacks.mspaces.channel: its links have no choice"),
+        ('[stacks.mspaces]\nchannel = "ip"', 'must be "" or "datagram" or "tcp" or "udp", found'),
         ('[stacks.mspaces]\nfeed = "x"', 'only "mspaces" can feed other stacks'),
         ('[stacks."a b"]\n', "must be named by 1 to 64 of"),
         ("[stacks]\nmspaces = 1", "stacks.mspaces must be a table, found 1"),

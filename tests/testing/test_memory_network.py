@@ -159,3 +159,53 @@ class MemoryNetworkTests(SynchronousTestCase):
         self.assertEqual(client.writable, [False])
         server.abort(Closed("enough"))
         self.assertEqual(server.pending_bytes, 0)
+
+
+class SourceTests(SynchronousTestCase):
+    """Connections from a source have an address of their own."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, 1)
+        self.network.listen("a", lambda channel: None)
+
+    def connect(self, source: str) -> ISocketChannel | None:
+        connecting = self.network.connect("a", source)
+        self.clock.advance(1.0)
+        failed = connecting.addErrback(
+            lambda failure: failure.trap(ConnectionRefusedError) and None
+        )
+        return self.successResultOf(failed)
+
+    def test_a_path_is_cut_and_refused_alone(self) -> None:
+        path = self.network.path("a", "b")
+        channel = self.connect("b")
+        assert channel is not None and channel.peer_description == "a"
+        assert self.connect("c") is not None
+        self.network.refuse(path)
+        self.network.cut(path)
+        self.clock.advance(1.0)
+        self.assertEqual(self.network.connections(path), 0)
+        self.assertEqual(self.network.connections(self.network.path("a", "c")), 1)
+        self.assertIsNone(self.connect("b"))
+        self.network.heal(path)
+        self.assertIsNotNone(self.connect("b"))
+
+    def test_all_connections_of_one_end_are_cut(self) -> None:
+        for place, left in (("c", 1), ("a", 0)):
+            for source in ("b", "c"):
+                self.connect(source)
+            self.network.cut_end(place)
+            self.clock.advance(1.0)
+            self.assertEqual(self.network.connections(self.network.path("a", "c")), 0)
+            self.assertEqual(self.network.connections(self.network.path("a", "b")), left)
+
+    def test_all_sources_are_refused(self) -> None:
+        self.connect("b")
+        self.network.refuse_sources(True)
+        self.clock.advance(1.0)
+        self.assertEqual(self.network.connections(self.network.path("a", "b")), 0)
+        self.assertIsNone(self.connect("b"))
+        self.assertIsNotNone(self.connect(""))
+        self.network.refuse_sources(False)
+        self.assertIsNotNone(self.connect("b"))

@@ -49,7 +49,7 @@ class UdpSocket:
         """Raises Twisted's `CannotListenError`."""
         interface, port = self._interface_and_port
         try:
-            self._family, address = _resolve_address(interface, port)
+            self._family, address = resolve_address(interface, port)
             sock = socket.socket(self._family, socket.SOCK_DGRAM)
             try:
                 if self._family == socket.AF_INET6:
@@ -66,7 +66,7 @@ class UdpSocket:
 
     def resolve(self, host: str, port: int) -> Address:
         """Return a peer's address. Raises OSError unless `host` is numeric and of this family."""
-        family, address = _resolve_address(host, port)
+        family, address = resolve_address(host, port)
         if family != self._family:
             raise OSError(f"{host} is not of the family of {self.bound_address[0]}")
         return cast(Address, address)
@@ -90,7 +90,8 @@ def format_address(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _resolve_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+def resolve_address(host: str, port: int) -> tuple[socket.AddressFamily, Any]:
+    """Return family and address of a numeric host; "" stands for all interfaces. Raises OSError."""
     flags = socket.AI_NUMERICHOST | socket.AI_PASSIVE
     try:
         found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_DGRAM, flags=flags)

@@ -25,7 +25,12 @@ class BadPeer:
     """A gateway of another cluster, or a member of the node's own."""
 
     def __init__(
-        self, world: NetworkWorld, node: str, cluster: str = "evil", name: str = "mallory"
+        self,
+        world: NetworkWorld,
+        node: str,
+        cluster: str = "evil",
+        name: str = "mallory",
+        purpose: str = "",
     ) -> None:
         self.received: list[bytes] = []
         self.is_connected = False
@@ -41,12 +46,12 @@ class BadPeer:
             node=descriptor,
             network="xmlbroker",
             key=None,
-            purpose=MEMBER if unit == own_unit else GATEWAY,
+            purpose=purpose or (MEMBER if unit == own_unit else GATEWAY),
             cluster=own_unit,
             expected_name=node,
         )
         self.channel = world.connect(node, name)
-        Handshake(self.channel, core, world.clock, self._accepted, self._refused)
+        Handshake(self.channel, core, world.clock, self._accepted, self._refused).start()
         world.run(1.0)
 
     def _accepted(self, _: Accepted, channel: ISocketChannel) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from broker.cluster import messages
 from broker.cluster.address import Address
-from broker.cluster.handshake_messages import NodeProof
+from broker.cluster.handshake_messages import LINKS, NodeProof
 from broker.cluster.messages import Refresh, Update
 from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
 from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, PageRequest
@@ -180,4 +180,14 @@ def test_flood_of_connections_does_not_keep_members_out() -> None:
         world.run(20.0)
         assert world.are_linked("a", "c")
         assert world.network_of("a").membership.failed_handshakes
+        check_delivery(world, publisher, reader)
+
+
+def test_link_of_a_transport_is_refused_at_a_port_for_nodes() -> None:
+    world, publisher, reader = two_nodes()
+    with world:
+        peer = BadPeer(world, "a", purpose=f"{LINKS}radar tested 1 mspaces 1")
+        assert peer.refused is not None
+        assert peer.refused.error.code == "stack-mismatch"
+        assert "is one of network.listen, and has no links of radar" in str(peer.refused.error)
         check_delivery(world, publisher, reader)

@@ -1,0 +1,160 @@
+"""Handshakes on the connections of one listening port: limits, counts, and log messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from broker.cluster.acceptor import Acceptor
+from broker.cluster.connection_error import to_connection_error
+from broker.cluster.descriptor import NodeDescriptor
+from broker.cluster.handshake import Handshake, peer_host, reject_connection
+from broker.cluster.handshake_core import (
+    Accepted,
+    Admission,
+    Initiator,
+    Refusal,
+    Refused,
+    Responder,
+)
+from broker.cluster.handshake_messages import NodeHello
+from broker.cluster.link_log import LinkLog
+from broker.errors import BrokerError, PeerError
+from broker.transport.clock import IClock
+from broker.transport.socket import ISocketChannel
+
+OnAccepted = Callable[[Accepted, ISocketChannel], None]
+
+
+class Handshakes:
+    """Handshakes on the connections of one listening port, and on dialled ones.
+
+    `Acceptor` bounds those of other nodes.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        network: str,
+        key: bytes | None,
+        acceptor: Acceptor,
+        clock: IClock,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        """`network` is the name of the network, `wall_clock` gives ms since 1970."""
+        self.link_log = LinkLog(clock)
+        self._network = network
+        self._key = key
+        self._acceptor = acceptor
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._failures: dict[str, int] = {}
+        self._under_way: dict[Handshake, None] = {}
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """By error code."""
+        return self._failures
+
+    def accept(
+        self,
+        channel: ISocketChannel,
+        node: NodeDescriptor,
+        transport: str,
+        find_error: Callable[[NodeHello, str], BrokerError | None],
+        accepted: OnAccepted,
+    ) -> None:
+        """Answer as `node`. `find_error` takes the hello of the other node, and its host."""
+        host = peer_host(channel)
+        error = self._acceptor.start_handshake(self._clock.seconds(), host)
+        if error is not None:
+            self._count_failure(error)
+            reject_connection(channel, error)
+            return
+
+        def decide(hello: NodeHello, _: bool) -> Admission | Refusal:
+            if error := find_error(hello, host):
+                return Refusal(error)
+            now, wall_ms = self._clock.seconds(), self._wall_clock()
+            return self._acceptor.decide_admission(hello, host, transport, now, wall_ms)
+
+        def end_accepted(result: Accepted, channel: ISocketChannel) -> None:
+            self._acceptor.end_handshake(host)
+            accepted(result, channel)
+
+        def end_refused(result: Refused) -> None:
+            self._acceptor.end_handshake(host)
+            self._count_failure(result.error)
+            self.link_log.log_failed_handshake(
+                channel.peer_description, result.error, result.by_peer
+            )
+
+        core = Responder(node=node, network=self._network, key=self._key, decide=decide)
+        self._run(channel, core, end_accepted, end_refused)
+
+    def dial(
+        self,
+        connection: Deferred[ISocketChannel],
+        core: Initiator,
+        accepted: OnAccepted,
+        refused: Callable[[Refused], None],
+        failed: Callable[[BrokerError], None],
+        find_error: Callable[[str], BrokerError | None] = lambda host: None,
+    ) -> None:
+        """Begin the handshake of `core` once there is a connection, unless its host has an
+        error."""
+
+        def end_refused(result: Refused) -> None:
+            self._count_failure(result.error)
+            refused(result)
+
+        def start(channel: ISocketChannel) -> None:
+            if error := find_error(peer_host(channel)):
+                channel.abort(error)
+                end_refused(Refused(error))
+            else:
+                self._run(channel, core, accepted, end_refused)
+
+        def connection_failed(failure: Failure) -> None:
+            failed(to_connection_error(failure.value))
+
+        connection.addCallbacks(start, connection_failed).addErrback(
+            lambda failure: self.log.failure("a handshake failed", failure)
+        )
+
+    def initiate(self, node: NodeDescriptor, purpose: str) -> Initiator:
+        """Return the core of a handshake with any node."""
+        return Initiator(node=node, network=self._network, key=self._key, purpose=purpose)
+
+    def abort_all(self, error: BrokerError) -> None:
+        """Abort the connections of all handshakes under way. Their ends are not reported."""
+        under_way, self._under_way = self._under_way, {}
+        for handshake in under_way:
+            handshake.abort(error)
+
+    def _run(
+        self,
+        channel: ISocketChannel,
+        core: Initiator | Responder,
+        accepted: OnAccepted,
+        refused: Callable[[Refused], None],
+    ) -> None:
+        def end_accepted(result: Accepted, channel: ISocketChannel) -> None:
+            self._under_way.pop(handshake, None)
+            accepted(result, channel)
+
+        def end_refused(result: Refused) -> None:
+            self._under_way.pop(handshake, None)
+            refused(result)
+
+        handshake = Handshake(channel, core, self._clock, end_accepted, end_refused)
+        self._under_way[handshake] = None
+        handshake.start()
+
+    def _count_failure(self, error: BrokerError) -> None:
+        if isinstance(error, PeerError):
+            self._failures[error.code] = self._failures.get(error.code, 0) + 1

@@ -1,0 +1,298 @@
+"""Links of a transport over connections: TCP, or UDP with error correction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from random import Random
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from broker.cluster.descriptor import Endpoint, NodeDescriptor
+from broker.cluster.handshake_core import Accepted
+from broker.cluster.handshake_messages import LINKS
+from broker.cluster.link_stacks import LinkStacks
+from broker.cluster.meshing import Dial, Meshing, Target
+from broker.cluster.neighbours import Neighbour, Neighbours
+from broker.errors import (
+    BrokerError,
+    Closed,
+    ConfigurationError,
+    NameTaken,
+    Overloaded,
+    TooManyLinks,
+)
+from broker.streams.connection_port import ConnectionPort
+from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
+from broker.streams.peer_names import PeerNames
+from broker.transport.clock import IClock
+from broker.transport.core_runner import CoreRunner
+from broker.transport.message import Outcome
+from broker.transport.socket.contract import ISocketChannel
+from broker.transport.socket.udp import format_address
+from broker.transport.stacks import Transport
+
+#: Bytes of a frame for the headers of layers.
+_HEADERS = 1024
+
+
+@implementer(ILinks)
+class ConnectionLinks:
+    """Links of one transport instance over connections, at most one to each node.
+
+    A peer is the address at which a node listens for links: its host, and the port that its
+    handshake names. If a node has connected from another host than the added one, the added address
+    is its peer. Added peers are dialled until they are removed, also once if they have connected
+    before: an added address belongs to the node that answers there. There are at most `MOST_PEERS`
+    of them, and as many links; more are refused.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        name: str,
+        port: ConnectionPort,
+        transport: Transport,
+        receiver: ILinkReceiver,
+        clock: IClock,
+        random: Random,
+        stacks: LinkStacks,
+        max_frame: int,
+        on_close: Callable[[], object],
+    ) -> None:
+        """`name` is the same at all nodes.
+
+        Raises `ConfigurationError` if the layers do not fit on connections.
+        """
+        self.dropped = 0
+        """Messages for links without room, or without a peer, and those that are too large."""
+        self._name = name
+        self._port = port
+        self._transport = transport.value
+        self._receiver = receiver
+        self._max_message = max_frame - _HEADERS
+        self._on_close = on_close
+        self._clock = clock
+        self._neighbours = Neighbours(
+            port.node.name,
+            clock,
+            self,
+            stacks.build(transport.value),
+            stacks.create,
+            max_frame=max_frame,
+        )
+        self._added: dict[str, Endpoint] = {}
+        """By text."""
+        self._names = PeerNames()
+        """Peers with a link, and added ones that had one. Others are forgotten with the next."""
+        self._answered: set[str] = set()
+        """Texts of added peers where the node answered that they are bound to."""
+        self._meshing = Meshing(MOST_PEERS, random)
+        self._dials: dict[str, Deferred[ISocketChannel]] = {}
+        self._runner: CoreRunner[Dial] = CoreRunner(clock, self._dial, self._meshing)
+        port.add_user(name, self)
+
+    # ------------------------------------------------------------------ for the transport
+
+    def add_peer(self, address: tuple[str, int]) -> Hashable:
+        try:
+            peer = Endpoint(*self._port.socket.resolve(*address))
+        except OSError as error:
+            raise ConfigurationError(f"{address[0]}: {error}") from None
+        key = _key(peer)
+        if key not in self._added and len(self._added) >= MOST_PEERS:
+            raise Overloaded(f"there are {MOST_PEERS} peers")
+        self._added[key] = peer
+        self._set_targets()
+        return peer
+
+    def remove_peer(self, peer: Hashable) -> None:
+        self._answered.discard(_key(peer))
+        if self._added.pop(_key(peer), None) is not None:
+            self._cancel_dial(_key(peer))
+            self._set_targets()
+        name = self._names.node_at(peer)
+        if name is not None:
+            self._end_link(name, "the transport has ended the link")
+
+    def send(self, messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
+        neighbours = self._neighbours
+        names = [
+            name
+            for peer in peers
+            if (name := self._names.node_at(peer)) is not None and neighbours.is_writable(name)
+        ]
+        for message in messages:
+            self.dropped += len(peers)
+            if len(message) <= self._max_message:
+                outcomes = neighbours.send(message, names)
+                self.dropped -= sum(each is Outcome.SENT for each in outcomes.values())
+
+    def close(self) -> None:
+        if self._runner.is_stopped:
+            return
+        self._runner.stop()
+        for key in list(self._dials):
+            self._cancel_dial(key)
+        self._port.remove_user(self._name)
+        self._neighbours.close_all(Closed("the links of the stack are closed"))
+        self._on_close()
+
+    def snapshot(self) -> Mapping[str, object]:
+        peers = dict.fromkeys([*self._added.values(), *(peer for _, peer in self._names)])
+        return {
+            "dropped": self.dropped,
+            "refused": dict(self._port.failures),
+            "peers": [
+                {"address": _key(peer), "node": name, "linked": self._is_up(name)}
+                for peer in peers
+                for name in [self._names.node_at(peer) or ""]
+            ],
+        }
+
+    def _is_up(self, name: str) -> bool:
+        neighbour = self._neighbours.get(name)
+        return neighbour is not None and neighbour.up
+
+    # ------------------------------------------------------------------ for the port
+
+    @property
+    def nodes(self) -> Mapping[str, NodeDescriptor]:
+        return {each.name: each.node for each in self._neighbours}
+
+    def find_error(self, node: str, peer: Endpoint) -> BrokerError | None:
+        self._forget_gone()
+        known = self._names.node_at(self._names.peer_of(node, peer))
+        if known not in (None, node):
+            return NameTaken(f"{_key(peer)} is the address of {known}")
+        nodes = self.nodes
+        if node not in nodes and len(nodes) >= MOST_PEERS:
+            return TooManyLinks(f"this node has {MOST_PEERS} links of the stack {self._name}")
+        return None
+
+    def connection_accepted(
+        self, accepted: Accepted, channel: ISocketChannel, peer: Endpoint
+    ) -> None:
+        name = accepted.peer.name
+        self._names.bind(name, self._names.peer_of(name, peer))
+        self._attach(accepted, channel, is_dialled=False)
+
+    # ------------------------------------------------------------------ dialling
+
+    def _set_targets(self) -> None:
+        targets = {key: Target(peer, LINKS, ()) for key, peer in self._added.items()}
+        linked = {self._key_of(each.name) for each in self._neighbours if each.up}
+        linked &= self._answered
+        now = self._clock.seconds()
+        self._runner.apply_effects(self._meshing.set_targets(targets, now, linked))
+
+    def _dial(self, dial: Dial) -> None:
+        key, peer = dial.key, dial.target.endpoint
+
+        def accepted(result: Accepted, channel: ISocketChannel) -> None:
+            self._dials.pop(key, None)
+            error = self._bind_dialled(result.peer.name, peer)
+            if error is None:
+                self._attach(result, channel, is_dialled=True)
+            else:
+                channel.abort(error)
+                failed(error)
+
+        def failed(error: BrokerError) -> None:
+            self._dials.pop(key, None)
+            if not self._runner.is_stopped and key in self._added:
+                target = f"{key} for the stack {self._name}"
+                self._port.link_log.log_failed_link(key, target, error)
+            self._runner.call(self._meshing.dial_failed, key)
+
+        connection = self._dials[key] = self._port.socket.dial(peer)
+        self._port.begin_handshake(connection, self._name, accepted, failed)
+
+    def _bind_dialled(self, name: str, peer: Endpoint) -> BrokerError | None:
+        """Record that a node has answered at an address. Its earlier link there is kept."""
+        if self._runner.is_stopped or _key(peer) not in self._added:
+            return Closed("the transport has ended the link")
+        self._forget_gone()
+        other = self._names.peer_of(name, peer)
+        if other != peer:
+            if _key(other) in self._added and self._neighbours.get(name) is not None:
+                return NameTaken(f"{name} answers there and at {_key(other)}")
+            # It has moved, or has connected from another host.
+            self._end_link(name, f"{name} answers at {_key(peer)}")
+        earlier = self._names.node_at(peer)
+        if earlier not in (None, name):
+            self._end_link(earlier, f"{name} answers at {_key(peer)}")
+        self._names.bind(name, peer)
+        self._answered.add(_key(peer))
+        return None
+
+    def _cancel_dial(self, key: str) -> None:
+        connection = self._dials.pop(key, None)
+        if connection is not None:
+            connection.cancel()
+
+    # ------------------------------------------------------------------ links
+
+    def _attach(self, accepted: Accepted, channel: ISocketChannel, *, is_dialled: bool) -> None:
+        neighbour = Neighbour.from_handshake(accepted, channel, self._transport, is_dialled)
+        self._neighbours.attach_connection(neighbour, channel)
+        known = self._neighbours.get(neighbour.name)
+        if known is None:
+            self.link_failed(neighbour)
+        elif known.up:
+            # Also for a second connection, or a replacement.
+            self._report_up(known.name)
+
+    def _end_link(self, name: str, reason: str) -> None:
+        self._neighbours.close_link(name, Closed(reason))
+        self._names.unbind(name)
+
+    def _forget_gone(self) -> None:
+        """Forget the addresses of nodes without a link, except the added ones."""
+        for name, peer in self._names:
+            if self._neighbours.get(name) is None and _key(peer) not in self._added:
+                self._names.unbind(name)
+
+    def _key_of(self, name: str) -> str:
+        return _key(self._names.peer_of(name, Endpoint("", 0)))
+
+    def link_up(self, neighbour: Neighbour) -> None:
+        key = self._key_of(neighbour.name)
+        self.log.info(
+            "linked to {name} at {key} for the stack {stack}",
+            name=neighbour.name,
+            key=key,
+            stack=self._name,
+        )
+        self._report_up(neighbour.name)
+
+    def _report_up(self, name: str) -> None:
+        key = self._key_of(name)
+        if key in self._answered:
+            self._port.link_log.reset_link(key)
+            self._runner.call(self._meshing.link_up, key)
+
+    def link_broken(self, neighbour: Neighbour) -> None:
+        self._runner.call(self._meshing.link_down, self._key_of(neighbour.name))
+
+    def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+        if not self._runner.is_stopped:
+            self.log.info(
+                "the link to {name} for the stack {stack} is down: {error}",
+                name=neighbour.name,
+                stack=self._name,
+                error=error or "closed",
+            )
+        self.link_failed(neighbour)
+
+    def link_failed(self, neighbour: Neighbour) -> None:
+        self.link_broken(neighbour)
+
+    def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
+        self._receiver.messages_received(self._names.peer_of(neighbour.name, None), batch)
+
+
+def _key(peer: Hashable) -> str:
+    return format_address(peer)

@@ -1,0 +1,129 @@
+"""Links of a transport over raw datagrams: its link stack, with a link for each peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol
+
+from zope.interface import implementer
+
+from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
+from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
+from broker.transport.clock import IClock
+from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.message import Peer
+from broker.transport.socket.contract import IDatagramChannel
+from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
+from broker.transport.socket.udp import format_address
+from broker.transport.stack import Stack
+from broker.transport.view import LinkState, View
+
+
+class IDatagramSocket(Protocol):
+    """A bound datagram socket, shared by the stacks of a node."""
+
+    @property
+    def users(self) -> DatagramDemultiplexer: ...
+
+    def resolve(self, host: str, port: int) -> Hashable:
+        """Return the address of a peer. Raises OSError."""
+
+    def stop(self) -> None: ...
+
+
+#: Binds a host and port. Raises Twisted's `CannotListenError`.
+OpenDatagrams = Callable[[str, int], IDatagramSocket]
+
+
+@implementer(ILinks, IStackReceiver)
+class DatagramLinks:
+    """Links of one transport instance. Strangers are bounded by the datagram port."""
+
+    def __init__(
+        self,
+        name: str,
+        socket: IDatagramSocket,
+        receiver: ILinkReceiver,
+        clock: IClock,
+        make_stack: Callable[[str], Stack],
+        on_close: Callable[[DatagramLinks], object],
+    ) -> None:
+        """`name` tells the datagrams of this instance apart; it is the same at all nodes.
+
+        Raises `ConfigurationError` if the layers do not fit on datagrams.
+        """
+        self.dropped = 0
+        """Messages for links without room, or without a peer."""
+        self._socket = socket
+        self._receiver = receiver
+        self._clock = clock
+        self._make_stack = make_stack
+        self._on_close = on_close
+        stack = make_stack("")
+        self._driver = StackDriver(stack.layers, clock, self, bottom=stack.bottom)
+        self._added: set[Peer] = set()
+        self._port = socket.users.open_port(name, self._accept)
+
+    def add_peer(self, address: tuple[str, int]) -> Hashable:
+        try:
+            peer = self._socket.resolve(*address)
+        except OSError as error:
+            raise ConfigurationError(f"{address[0]}: {error}") from None
+        if peer not in self._added and len(self._added) >= MOST_PEERS:
+            raise Overloaded(f"there are {MOST_PEERS} peers")
+        self.remove_peer(peer)
+        self._added.add(peer)
+        self._attach(self._port.connect(peer), peer)
+        return peer
+
+    def remove_peer(self, peer: Hashable) -> None:
+        self._added.discard(peer)
+        if peer in self._driver.links:
+            self._driver.remove(peer, Closed("the transport has ended the link"))
+
+    def send(self, messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
+        for peer in peers:
+            link = self._driver.links.get(peer)
+            try:
+                if link is None:
+                    raise Closed("there is no link")
+                link.send(messages)
+            except (Overloaded, Closed):
+                self.dropped += len(messages)
+
+    def close(self) -> None:
+        for peer in list(self._driver.links):
+            self.remove_peer(peer)
+        self._port.stop()
+        self._on_close(self)
+
+    def snapshot(self) -> Mapping[str, object]:
+        peers = [{"address": format_address(peer)} for peer in self._driver.links]
+        return {"dropped": self.dropped, "peers": peers}
+
+    def _accept(self, channel: IDatagramChannel, peer: Peer) -> None:
+        if peer in self._driver.links:
+            self._driver.remove(peer, Closed("a newer link to the peer"))
+        self._attach(channel, peer)
+
+    def _attach(self, channel: IDatagramChannel, peer: Peer) -> None:
+        stack = self._make_stack(format_address(peer))
+        self._driver.join(peer, stack).attach(channel)
+        channel.resume()
+
+    def messages_received(self, peer: Peer, messages: Sequence[bytes]) -> None:
+        self._receiver.messages_received(peer, messages)
+        self._driver.consumed(peer, len(messages))
+
+    def view_changed(self, peer: Peer, view: View) -> None:
+        if view.state is LinkState.DISCONNECTED and peer not in self._added:
+            # This call comes from the link that is to be removed.
+            self._clock.callLater(0, self._forget, peer, view.error)
+
+    def _forget(self, peer: Peer, error: BrokerError | None) -> None:
+        link = self._driver.links.get(peer)
+        if link is not None and not link.is_attached and peer not in self._added:
+            self._driver.remove(peer, error or Closed("the peer has gone"))
+
+    def writable_changed(self, peer: Peer, writable: bool) -> None:
+        """Messages for a full link are dropped."""

@@ -1,0 +1,106 @@
+"""Sockets for the links of transports, on a reactor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import attrs
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+
+from broker.cluster.descriptor import Endpoint
+from broker.cluster.dialler import TwistedDialler, build_dialler
+from broker.config import Settings
+from broker.streams.connection_port import IConnectionSocket, OpenConnections
+from broker.streams.datagram_links import IDatagramSocket, OpenDatagrams
+from broker.transport.arq.udp_port import UdpPort
+from broker.transport.socket.contract import ISocketChannel
+from broker.transport.socket.udp import UdpSocket, resolve_address
+from broker.transport.stacks import Transport
+
+
+@attrs.frozen
+class LinkSockets:
+    """Functions that open sockets, each at a host and port."""
+
+    open_datagrams: OpenDatagrams
+    open_connections: OpenConnections
+
+
+def open_on_reactor(reactor: Any, settings: Settings) -> LinkSockets:
+    def open_datagrams(host: str, port: int) -> IDatagramSocket:
+        socket = UdpSocket(reactor, host, port)
+        socket.start()
+        return socket
+
+    def open_connections(
+        host: str, port: int, transport: Transport, on_connect: Callable[[ISocketChannel], None]
+    ) -> IConnectionSocket:
+        """Raises also `ConfigurationError` for unusable certificates."""
+        dialler = build_dialler(settings, reactor, host)
+        if transport is Transport.UDP:
+            return UdpConnections(UdpPort(reactor, host, port, on_connect), dialler)
+        return TcpConnections(reactor, host, port, on_connect, dialler)
+
+    return LinkSockets(open_datagrams, open_connections)
+
+
+class TcpConnections:
+    """See `IConnectionSocket`. Own connections come from the host at which it listens."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        host: str,
+        port: int,
+        on_connect: Callable[[ISocketChannel], None],
+        dialler: TwistedDialler,
+    ) -> None:
+        self._dialler = dialler
+        try:
+            self._family, _ = resolve_address(host, port)
+        except OSError as error:
+            raise CannotListenError(host, port, error) from None
+        factory = dialler.accepting_factory(on_connect)
+        self._port = reactor.listenTCP(port, factory, interface=host)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host = self._port.getHost()
+        return host.host, host.port
+
+    def resolve(self, host: str, port: int) -> tuple[str, int]:
+        family, address = resolve_address(host, port)
+        if family != self._family:
+            raise OSError(f"{host} is not of the family of {self.address[0]}")
+        return address[0], address[1]
+
+    def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
+        return self._dialler.dial(endpoint, Transport.TCP.value)
+
+    def stop(self) -> None:
+        self._port.stopListening()
+
+
+class UdpConnections:
+    """See `IConnectionSocket`: connections over datagrams."""
+
+    def __init__(self, port: UdpPort, dialler: TwistedDialler) -> None:
+        self._port = dialler.udp = port
+        self._dialler = dialler
+        port.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._port.bound_address
+
+    def resolve(self, host: str, port: int) -> tuple[str, int]:
+        address = cast(tuple[str, int], self._port.udp.resolve(host, port))
+        return address[0], address[1]
+
+    def dial(self, endpoint: Endpoint) -> Deferred[ISocketChannel]:
+        return self._dialler.dial(endpoint, Transport.UDP.value)
+
+    def stop(self) -> None:
+        self._port.stop()
