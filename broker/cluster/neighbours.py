@@ -34,6 +34,9 @@ class LinkListener(Protocol):
     def link_broken(self, neighbour: Neighbour) -> None:
         """A new connection may resume the link."""
 
+    def link_resumed(self, neighbour: Neighbour) -> None:
+        """No message is lost."""
+
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         """Undelivered messages are lost."""
 
@@ -290,7 +293,9 @@ class Neighbours:
                 # The peer has lost its state: the link starts again over this connection.
                 neighbour.up = False
                 self._listener.link_down(neighbour, None)
-            if not neighbour.up:
+            if neighbour.up:
+                self._listener.link_resumed(neighbour)
+            else:
                 neighbour.up = True
                 self._listener.link_up(neighbour)
         elif view.state is LinkState.SUSPECTED:

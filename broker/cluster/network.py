@@ -286,6 +286,9 @@ class Network:
         self.types.fetcher.retry_now()
         self._update_member_links()
 
+    def link_resumed(self, neighbour: Neighbour) -> None:
+        """No message is lost."""
+
     def link_broken(self, neighbour: Neighbour) -> None:
         self.membership.link_broken(neighbour.name)
 

@@ -32,6 +32,7 @@ from broker.transport.message import Outcome
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.udp import format_address
 from broker.transport.stacks import Transport
+from broker.transport.view import LinkState
 
 #: Bytes of a frame for the headers of layers.
 _HEADERS = 1024
@@ -115,20 +116,31 @@ class ConnectionLinks:
             self._set_targets()
         name = self._names.node_at(peer)
         if name is not None:
-            self._end_link(name, "the transport has ended the link")
+            self._names.unbind(name)
+            self._neighbours.close_link(name, Closed("the transport has ended the link"))
 
-    def send(self, messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
-        neighbours = self._neighbours
-        names = [
-            name
-            for peer in peers
-            if (name := self._names.node_at(peer)) is not None and neighbours.is_writable(name)
-        ]
-        for message in messages:
-            self.dropped += len(peers)
-            if len(message) <= self._max_message:
-                outcomes = neighbours.send(message, names)
-                self.dropped -= sum(each is Outcome.SENT for each in outcomes.values())
+    def send(
+        self, messages: Sequence[bytes], peers: Sequence[Hashable]
+    ) -> Sequence[Mapping[Hashable, Outcome]]:
+        closed: dict[Hashable, Outcome] = {}
+        open_links: dict[Hashable, str] = {}
+        for peer in peers:
+            name = self._names.node_at(peer)
+            if name is None:
+                closed[peer] = Outcome.ABSENT
+            elif self._neighbours.is_writable(name):
+                open_links[peer] = name
+            else:
+                closed[peer] = Outcome.FULL
+        outcomes = [closed | self._send_one(each, open_links) for each in messages]
+        self.dropped += sum(each is not Outcome.SENT for one in outcomes for each in one.values())
+        return outcomes
+
+    def _send_one(self, message: bytes, names: Mapping[Hashable, str]) -> dict[Hashable, Outcome]:
+        if len(message) > self._max_message:
+            return dict.fromkeys(names, Outcome.FULL)
+        outcomes = self._neighbours.send(message, names.values())
+        return {peer: outcomes[name] for peer, name in names.items()}
 
     def close(self) -> None:
         if self._runner.is_stopped:
@@ -267,6 +279,15 @@ class ConnectionLinks:
             stack=self._name,
         )
         self._report_up(neighbour.name)
+        self._report_state(neighbour, LinkState.CONNECTED)
+
+    def link_resumed(self, neighbour: Neighbour) -> None:
+        self._report_state(neighbour, LinkState.CONNECTED)
+
+    def _report_state(self, neighbour: Neighbour, state: LinkState) -> None:
+        peer = self._names.peer_of(neighbour.name, None)
+        if peer is not None and not self._runner.is_stopped:
+            self._receiver.link_changed(peer, state)
 
     def _report_up(self, name: str) -> None:
         key = self._key_of(name)
@@ -275,6 +296,11 @@ class ConnectionLinks:
             self._runner.call(self._meshing.link_up, key)
 
     def link_broken(self, neighbour: Neighbour) -> None:
+        if neighbour.up:
+            self._report_state(neighbour, LinkState.SUSPECTED)
+        self._redial(neighbour)
+
+    def _redial(self, neighbour: Neighbour) -> None:
         self._runner.call(self._meshing.link_down, self._key_of(neighbour.name))
 
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
@@ -285,10 +311,11 @@ class ConnectionLinks:
                 stack=self._name,
                 error=error or "closed",
             )
-        self.link_failed(neighbour)
+        self._report_state(neighbour, LinkState.DISCONNECTED)
+        self._redial(neighbour)
 
     def link_failed(self, neighbour: Neighbour) -> None:
-        self.link_broken(neighbour)
+        self._redial(neighbour)
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:
         self._receiver.messages_received(self._names.peer_of(neighbour.name, None), batch)

@@ -19,7 +19,9 @@ from broker.event.annotation import annotation_of, with_annotation
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.transport.clock import IClock
+from broker.transport.message import Outcome
 from broker.transport.stacks.contract import IStackPlugin
+from broker.transport.view import LinkState
 
 
 class Guarantee(enum.Enum):
@@ -94,6 +96,13 @@ class ILinkReceiver(Interface):
     def messages_received(peer: Hashable, messages: Sequence[bytes]) -> None:
         """Receive messages of one peer in order, from a stranger too."""
 
+    def link_changed(peer: Hashable, state: LinkState) -> None:
+        """Handle a new state of a link. CONNECTED comes before its first message. A link that is
+        SUSPECTED may resume; messages of one that is DISCONNECTED are lost.
+
+        A link stack without outage notice does not tell that a peer has gone.
+        """
+
 
 class ILinks(Interface):
     """Links of one transport instance to other nodes, over its link stack."""
@@ -105,10 +114,15 @@ class ILinks(Interface):
         """
 
     def remove_peer(peer: Hashable) -> None:
-        """End a link, and drop unsent messages."""
+        """End a link, and drop unsent messages. No change of the link follows."""
 
-    def send(messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
-        """Send to each of the peers. A link without room drops the messages."""
+    def send(
+        messages: Sequence[bytes], peers: Sequence[Hashable]
+    ) -> Sequence[Mapping[Hashable, Outcome]]:
+        """Send to each of the peers, and return the outcomes of each message.
+
+        A link without room drops the messages: FULL.
+        """
 
     def close() -> None:
         """Close all links."""

@@ -11,7 +11,7 @@ from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
 from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
 from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
-from broker.transport.message import Peer
+from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import IDatagramChannel
 from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
 from broker.transport.socket.udp import format_address
@@ -81,15 +81,14 @@ class DatagramLinks:
         if peer in self._driver.links:
             self._driver.remove(peer, Closed("the transport has ended the link"))
 
-    def send(self, messages: Sequence[bytes], peers: Sequence[Hashable]) -> None:
-        for peer in peers:
-            link = self._driver.links.get(peer)
-            try:
-                if link is None:
-                    raise Closed("there is no link")
-                link.send(messages)
-            except (Overloaded, Closed):
-                self.dropped += len(messages)
+    def send(
+        self, messages: Sequence[bytes], peers: Sequence[Hashable]
+    ) -> Sequence[Mapping[Hashable, Outcome]]:
+        outgoing = [Message(each, destinations=tuple(peers)) for each in messages]
+        self._driver.send(outgoing)
+        outcomes = [each.outcomes for each in outgoing]
+        self.dropped += sum(each is not Outcome.SENT for one in outcomes for each in one.values())
+        return outcomes
 
     def close(self) -> None:
         for peer in list(self._driver.links):
@@ -116,6 +115,7 @@ class DatagramLinks:
         self._driver.consumed(peer, len(messages))
 
     def view_changed(self, peer: Peer, view: View) -> None:
+        self._receiver.link_changed(peer, view.state)
         if view.state is LinkState.DISCONNECTED and peer not in self._added:
             # This call comes from the link that is to be removed.
             self._clock.callLater(0, self._forget, peer, view.error)

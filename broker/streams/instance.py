@@ -33,6 +33,7 @@ from broker.streams.contract import (
     ITransportPlugin,
 )
 from broker.transport.clock import IClock
+from broker.transport.view import LinkState
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
@@ -379,9 +380,15 @@ class _GuardedReceiver:
         self._receiver = receiver
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        self._call(self._receiver.messages_received, peer, messages)
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        self._call(self._receiver.link_changed, peer, state)
+
+    def _call(self, method: Callable[..., object], *arguments: object) -> None:
         if self._instance.error:
             return
         try:
-            self._receiver.messages_received(peer, messages)
+            method(*arguments)
         except Exception as error:
             self._instance.fail(error)

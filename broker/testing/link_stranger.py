@@ -25,6 +25,7 @@ from broker.testing.simulated_network import NetworkWorld
 from broker.testing.virtual_time import BEGINNING
 from broker.transport.socket import ISocketChannel
 from broker.transport.stacks import Transport
+from broker.transport.view import LinkState
 
 _HOST, _PORT = "127.0.0.2", 1
 _NODE = NodeDescriptor(
@@ -36,6 +37,9 @@ _NODE = NodeDescriptor(
 class _Deaf:
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         """Ignore them."""
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        """Ignore it."""
 
 
 def open_stranger(world: NetworkWorld, instance: StackInstance, plugins: Plugins) -> ILinks:

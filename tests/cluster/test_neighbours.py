@@ -38,6 +38,9 @@ class Node:
     def link_up(self, neighbour: Neighbour) -> None:
         self.log.append(("up", neighbour.name))
 
+    def link_resumed(self, neighbour: Neighbour) -> None:
+        self.log.append(("resumed", neighbour.name))
+
     def link_broken(self, neighbour: Neighbour) -> None:
         self.log.append(("broken", neighbour.name))
 
@@ -133,7 +136,7 @@ def test_a_broken_link_keeps_messages_until_it_is_given_up() -> None:
     assert a.log == [("broken", "b")]
     a.neighbours.send_reliable(b"kept", "b")
     world.connect("ab")
-    assert world.nodes["b"].log == [("broken", "a"), ("a", b"kept")]
+    assert world.nodes["b"].log == [("broken", "a"), ("resumed", "a"), ("a", b"kept")]
     assert world.neighbour("a", "b").reconnections == 1
     world.network.cut("ab")
     world.run(1.1)

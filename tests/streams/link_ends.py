@@ -26,6 +26,7 @@ from broker.testing.killable import KillableClock
 from broker.testing.memory_connections import MemoryConnections, link_place
 from broker.testing.memory_network import MemoryNetwork
 from broker.transport.stacks import IProtocolStack, IStackPlugin
+from broker.transport.view import LinkState
 from plugins.mspaces.stack import mspaces
 
 PORT = 9000
@@ -97,6 +98,7 @@ class End:
         self.wire = wire
         self.address = (host or f"10.0.0.{ord(name[0])}", PORT)
         self.received: list[tuple[Hashable, bytes]] = []
+        self.states: list[tuple[Hashable, str]] = []
         self.clock = KillableClock(wire.clock)
         self.context: AdmissionContext | None = None
         self._transport = StandIn(version=version)
@@ -132,6 +134,9 @@ class End:
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         self.received += [(peer, each) for each in messages]
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        self.states.append((peer, state.value))
 
     def _open(self, host: str, port: int, _: object, on_connect: object) -> MemoryConnections:
         return MemoryConnections(

@@ -18,7 +18,7 @@ from broker.streams.connection_links import ConnectionLinks
 from broker.testing.memory_connections import link_place
 from broker.transport.effects import Effect, SendDown
 from broker.transport.layer import ILayer, PassThrough, Property
-from broker.transport.message import Message
+from broker.transport.message import Message, Outcome
 from broker.transport.stacks import StackSettings
 from plugins.mspaces.stack import MspacesStack
 from tests.seeds import seeds
@@ -233,6 +233,44 @@ def test_messages_beyond_the_room_of_a_link_are_dropped() -> None:
     wire.heal(*ends)
     wire.run(0.9)
     assert len(ends[1].received) + links[0].dropped == 20
+
+
+def test_each_end_gets_the_states_of_a_link() -> None:
+    wire, ends, links = linked("b", "")
+    for end, other in (ends, ends[::-1]):
+        assert end.states == [(other.address, "connected")]
+        end.states.clear()
+    wire.cut(*ends)
+    wire.run(6.0)
+    for end, other in (ends, ends[::-1]):
+        assert end.states == [(other.address, "suspected"), (other.address, "connected")]
+        end.states.clear()
+    wire.cut(*ends, refuse=True)
+    wire.run(60.0)
+    for end, other in (ends, ends[::-1]):
+        assert end.states == [(other.address, "suspected"), (other.address, "disconnected")]
+        end.states.clear()
+    wire.heal(*ends)
+    wire.run(60.0)
+    assert ends[0].states == [(ends[1].address, "connected")]
+    links[0].remove_peer(ends[1].address)
+    wire.run(6.0)
+    links[1].close()
+    assert ends[0].states == [(ends[1].address, "connected")]
+    assert ends[1].states[-1] == (ends[0].address, "disconnected")
+
+
+def test_each_message_has_an_outcome_for_each_peer() -> None:
+    wire, ends, links = linked("bc", "", "")
+    there, full, unknown = ends[1].address, ends[2].address, ("10.0.0.9", PORT)
+    wire.cut(ends[0], ends[2], refuse=True)
+    while links[0].send([bytes(1 << 20)], [full]) == [{full: Outcome.SENT}]:
+        pass
+    sent = links[0].send([b"x", b"y"], [there, full, unknown])
+    assert sent == [{there: Outcome.SENT, full: Outcome.FULL, unknown: Outcome.ABSENT}] * 2
+    assert links[0].dropped == 5
+    wire.run(1.0)
+    assert ends[1].received == [(ends[0].address, b"x"), (ends[0].address, b"y")]
 
 
 def test_a_message_that_is_too_large_is_dropped_and_the_link_stays() -> None:

@@ -18,16 +18,19 @@ def listen_of(number: int) -> str:
     return f"127.0.0.1:{9000 + number}"
 
 
-class TestTwoParents(AnnotationContract, FeederContract, TransportContract, unittest.TestCase):
+class TwoParentsCase(AnnotationContract, FeederContract, TransportContract):
     plugin = two_parents
-    links = stop_and_wait
-    link_options = StopAndWaitOptions()
     annotates_received = True
 
     def node_options(self, number: int) -> TwoParentsOptions:
         """The two nodes before are the parents."""
         parents = [listen_of(each) for each in range(max(0, number - 2), number)]
         return TwoParentsOptions(listen=listen_of(number), parents=tuple(parents))
+
+
+class TestTwoParents(TwoParentsCase, unittest.TestCase):
+    links = stop_and_wait
+    link_options = StopAndWaitOptions()
 
 
 @pytest.mark.soak

@@ -39,6 +39,7 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.transport.view import LinkState
 from two_parents.messages import Events, Interest, decode, encode
 
 #: Flows with a state for each child; the batches of others go to all children.
@@ -168,6 +169,9 @@ class TwoParents:
                     raise ProtocolError("events of a node that is neither parent nor child")
             except (ProtocolError, Overloaded, BadQuery):
                 self._rejected += 1
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        """Silence shows that a child has gone."""
 
     def _set_child(self, peer: Hashable, interest: Interest) -> None:
         child = self._children.get(peer)
