@@ -153,3 +153,34 @@ class End:
 
 def _no_datagrams(host: str, port: int) -> NoReturn:
     raise AssertionError
+
+
+def linked(*added: str, seed: int = 0) -> tuple[Wire, list[End], list[ConnectionLinks]]:
+    """Nodes "a", "b" and so on; each entry of `added` names those that it adds."""
+    wire = Wire(seed)
+    ends = [End(wire, name) for name, _ in zip("abcdef", added, strict=False)]
+    links = [end.open() for end in ends]
+    for own, names in zip(links, added, strict=True):
+        for name in names:
+            own.add_peer(ends["abcdef".index(name)].address)
+    wire.run(3.0)
+    return wire, ends, links
+
+
+def check_traffic(wire: Wire, ends: list[End], links: list[ConnectionLinks]) -> None:
+    """Check that each node reaches each other one by its address."""
+    for end in ends:
+        end.received.clear()
+    for end, own in zip(ends, links, strict=True):
+        for other in ends:
+            if other is not end:
+                own.send([f"{end.node.name} {other.node.name}".encode()], [other.address])
+    wire.run(1.0)
+    for end in ends:
+        expected = {
+            (other.address, f"{other.node.name} {end.node.name}".encode())
+            for other in ends
+            if other is not end
+        }
+        assert set(end.received) == expected
+        assert len(end.received) == len(expected)

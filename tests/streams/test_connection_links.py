@@ -14,48 +14,15 @@ from broker.config import Settings
 from broker.config.settings import FaultSettings
 from broker.errors import Overloaded
 from broker.streams import connection_links
-from broker.streams.connection_links import ConnectionLinks
-from broker.testing.memory_connections import link_place
 from broker.transport.effects import Effect, SendDown
 from broker.transport.layer import ILayer, PassThrough, Property
-from broker.transport.message import Message, Outcome
+from broker.transport.message import Message
 from broker.transport.stacks import StackSettings
 from plugins.mspaces.stack import MspacesStack
 from tests.seeds import seeds
-from tests.streams.link_ends import PORT, End, Wire
+from tests.streams.link_ends import PORT, End, Wire, check_traffic, linked
 
 SEEDS = seeds(5, 100)
-
-
-def linked(*added: str, seed: int = 0) -> tuple[Wire, list[End], list[ConnectionLinks]]:
-    """Nodes "a", "b" and so on; each entry of `added` names those that it adds."""
-    wire = Wire(seed)
-    ends = [End(wire, name) for name, _ in zip("abcdef", added, strict=False)]
-    links = [end.open() for end in ends]
-    for own, names in zip(links, added, strict=True):
-        for name in names:
-            own.add_peer(ends["abcdef".index(name)].address)
-    wire.run(3.0)
-    return wire, ends, links
-
-
-def check_traffic(wire: Wire, ends: list[End], links: list[ConnectionLinks]) -> None:
-    """Check that each node reaches each other one by its address."""
-    for end in ends:
-        end.received.clear()
-    for end, own in zip(ends, links, strict=True):
-        for other in ends:
-            if other is not end:
-                own.send([f"{end.node.name} {other.node.name}".encode()], [other.address])
-    wire.run(1.0)
-    for end in ends:
-        expected = {
-            (other.address, f"{other.node.name} {end.node.name}".encode())
-            for other in ends
-            if other is not end
-        }
-        assert set(end.received) == expected
-        assert len(end.received) == len(expected)
 
 
 def test_both_ends_name_each_other_by_the_listening_address() -> None:
@@ -223,18 +190,6 @@ def test_a_node_that_connects_from_another_host_is_the_peer_that_was_added() -> 
     assert {each for each, _ in one.received} <= {peer}
 
 
-def test_messages_beyond_the_room_of_a_link_are_dropped() -> None:
-    wire, ends, links = linked("b", "")
-    wire.cut(*ends, refuse=True)
-    message = bytes(1 << 20)
-    for _ in range(20):
-        links[0].send([message], [ends[1].address])
-    assert 10 < links[0].dropped < 20
-    wire.heal(*ends)
-    wire.run(0.9)
-    assert len(ends[1].received) + links[0].dropped == 20
-
-
 def test_each_end_gets_the_states_of_a_link() -> None:
     wire, ends, links = linked("b", "")
     for end, other in (ends, ends[::-1]):
@@ -258,33 +213,6 @@ def test_each_end_gets_the_states_of_a_link() -> None:
     links[1].close()
     assert ends[0].states == [(ends[1].address, "connected")]
     assert ends[1].states[-1] == (ends[0].address, "disconnected")
-
-
-def test_each_message_has_an_outcome_for_each_peer() -> None:
-    wire, ends, links = linked("bc", "", "")
-    there, full, unknown = ends[1].address, ends[2].address, ("10.0.0.9", PORT)
-    wire.cut(ends[0], ends[2], refuse=True)
-    while links[0].send([bytes(1 << 20)], [full]) == [{full: Outcome.SENT}]:
-        pass
-    sent = links[0].send([b"x", b"y"], [there, full, unknown])
-    assert sent == [{there: Outcome.SENT, full: Outcome.FULL, unknown: Outcome.ABSENT}] * 2
-    assert links[0].dropped == 5
-    wire.run(1.0)
-    assert ends[1].received == [(ends[0].address, b"x"), (ends[0].address, b"y")]
-
-
-def test_a_message_that_is_too_large_is_dropped_and_the_link_stays() -> None:
-    settings = Settings()
-    limits = attrs.evolve(settings.limits, max_frame_bytes=1 << 16, max_event_bytes=1 << 16)
-    small = attrs.evolve(settings, limits=limits)
-    wire = Wire()
-    ends = [End(wire, name, settings=small) for name in "ab"]
-    links = [end.open() for end in ends]
-    links[0].add_peer(ends[1].address)
-    wire.run(3.0)
-    links[0].send([bytes((1 << 18) + 1)], [ends[1].address])
-    assert links[0].dropped == 1
-    check_traffic(wire, ends, links)
 
 
 def test_peers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,39 +258,6 @@ def test_a_stack_with_a_layer_above_the_links_orders_all_messages() -> None:
     wire.run(1.0)
     for end in ends[1:]:
         assert end.received == [(ends[0].address, each) for each in (b"1 x", b"2 y")]
-
-
-def test_a_receiver_that_is_slow_stops_the_sender() -> None:
-    """Messages that are not read fill the link, and are dropped beyond its room."""
-    wire, ends, links = linked("b", "")
-    (path,) = [
-        wire.network.path(link_place(ends[1].address), link_place(ends[0].address)),
-    ]
-    wire.network.set_delay(path, 1.0)
-    for _ in range(100):
-        links[0].send([bytes(1 << 18)], [ends[1].address])
-    assert links[0].dropped > 50
-    wire.run(30.0)
-    assert len(ends[1].received) + links[0].dropped == 100
-    check_traffic(wire, ends, links)
-
-
-def test_a_link_stack_without_layers_is_bounded_by_the_socket() -> None:
-    wire = Wire()
-    ends = [End(wire, name, link_stack=Bare()) for name in "ab"]
-    links = [end.open() for end in ends]
-    links[0].add_peer(ends[1].address)
-    wire.run(3.0)
-    check_traffic(wire, ends, links)
-    ends[1].received.clear()
-    for _ in range(100):
-        links[0].send([bytes(1 << 12)], [ends[1].address])
-    wire.run(3.0)
-    assert len(ends[1].received) + links[0].dropped == 100
-    assert 16 <= len(ends[1].received) <= 20
-    wire.cut(*ends)
-    wire.run(6.0)
-    check_traffic(wire, ends, links)
 
 
 def test_a_node_that_has_moved_answers_at_its_new_address() -> None:
@@ -424,10 +319,3 @@ class Stamping(MspacesStack):
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
         return [*super().layers(settings), StampingLayer()]
-
-
-class Bare(MspacesStack):
-    """The socket alone."""
-
-    def layers(self, settings: StackSettings) -> list[ILayer]:
-        return []

@@ -30,8 +30,7 @@ from broker.streams.connection_links import ConnectionLinks
 from broker.testing.memory_connections import link_place
 from broker.testing.socket_contract import RecordingReceiver
 from broker.transport.socket import ISocketChannel
-from tests.streams.link_ends import PORT, End, Wire
-from tests.streams.test_connection_links import check_traffic
+from tests.streams.link_ends import PORT, End, Wire, check_traffic
 
 NAME = "radar tested 1 mspaces 1"
 KEY = b"the key of all nodes"
