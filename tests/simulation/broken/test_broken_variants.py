@@ -48,15 +48,18 @@ def killed_node(variant: AbstractContextManager[None], _: Path) -> list[Violatio
         world.run(1.0)
         observer = Observer(world)
         publisher = Publisher(observer.watch(world.client("publisher", "a")))
-        reader = Reader(world, world.client("reader", "a"), durable="d")
-        world.run_until(lambda: reader.is_flowing)
+        readers = [_start_reader(world, 1)]
+        world.run_until(lambda: readers[0].is_flowing)
+        # It must not get events that are nowhere else.
+        _kill_reader(world, readers)
         publish(world, publisher, 5)
         world.kill("a")
         world.start("a")
         world.run_until(lambda: not publisher.client.unacknowledged)
-        read(world, reader, seconds=10.0)
+        readers.append(_start_reader(world, 2))
+        read(world, readers[1], seconds=10.0)
         observer.record_logs(read_logs(world))
-        observer.add_subscriber("reader", [reader])
+        observer.add_subscriber("reader", readers)
         return checked(observer)
 
 

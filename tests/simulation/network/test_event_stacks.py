@@ -168,7 +168,8 @@ def test_an_unpublished_event_has_the_stack_that_would_carry_it(nodes: TwoNodes)
 
 
 def test_an_event_whose_order_is_not_decided_is_withheld(nodes: TwoNodes) -> None:
-    transport = OrderingTransport(nodes.world, 5.0)
+    transport = OrderingTransport(nodes.world)
+    transport.loses = lambda _: True
     nodes.begin(StackInstance("radar", use="ordering"), plugins=(transport, None))
     document = nodes.publish_now()
     answer = nodes.ask(document, "at-a")
