@@ -31,9 +31,7 @@ class TestMspacesInstance(TransportContract, unittest.TestCase):
 
     plugin = find_plugin(ITransportPlugin, DEFAULT_STACK)
     links = find_stack(DEFAULT_STACK)
-
-    def test_a_transport_that_raises_for_a_received_message_stops_alone(self) -> None:
-        """It has no links of its own."""
+    seeds = range(1)
 
 
 class TestOtherTransport(AnnotationContract, OtherTransportContract, unittest.TestCase):
@@ -58,7 +56,7 @@ class TestMspacesLong(TestMspaces):
 
 @pytest.mark.soak
 class TestMspacesInstanceLong(TestMspacesInstance):
-    seeds = range(2, 20)
+    seeds = range(1, 20)
 
 
 @pytest.mark.soak

@@ -12,8 +12,9 @@ from tests.two_parents.test_contract import TwoParentsCase
 
 class TestOverConnections(TwoParentsCase, unittest.TestCase):
     links = mspaces
+    seeds = range(1)
 
 
 @pytest.mark.soak
 class TestOverConnectionsLong(TestOverConnections):
-    seeds = range(2, 20)
+    seeds = range(1, 20)
