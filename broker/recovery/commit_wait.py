@@ -1,4 +1,4 @@
-"""Requested own events that are not durable yet.
+"""Wait for the commit of own events in requested ranges.
 
 The cut of a subscription counts places from the time they are given. A page has durable events
 only, and the recovery would report the rest up to the cut as lost.

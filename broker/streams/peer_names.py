@@ -1,4 +1,4 @@
-"""Names of the nodes at the addresses of links: each node has one address."""
+"""Table of nodes by the address of their links, one address for each node."""
 
 from __future__ import annotations
 

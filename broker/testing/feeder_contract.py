@@ -1,4 +1,4 @@
-"""Contract tests for stream transports that a feeder brings events to (`request_feed`)."""
+"""Contract tests for stream transports with a feeder (`request_feed`)."""
 
 from __future__ import annotations
 

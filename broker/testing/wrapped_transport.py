@@ -1,4 +1,4 @@
-"""Stream transports that fail or are recorded, and a stranger on their links."""
+"""Stream transports that fail, or whose messages are recorded."""
 
 from __future__ import annotations
 
