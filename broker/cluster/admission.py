@@ -16,6 +16,7 @@ from broker.cluster.handshake_messages import (
     GATEWAY,
     MEMBER,
     MOST_ALTERNATIVES,
+    PURPOSES,
     Alternative,
     NodeHello,
 )
@@ -148,7 +149,8 @@ def _find_errors(
         if not _has_room(node, context, rules.most_nodes):
             yield ClusterFull(f"this cluster has {rules.most_nodes} nodes, and takes no more")
     most_links = rules.most_links.get(transport, 0)
-    if context.links.get(transport, 0) >= most_links:
+    # Links of stacks have bounds of their own.
+    if hello.purpose in PURPOSES and context.links.get(transport, 0) >= most_links:
         yield TooManyLinks(f"this node takes {most_links} links over {transport}, and has them")
 
 

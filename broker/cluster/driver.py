@@ -10,6 +10,7 @@ from broker.cluster import messages
 from broker.cluster.clone_detection import find_later_process
 from broker.cluster.dtd_exchange import DtdExchange
 from broker.cluster.ingest_job import IngestJob
+from broker.cluster.instance_links import InstanceLinks
 from broker.cluster.interest.effects import (
     BadInterest,
     InterestActive,
@@ -50,7 +51,7 @@ from broker.cluster.types.core import TypeAnnounced
 from broker.cluster.types.network_types import NetworkTypes
 from broker.cluster.withheld_events import WithheldEvents
 from broker.errors import BrokerError, Cloned, LogUnavailable
-from broker.event.flow import is_default_flow, is_flow, origin_of
+from broker.event.flow import is_default_flow, is_flow, origin_of, pattern_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
@@ -95,6 +96,9 @@ class ClusterDriver:
         )
         self.call = self._runner.call
         self.apply_effects = self._runner.apply_effects
+
+        self.instance_links: dict[str, InstanceLinks] = {}
+        """By carrying pattern, of instances with links of their own."""
 
         self.on_other_message: Callable[[RoutedMessage], object] = lambda _: None
 
@@ -311,4 +315,10 @@ class ClusterDriver:
         neighbour = self.neighbours.get(name)
         if neighbour is not None and "zstd" not in neighbour.node.compressions:
             frame = frame.uncompressed()
-        self.neighbours.send_droppable(frame.encode(self.version_of(name)), (name,))
+        data = frame.encode(self.version_of(name))
+        if self.instance_links:
+            links = self.instance_links.get(pattern_of(frame.origin))
+            if links is not None and links.can_carry(name, frame.highest_rank):
+                links.send_droppable(data, (name,))
+                return
+        self.neighbours.send_droppable(data, (name,))

@@ -21,16 +21,19 @@ from broker.cluster.handshake import reject_connection
 from broker.cluster.handshake_core import Accepted, Initiator, Refused
 from broker.cluster.handshake_messages import GATEWAY, MEMBER, PURPOSES, NodeHello
 from broker.cluster.handshakes import Handshakes
+from broker.cluster.instance_links import InstanceLinks
 from broker.cluster.joining import AskNode, Founded, Joined, Joining, JoiningState, RoundFailed
 from broker.cluster.joining import Effect as JoiningEffect
 from broker.cluster.known_peers import KnownPeers
 from broker.cluster.membership_listener import MembershipListener
 from broker.cluster.meshing import Dial, Meshing, Target
+from broker.cluster.neighbours import Neighbour
 from broker.errors import (
     AddressNotAllowed,
     BrokerError,
     Cloned,
     Closed,
+    NotConnected,
     ShuttingDown,
     StackMismatch,
 )
@@ -97,9 +100,11 @@ class Membership:
         self._runner: CoreRunner[JoiningEffect | Dial] = CoreRunner(
             clock, self._apply, self._joining, self._meshing
         )
-        self._link_log = self._handshakes.link_log
+        self.link_log = self._handshakes.link_log
         self.failed_handshakes = self._handshakes.failures
         """By error code."""
+        self.instance_links: dict[str, InstanceLinks] = {}
+        """By the purpose of their handshakes."""
 
     def start_joining(self) -> None:
         self._runner.call(self._joining.start)
@@ -151,8 +156,10 @@ class Membership:
     def link_up(self, name: str) -> None:
         self._linked.add(name)
         for key in self._keys_of(name):
-            self._link_log.reset_link(key)
+            self.link_log.reset_link(key)
             self._runner.call(self._meshing.link_up, key)
+        for links in self.instance_links.values():
+            links.network_link_up()
 
     def link_broken(self, name: str) -> None:
         self._linked.discard(name)
@@ -163,6 +170,8 @@ class Membership:
         """Also called for a connection that led to no link."""
         self.link_broken(name)
         self._keys.pop(name, None)
+        for links in self.instance_links.values():
+            links.network_link_down(name)
 
     def set_slow(self, is_slow: bool) -> None:
         """A slow machine dials fewer nodes at once (M7)."""
@@ -170,16 +179,23 @@ class Membership:
 
     def stop(self) -> None:
         self._runner.stop()
+        for links in self.instance_links.values():
+            links.stop()
 
     def accept_connection(self, channel: ISocketChannel, transport: str) -> None:
         if self._is_outside:
             reject_connection(channel, ShuttingDown(_OUTSIDE))
             return
 
-        def find_error(hello: NodeHello, _: str) -> BrokerError | None:
+        def find_error(hello: NodeHello, host: str) -> BrokerError | None:
             if self._is_outside:
                 # The node has left its cluster since the handshake began.
                 return ShuttingDown(_OUTSIDE)
+            links = self.instance_links.get(hello.purpose)
+            if links is not None:
+                return self._find_host_error(hello.node.address.unit, host) or links.find_error(
+                    hello.node
+                )
             if hello.purpose not in PURPOSES:
                 return StackMismatch(
                     f"this address is one of network.listen, and has no {hello.purpose}"
@@ -187,7 +203,11 @@ class Membership:
             return None
 
         def accepted(result: Accepted, channel: ISocketChannel) -> None:
-            self._listener.connection_accepted(result, channel, transport, False)
+            links = self.instance_links.get(result.purpose)
+            if links is None:
+                self._listener.connection_accepted(result, channel, transport, False)
+            else:
+                links.attach_connection(result, channel, transport, is_dialled=False)
 
         self._handshakes.accept(channel, self.node, transport, find_error, accepted)
 
@@ -208,7 +228,7 @@ class Membership:
                 self._founding_gateways = {f"{_GATEWAY}{gateway.host}:{gateway.port}": gateway}
                 self._listener.cluster_joined(cluster, 0)
             case RoundFailed():
-                self._link_log.log_failed_round(effect.asked, effect.error)
+                self.link_log.log_failed_round(effect.asked, effect.error)
             case Dial():
                 self._dial_target(effect)
 
@@ -219,7 +239,7 @@ class Membership:
         if not joined and accepted.peer.address.unit != self.node.address.unit:
             channel.abort(Closed("this node has a link to its cluster again"))
             return
-        self._link_log.reset_joining()
+        self.link_log.reset_joining()
         # `cluster_joined` sets the dialling targets, without this link.
         self._linked.add(accepted.peer.name)
         self._keys[accepted.peer.name] = _seed(endpoint)
@@ -245,12 +265,33 @@ class Membership:
         def failed(result: Refused | BrokerError) -> None:
             error = result.error if isinstance(result, Refused) else result
             if not self._runner.is_stopped:
-                self._link_log.log_failed_link(key, description, error)
+                self.link_log.log_failed_link(key, description, error)
             if isinstance(result, Refused):
                 self._known_peers.record_refusal(target.name, result.error)
             self._runner.call(self._meshing.dial_failed, key)
 
         core = self._initiator(target.purpose, target.cluster, target.name)
+        self._dial(connection, core, transport, accepted, failed, failed)
+
+    def dial_neighbour(
+        self,
+        neighbour: Neighbour,
+        purpose: str,
+        accepted: Callable[[Accepted, ISocketChannel], None],
+        failed: Callable[[Refused | BrokerError], None],
+    ) -> None:
+        """Connect to a neighbour again, as the node was dialled for its link (`DialNeighbour`)."""
+        name, node, transport = neighbour.name, neighbour.node, neighbour.transport
+        gateway = self._gateways.get(self._keys.get(name, ""))
+        endpoint = node.udp if transport == UDP else node.tcp
+        if gateway is not None:
+            connection = self._dialler.dial_string(gateway)
+        elif endpoint is not None:
+            connection = self._dialler.dial(endpoint, transport)
+        else:
+            failed(NotConnected(f"{name} names no address over {transport}"))
+            return
+        core = self._initiator(purpose, node.address.unit, name)
         self._dial(connection, core, transport, accepted, failed, failed)
 
     def _initiator(self, purpose: str, cluster: UnitPath, expected: str) -> Initiator:
@@ -273,11 +314,16 @@ class Membership:
             refused(result)
 
         def find_error(host: str) -> BrokerError | None:
-            if core.purpose == MEMBER and not self._settings.rules.is_address_allowed(host):
-                return AddressNotAllowed(f"by this node's settings no member may be at {host[:80]}")
-            return None
+            if core.purpose == MEMBER:
+                return self._find_host_error(self.node.address.unit, host)
+            return self._find_host_error(core.cluster, host)
 
         self._handshakes.dial(connection, core, accepted, handshake_refused, failed, find_error)
+
+    def _find_host_error(self, unit: UnitPath, host: str) -> BrokerError | None:
+        if unit != self.node.address.unit or self._settings.rules.is_address_allowed(host):
+            return None
+        return AddressNotAllowed(f"by this node's settings no member may be at {host[:80]}")
 
     def _listening_endpoint(self, node: NodeDescriptor) -> Endpoint | None:
         return node.udp if self._settings.transport == UDP else node.tcp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from twisted.internet.defer import gatherResults
 from twisted.logger import Logger
 
 from broker.cluster import messages
@@ -232,7 +233,8 @@ class Network:
         self.driver.call(state.publish_descriptor, leaving)
         self.driver.call(traffic.send_progress)
         self.driver.stop()
-        await self.neighbours.flush_all()
+        others = [each.flush_all() for each in self.membership.instance_links.values()]
+        await gatherResults([self.neighbours.flush_all(), *others])
 
     def leave_cluster(self, error: BrokerError) -> None:
         self.neighbours.close_all(error)

@@ -19,7 +19,7 @@ from broker.config.stacks import (
 from broker.config.units import format_size
 from broker.errors import ConfigurationError, StackError
 from broker.transport.faults.configuration import KINDS, create_layer
-from broker.transport.stacks import StackSettings, build_stack
+from broker.transport.stacks import StackSettings, Transport, build_stack
 
 #: Interfaces that only this machine is on.
 _LOOPBACK = ("", "lo", "127.0.0.1")
@@ -124,13 +124,7 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                 f"[stacks.{DEFAULT_STACK}] is the transport {DEFAULT_STACK}: another transport "
                 "needs another name",
             )
-        if instance.use == DEFAULT_STACK != instance.name and _has_own_links(instance):
-            yield (
-                ("stacks", instance.name),
-                f"stacks.{instance.name} runs over the links of the node's network: "
-                f"[stacks.{DEFAULT_STACK}] has their settings",
-            )
-        yield from _check_links(instance)
+        yield from _check_links(instance, Transport(settings.network.transport))
     for stream in settings.streams:
         path = ("streams", stream.pattern.text, "stack")
         key = key_name(path)
@@ -155,13 +149,7 @@ def _check_stacks(settings: Settings) -> Iterator[tuple[KeyPath, str]]:
                     )
 
 
-def _has_own_links(instance: StackInstance) -> bool:
-    _, links = find_plugins_of(instance)
-    assert links is not None
-    return bool(instance.links) or instance.link_options not in (None, links.options())
-
-
-def _check_links(instance: StackInstance) -> Iterator[tuple[KeyPath, str]]:
+def _check_links(instance: StackInstance, of_network: Transport) -> Iterator[tuple[KeyPath, str]]:
     _, links = find_plugins_of(instance)
     if links is not None and instance.use != DEFAULT_STACK:
         try:
@@ -173,8 +161,11 @@ def _check_links(instance: StackInstance) -> Iterator[tuple[KeyPath, str]]:
     elif instance.channel:
         path = ("stacks", instance.name, "channel")
         yield path, f"{key_name(path)}: its links have no choice of a channel"
-    for transport in () if links is None else sorted(links.transports, key=lambda each: each.value):
-        assert links is not None
+    if links is None:
+        return
+    # Links between clusters always use TCP.
+    needed = {Transport.TCP, of_network} if instance.use == DEFAULT_STACK else set()
+    for transport in sorted(links.transports | needed, key=lambda each: each.value):
         settings = StackSettings(incarnation=1, transport=transport, options=instance.link_options)
         try:
             build_stack(links, settings)

@@ -34,7 +34,8 @@ class StackInstance:
     links: str = setting(
         value_kind.OPTIONAL_NAME,
         "",
-        "The link stack below it; by default the one that the transport names.",
+        "The link stack below it; by default the one that the transport names. An instance of "
+        '"mspaces" that sets it, or an option of it, has links of its own.',
     )
     feed: str = setting(
         value_kind.OPTIONAL_NAME,
@@ -57,6 +58,11 @@ class StackInstance:
     """Options of the transport, an instance of the plug-in's class; None for the defaults."""
     link_options: object = None
     """Options of the link stack, likewise."""
+
+    @property
+    def has_own_links(self) -> bool:
+        """True for an instance of the default transport with links beside those of the network."""
+        return self.use == DEFAULT_STACK != self.name and bool(self.links)
 
 
 Plugins: TypeAlias = tuple[ITransportPlugin, IProtocolStack | None]

@@ -143,8 +143,18 @@ class _Reader:
         for key in options:
             if key not in known:
                 self._fail_unknown((*path, key), [*own, *known])
-        read = [self._read_options(path, options, plugin.options) for plugin in plugins]
-        return attrs.evolve(instance, options=read[0], link_options=read[1] if read[1:] else None)
+        transport = self._read_options(path, options, plugins[0].options)
+        if len(plugins) == 1:
+            return attrs.evolve(instance, options=transport)
+        links = plugins[1]
+        # An option names the link stack, too.
+        is_named = instance.links or not options.keys().isdisjoint(settings_of(links.options))
+        return attrs.evolve(
+            instance,
+            links=links.name if is_named else "",
+            options=transport,
+            link_options=self._read_options(path, options, links.options),
+        )
 
     def _read_options(self, path: KeyPath, options: dict[str, Any], section: type) -> object:
         known = settings_of(section)

@@ -11,6 +11,9 @@ from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from broker.cluster.address import Address
+from broker.cluster.handshake_messages import LINKS
+from broker.cluster.instance_links import InstanceLinks
+from broker.cluster.link_stacks import LinkStacks
 from broker.cluster.network import Network
 from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
@@ -35,7 +38,7 @@ from broker.streams.contract import (
 )
 from broker.streams.interest import CarriedInterests
 from broker.streams.link_sockets import LinkSockets
-from broker.streams.links import LinkOpener
+from broker.streams.links import LinkOpener, name_links
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
@@ -75,7 +78,41 @@ def build_transports(
     services = StreamServices(node, network, clock, random, opener.open)
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
+    for instance in transports:
+        stack = settings.stack(instance.instance)
+        if stack.has_own_links:
+            links = _make_instance_links(stack, network, settings, clock, random, find_plugins)
+            network.driver.instance_links |= {each.text: links for each in instance.patterns}
     return transports
+
+
+def _make_instance_links(
+    stack: StackInstance,
+    network: Network,
+    settings: Settings,
+    clock: IClock,
+    random: Random,
+    find_plugins: FindPlugins,
+) -> InstanceLinks:
+    """Return links of an instance of the network, known to its membership."""
+    transport, plugin = find_plugins(stack)
+    assert plugin is not None
+    membership = network.membership
+    purpose = LINKS + name_links(stack.name, transport, plugin)
+    links = membership.instance_links[purpose] = InstanceLinks(
+        stack.name,
+        purpose,
+        stack.clearance.rank,
+        settings,
+        LinkStacks(settings, stack, plugin, clock.seconds()),
+        network.neighbours,
+        network.messages_received,
+        membership.dial_neighbour,
+        clock,
+        random,
+        membership.link_log,
+    )
+    return links
 
 
 def build_interest(node: INode) -> Interest:
@@ -218,4 +255,9 @@ class ClusterTransport:
 
     def snapshot(self) -> Mapping[str, object]:
         state = self._network.state
-        return {"peers": [] if state is None else sorted(state.map.members())}
+        own = self._network.membership.instance_links.values()
+        links = [each.snapshot() for each in own if each.instance == self._context.instance]
+        return {
+            "peers": [] if state is None else sorted(state.map.members()),
+            **({"links": links} if links else {}),
+        }
