@@ -148,3 +148,21 @@ def test_a_link_stack_is_checked_on_the_channels_that_it_names(
         load_text(text, "node.toml")
     assert "stacks.mspaces" in refused.value.text
     assert refused.value.line == 2
+
+
+@pytest.mark.parametrize(("over", "missing"), [("tcp", ""), ("udp", "tcp"), ("tcp udp", "")])
+@pytest.mark.parametrize("name", ["mspaces", "radar"])
+def test_links_of_the_network_and_of_its_instances_need_its_channels(
+    name: str, over: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MspacesStack, "transports", frozenset(map(Transport, over.split())))
+    text = f'stacks.{name} = {{ use = "mspaces", links = "mspaces" }}\n'
+    udp = '[network]\ncluster = "x"\nlisten = ["unix:other"]\nudp = "127.0.0.1:1"\n'
+    if missing:
+        with pytest.raises(ConfigurationError, match=f"does not run over {missing}"):
+            load_text(text, "node.toml")
+    else:
+        load_text(text, "node.toml")
+    if "udp" not in over:
+        with pytest.raises(ConfigurationError, match="does not run over udp"):
+            load_text(f'{text}{udp}transport = "udp"', "node.toml")

@@ -106,8 +106,23 @@ def test_options_of_a_stack_reach_the_classes_of_its_plugins() -> None:
         ('[stacks.mspaces]\nfeed = "x"', 'only "mspaces" can feed other stacks'),
         ('[stacks."a b"]\n', "must be named by 1 to 64 of"),
         ("[stacks]\nmspaces = 1", "stacks.mspaces must be a table, found 1"),
-        ('[stacks.radar]\nuse = "mspaces"\nwindow_bytes = "1MiB"', "[stacks.mspaces] has their"),
-        ('[stacks.radar]\nuse = "mspaces"\nlinks = "mspaces"', "[stacks.mspaces] has their set"),
+        (
+            'stacks.radar = { use = "mspaces", window_bytes = 1 }',
+            "must be a size from 64KiB to 1GiB",
+        ),
+        ('stacks.radar = { use = "mspaces", window_bites = 1 }', "mean stacks.radar.window_bytes?"),
+        (
+            'stacks.radar = { use = "mspaces", liveness = 0.5 }',
+            "liveness: must be more than keepal",
+        ),
+        (
+            'stacks.radar = { use = "mspaces", links = "mspace" }',
+            "no stack 'mspace' is installed, did",
+        ),
+        (
+            'stacks.radar = { use = "mspaces", channel = "tcp" }',
+            "its links have no choice of a chann",
+        ),
         ('[stacks.radar]\nfeed = "mspaces"\nuse = "mspaces"', "can feed other stacks"),
         ('[streams."a.>"]\nstack = "mspace"', 'no [stacks.mspace], did you mean "mspaces"?'),
         ('[streams."a.>"]\npromises = ["redundancy"]', "its guarantees: acknowledgement"),
@@ -117,6 +132,31 @@ def test_a_stack_that_can_not_work_is_refused_with_its_line(table: str, sentence
     error = refusal("\n" + table)
     assert sentence in error.text
     assert error.line in (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "links"),
+    [
+        ("", ""),
+        ('links = "mspaces"', "mspaces"),
+        ('links = "mspaces"\nwindow_bytes = "4 MiB"', "mspaces"),
+        # Also the default value.
+        ('window_bytes = "4 MiB"', "mspaces"),
+        ("keepalive = 0.5", "mspaces"),
+        ('clearance = "low"', ""),
+    ],
+)
+def test_an_instance_of_the_default_transport_has_own_links_if_they_have_a_setting(
+    keys: str, links: str
+) -> None:
+    text = f'[streams."radar.>"]\nstack = "radar"\n[stacks.radar]\nuse = "mspaces"\n{keys}\n'
+    network = '[network]\ncluster = "alps"\nlisten = ["unix:other"]\n'
+    text += f'{network}[stacks.mspaces]\nlinks = "mspaces"\n'
+    settings = load_text(text, "node.toml")
+    stack = settings.stack("radar")
+    assert (stack.links, stack.has_own_links) == (links, bool(links))
+    # The default stack has those of the network.
+    assert not settings.stack("mspaces").has_own_links
 
 
 def test_accounts_are_read_with_their_rights() -> None:
