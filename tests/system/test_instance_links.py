@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from broker.client.asyncio_face import connect
 from examples.free_ports import free_port
+from tests.capability import PREVIOUS
 from tests.system.certificates import make_certificate
 from tests.system.network_nodes import LogTail, run_nodes
 from tests.system.node_process import PATIENCE, ROOT, NodeProcess
-from tests.system.test_two_stacks import clients, publish
-from tests.system.traffic import ask_status, run_within
+from tests.system.previous_version import previous_tree
+from tests.system.test_two_stacks import OTHER, clients, publish
+from tests.system.traffic import Inbox, ask_status, run_within
 
 pytestmark = pytest.mark.system
 
@@ -127,6 +130,31 @@ def test_a_node_without_the_instance_is_served_by_the_network(tmp_path: Path) ->
     with run_nodes(nodes, MESH):
         first.await_log("linked to n1 for the stack radar")
         run_within(work(), 2 * PATIENCE)
+
+
+def test_a_node_of_the_previous_version_stays_in_the_network(tmp_path: Path) -> None:
+    old, first, second = make_nodes(tmp_path, lambda _: "")
+    (tree := tmp_path / "previous").mkdir()
+    old.code = previous_tree(tree, PREVIOUS)
+    old.settings.write_text(old.settings.read_text().replace(RADAR, ""))
+
+    async def work() -> None:
+        async with (
+            clients(first, second) as (publisher, inbox),
+            connect(old.endpoint, client_id="old") as at_old,
+        ):
+            at_old_inbox = Inbox(await at_old.subscribe("true()", OTHER))
+            await publish(publisher, inbox, range(20))
+            await at_old_inbox.wait_until(lambda: len(at_old_inbox.events) == 20)
+            await at_old_inbox.close()
+            assert set(await peers_of(first)) == {"n2"}
+
+    with run_nodes([old], []), run_nodes([first], []):
+        first.await_log("n0 has no links of radar, which uses those of the network")
+        with run_nodes([second], []):
+            first.await_log("linked to n2 for the stack radar")
+            first.await_log("linked to alps/n0")
+            run_within(work(), 2 * PATIENCE)
 
 
 def test_the_configuration_is_accepted(tmp_path: Path) -> None:

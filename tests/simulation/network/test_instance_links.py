@@ -216,6 +216,18 @@ def test_a_node_without_such_links_gets_the_frames_over_the_network(seed: int, o
         assert {*peers_of(world, "a")} == {"b", "c"}
 
 
+def test_a_node_that_refused_is_dialled_after_its_restart() -> None:
+    with NetworkWorld(1) as world:
+        publisher, reader = start(world, {}, STACKS)
+        (links,) = cast(Any, world["b"].transports).snapshot()[1]["links"]
+        assert (links["refused"], links["peers"]) == ({"stack-mismatch": 1}, [])
+        set_stacks(world, "a", STACKS)
+        world.run(4.0)
+        assert {*peers_of(world, "b")} == {"a"}
+        publish_both(world, publisher)
+        settle(world, publisher, reader)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_node_of_an_earlier_version_stays_in_the_network(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -302,6 +314,28 @@ def test_a_link_must_be_as_safe_as_that_of_the_network() -> None:
         assert not peers_of(world, "a") and not peers_of(world, "b")
         publish_both(world, publisher)
         settle(world, publisher, reader)
+
+
+def test_links_of_an_instance_do_not_count_as_links_of_the_network() -> None:
+    with NetworkWorld(1) as world:
+        for name, joined in (("a", ()), ("b", "a")):
+            world.add(name, "one", start=False, join=joined, max_tcp_links=1)
+            world.set_stacks(name, STACKS)
+            world.start(name)
+        world.run(4.0)
+        assert {*peers_of(world, "a")} == {"b"} and {*peers_of(world, "b")} == {"a"}
+        assert [each.name for each in world.network_of("a").neighbours] == ["b"]
+
+
+@pytest.mark.parametrize("cluster", ["one", "evil"])
+def test_address_rules_hold_for_members(cluster: str) -> None:
+    with NetworkWorld(1) as world:
+        world.add("a", "one", start=False, allow=("10.0.0.0/8",))
+        world.set_stacks("a", STACKS)
+        world.start("a")
+        peer = BadPeer(world, "a", cluster=cluster, purpose=PURPOSE)
+        code = "address-not-allowed" if cluster == "one" else "not-connected"
+        assert peer.refused is not None and peer.refused.error.code == code
 
 
 def test_a_node_without_a_link_of_the_network_is_refused() -> None:
