@@ -65,11 +65,14 @@ class TransportCase(_Base):
         """
         with deterministic(seed), NetworkWorld(seed, latency=latency) as world:
             plugins = wrap(self.create_plugins(world))
+            # As in a configuration, options name the link stack.
+            links = plugins[1] if self.link_options is not None else None
 
             def make_stack(number: int) -> StackInstance:
                 return StackInstance(
                     INSTANCE,
                     use=plugins[0].name,
+                    links="" if links is None else links.name,
                     feed=feed,
                     clearance=clearance,
                     options=self.node_options(number),

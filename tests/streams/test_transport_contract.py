@@ -11,6 +11,7 @@ from broker.streams.contract import ITransportPlugin
 from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.transport_contract import TransportContract
 from broker.transport.stacks import find_plugin, find_stack
+from plugins.mspaces.settings import MspacesSettings
 from tests.simulation.network.ordering_transport import OrderingTransportContract
 from tests.simulation.network.other_transport import (
     AnnotatingTransport,
@@ -32,6 +33,12 @@ class TestMspacesInstance(TransportContract, unittest.TestCase):
     plugin = find_plugin(ITransportPlugin, DEFAULT_STACK)
     links = find_stack(DEFAULT_STACK)
     seeds = range(1)
+
+
+class TestMspacesInstanceWithLinks(TestMspacesInstance):
+    """Its frames have links of their own."""
+
+    link_options = MspacesSettings(window_bytes=1 << 20)
 
 
 class TestOtherTransport(AnnotationContract, OtherTransportContract, unittest.TestCase):
@@ -56,6 +63,11 @@ class TestMspacesLong(TestMspaces):
 
 @pytest.mark.soak
 class TestMspacesInstanceLong(TestMspacesInstance):
+    seeds = range(1, 20)
+
+
+@pytest.mark.soak
+class TestMspacesInstanceWithLinksLong(TestMspacesInstanceWithLinks):
     seeds = range(1, 20)
 
 
