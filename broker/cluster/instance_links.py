@@ -18,6 +18,7 @@ from broker.cluster.meshing import Dial, Meshing, Target
 from broker.cluster.neighbours import Neighbour, Neighbours
 from broker.cluster.traffic import frame as frames
 from broker.config import Settings
+from broker.config.stacks import StackInstance
 from broker.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -29,7 +30,7 @@ from broker.errors import (
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
 from broker.transport.socket import ISocketChannel
-from broker.transport.stacks import Transport
+from broker.transport.stacks import IProtocolStack, Transport
 
 _FRAME = bytes([frames.KIND])
 
@@ -58,11 +59,10 @@ class InstanceLinks:
 
     def __init__(
         self,
-        instance: str,
+        stack: StackInstance,
+        plugin: IProtocolStack,
         purpose: str,
-        clearance: int,
         settings: Settings,
-        stacks: LinkStacks,
         network_links: Neighbours,
         receive_frames: Callable[[Neighbour, Sequence[bytes]], None],
         dial_neighbour: DialNeighbour,
@@ -70,17 +70,16 @@ class InstanceLinks:
         random: Random,
         link_log: LinkLog,
     ) -> None:
-        """`purpose` is that of the handshake, `clearance` the rank of the highest level here.
+        """`plugin` is the link stack, `purpose` that of the handshake.
 
         `receive_frames` raises `ProtocolError` for an invalid one.
         """
-        self.instance = instance
+        self.instance = stack.name
         self._purpose = purpose
-        self._clearance = clearance
+        self._clearance = stack.clearance.rank
         self._network_links = network_links
         self._receive_frames = receive_frames
         self._dial_neighbour = dial_neighbour
-        self._clock = clock
         self._link_log = link_log
         self._dropped = 0
         self._failures: Counter[str] = Counter()
@@ -88,6 +87,7 @@ class InstanceLinks:
         self._refusing: set[str] = set()
         """Nodes without this instance. They can have it only after a restart."""
         self._connected: set[str] = set()
+        stacks = LinkStacks(settings, stack, plugin, clock.seconds())
         self._links = Neighbours(
             settings.node.name,
             clock,

@@ -233,8 +233,9 @@ class Network:
         self.driver.call(state.publish_descriptor, leaving)
         self.driver.call(traffic.send_progress)
         self.driver.stop()
-        others = [each.flush_all() for each in self.membership.instance_links.values()]
-        await gatherResults([self.neighbours.flush_all(), *others])
+        # Their links end with those of the network.
+        await gatherResults([each.flush_all() for each in self.membership.instance_links.values()])
+        await self.neighbours.flush_all()
 
     def leave_cluster(self, error: BrokerError) -> None:
         self.neighbours.close_all(error)

@@ -13,7 +13,6 @@ from zope.interface import implementer
 from broker.cluster.address import Address
 from broker.cluster.handshake_messages import LINKS
 from broker.cluster.instance_links import InstanceLinks
-from broker.cluster.link_stacks import LinkStacks
 from broker.cluster.network import Network
 from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
@@ -81,36 +80,26 @@ def build_transports(
     for instance in transports:
         stack = settings.stack(instance.instance)
         if stack.has_own_links:
-            links = _make_instance_links(stack, network, settings, clock, random, find_plugins)
+            links = _make_instance_links(network, stack, settings, find_plugins, clock, random)
             network.driver.instance_links |= {each.text: links for each in instance.patterns}
     return transports
 
 
 def _make_instance_links(
-    stack: StackInstance,
     network: Network,
+    stack: StackInstance,
     settings: Settings,
+    find_plugins: FindPlugins,
     clock: IClock,
     random: Random,
-    find_plugins: FindPlugins,
 ) -> InstanceLinks:
-    """Return links of an instance of the network, known to its membership."""
     transport, plugin = find_plugins(stack)
     assert plugin is not None
     membership = network.membership
     purpose = LINKS + name_links(stack.name, transport, plugin)
     links = membership.instance_links[purpose] = InstanceLinks(
-        stack.name,
-        purpose,
-        stack.clearance.rank,
-        settings,
-        LinkStacks(settings, stack, plugin, clock.seconds()),
-        network.neighbours,
-        network.messages_received,
-        membership.dial_neighbour,
-        clock,
-        random,
-        membership.link_log,
+        *(stack, plugin, purpose, settings, network.neighbours, network.messages_received),
+        *(membership.dial_neighbour, clock, random, membership.link_log),
     )
     return links
 

@@ -94,7 +94,7 @@ class HostileTransportContract(TransportCase):
         for seed in self.seeds:
             with NetworkWorld(seed) as world:
                 plugin, links = self.create_plugins(world)
-            # Instances of the default transport use the links of the network.
+            # The network of clusters itself makes the links of the default transport.
             if links is not None and plugin.name != DEFAULT_STACK:
                 self._check_failure(seed, "n1", "messages_received")
 
