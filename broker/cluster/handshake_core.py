@@ -207,7 +207,8 @@ class Initiator(_HandshakeCore):
             return ""
         place = (
             "that of the links of a node's stack"
-            if self.purpose.startswith(LINKS)
+            # Links of an instance of the default transport are made at the network's port.
+            if self.purpose.startswith(LINKS) and not self.cluster
             else "one of a node's network.listen"
         )
         return (

@@ -156,7 +156,7 @@ class InstanceLinks:
             self._runner.call(self._meshing.link_up, name)
 
     def _find_clearance_error(self, neighbour: Neighbour) -> BrokerError | None:
-        """Routes are cleared by the links of the network, so these must be as safe."""
+        """Return an error for a link whose clearance may not be that of the network's link."""
         known = self._network_links.get(neighbour.name)
         assert known is not None
         if (neighbour.trusted, neighbour.secure) != (known.trusted, known.secure):
