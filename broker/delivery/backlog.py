@@ -75,6 +75,14 @@ class Backlog:
             if feed not in self._failed:
                 self._failed.append(feed)
 
+    def add_loss(self, feed: Feed, origin: str, lost: LostRange) -> bool:
+        """Record a loss behind a subscription's queued events; return False if it has none."""
+        queue = self._queue_of(feed)
+        if queue.has_pending:
+            queue.add_loss(feed, origin, lost)
+            return True
+        return False
+
     def take_failed(self) -> list[Feed]:
         """Remove and return subscriptions that must end: their queues were full."""
         failed, self._failed = self._failed, []

@@ -145,12 +145,22 @@ class BoundedQueue(Generic[Item, Owner]):
                 self._by_key[key] = new
         elif admission is Admission.DROPPED:
             self._record_drop(new, item, is_coalesced=False)
-            if self._entries and self._entries[-1].item is None:
-                self._entries[-1].add_losses(new)
-            else:
-                self._entries.append(new)
+            self._append_losses(new)
         dropped, self._dropped = self._dropped, []
         return Added(admission, dropped)
+
+    def add_loss(self, owner: Owner, origin: str, lost: LostRange) -> None:
+        """Record items behind all queued ones that were dropped before they came here."""
+        entry: QueueEntry[Item, Owner] = QueueEntry(None, [])
+        entry.add_loss(owner, origin, lost)
+        self._budget.unreported += lost.count
+        self._append_losses(entry)
+
+    def _append_losses(self, entry: QueueEntry[Item, Owner]) -> None:
+        if self._entries and self._entries[-1].item is None:
+            self._entries[-1].add_losses(entry)
+        else:
+            self._entries.append(entry)
 
     def has_room(self, size: int) -> bool:
         budget = self._budget

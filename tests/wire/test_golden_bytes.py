@@ -29,7 +29,8 @@ from broker.cluster.messages import (
 )
 from broker.cluster.replicas import messages as replicas
 from broker.cluster.traffic import messages as routed
-from broker.cluster.traffic.frame import Frame, Range, decode_frame
+from broker.cluster.traffic.frame import Frame, decode_frame
+from broker.cluster.traffic.frame_range import Range
 from broker.errors import BadQuery
 from broker.event.place import Position
 from broker.event.stream import StreamPattern

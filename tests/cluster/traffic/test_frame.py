@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic import frame as frames
-from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, Range, decode_frame
+from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, decode_frame
+from broker.cluster.traffic.frame_range import Range
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId

@@ -5,8 +5,9 @@ from typing import Any
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS
 from broker.cluster.traffic.received_range import (
     AppendRange,
     ReceivedRange,
@@ -18,9 +19,7 @@ from broker.cluster.traffic.receiver import (
     MAX_HELD_RANGES,
     MAX_INCOMPLETE_ORIGINS,
     MAX_ORIGINS,
-    MAX_RETRY_SECONDS,
     REORDER_SECONDS,
-    RETRY_SECONDS,
     Receiver,
 )
 from broker.event.place import Mark, NamedHistory
