@@ -162,9 +162,7 @@ class Receiver:
         if len(last_received) >= MAX_ORIGIN_NODES:
             del last_received[next(iter(last_received))]
         last_received[node] = now
-        if span.dropped:
-            self.counts.policy_dropped += sum([each.events for each in span.dropped])
-        elif span.unavailable_upto is not None:
+        if span.unavailable_upto is not None and not span.dropped:
             self.counts.gone += 1
         if self._is_paused:
             return self._hold(received, now, is_counted=False)
@@ -301,6 +299,7 @@ class Receiver:
     def _append(self, received: ReceivedRange, cursor: Mark) -> AppendRange:
         self._cursors[received.frame.origin] = received.range.upto
         self.counts.taken += 1
+        self.counts.policy_dropped += sum([each.events for each in received.range.dropped])
         return AppendRange(received, cursor)
 
     def _hold(
