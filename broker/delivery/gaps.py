@@ -12,6 +12,7 @@ from broker.delivery.backlog import Backlog
 from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
+from broker.event.flow import may_carry
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.streams.bounded_queue import LostRange
@@ -89,7 +90,11 @@ class GapRecovery:
 
         Return the subscriptions that must end, because their queue is full.
         """
-        feeds = list(self._feeds.values())
+        feeds = [
+            feed
+            for feed in self._feeds.values()
+            if feed.pattern is None or may_carry(origin, feed.pattern)
+        ]
         if last is None:
             return [each for each in feeds if each.policy == FAIL and each.state is FeedState.LIVE]
         visible = [each for each in dropped if each.rank <= self._clearance]
@@ -105,11 +110,17 @@ class GapRecovery:
                 continue
             count = sum([each.events for each in visible])
             first = (max(begin[0], 1), begin[1] + 1)
-            lost = LostRange(first, last, count, is_coalesced)
+            lost = LostRange(first, last, count, is_coalesced, is_logged=False)
             if not self._backlog.add_loss(feed, origin, lost):
                 feed.reported_marks[origin] = last
                 self._writer.send_message(make_gap(feed, origin, lost))
         return []
+
+    def recover_or_report_queued(self, feed: Feed, losses: Sequence[tuple[str, LostRange]]) -> None:
+        """Recover losses behind events that the subscription will read again, or report gaps."""
+        for origin, lost in losses:
+            after = (lost.first[0], lost.first[1] - 1)
+            self._recover_or_store(feed, UnavailableRange(origin, after, lost.last, "slow"))
 
     def _recover_or_store(self, feed: Feed, unavailable: UnavailableRange) -> None:
         if feed.state in (FeedState.UNCONFIRMED, FeedState.RECOVERING):

@@ -292,12 +292,13 @@ class SessionDelivery:
 
     def _fall_behind(self, feed: Feed, serial: int) -> None:
         """Let a live subscription read the log from its first queued event, or from `serial` on."""
-        waiting, lost = self._backlog.take_events_for(feed)
+        waiting, lost, unlogged = self._backlog.take_events_for(feed)
         feed.fall_behind(serial)
         if waiting:
             feed.outcomes.seen -= len(waiting) + lost
             feed.outcomes.dropped -= lost
             feed.cursor = min(serial, waiting[0].serial)
+        self._gap_recovery.recover_or_report_queued(feed, unlogged)
 
     # ------------------------------------------------------------------ room in the session
 
