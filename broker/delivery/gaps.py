@@ -109,6 +109,7 @@ class GapRecovery:
             if not visible or begin >= last:
                 continue
             count = sum([each.events for each in visible])
+            feed.outcomes.gone += count
             first = (max(begin[0], 1), begin[1] + 1)
             lost = LostRange(first, last, count, is_coalesced, is_logged=False)
             if not self._backlog.add_loss(feed, origin, lost):
