@@ -55,6 +55,7 @@ from broker.event.flow import is_default_flow, is_flow, origin_of, pattern_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.pending_commit import RelayedEvents
+from broker.streams.queue_policy import BLOCK
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
 
@@ -108,6 +109,9 @@ class ClusterDriver:
         self.on_flow_recovered: Callable[[ReceivedRange], object] = lambda _: None
         """Called before events of another transport's flow that came from a log are logged."""
 
+        self.has_lagging_subscription: Callable[[], bool] = lambda: False
+        """Returns whether a subscription of this node is not live, so that it needs the log."""
+
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
         """Returns whether a page request is answered later, by `serve_page`."""
 
@@ -130,6 +134,11 @@ class ClusterDriver:
         unknown = {o: mark for o, mark in position.items() if o not in coverage}
         self.local_interest.start_positions.add_key(key, unknown)
         self._set_start_positions(unknown)
+
+    def may_drop(self, flow: str) -> bool:
+        """Return whether queue policies may drop a flow's events on their way to this node."""
+        policy = self.local_interest.queue_policy(flow)
+        return policy != BLOCK and not self.has_lagging_subscription()
 
     def wanted_after(self, origin: str) -> Mark | None:
         """Return the mark after which a dead origin is of interest; None: it is not."""

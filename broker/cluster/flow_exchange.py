@@ -18,7 +18,7 @@ from broker.cluster.driver import ClusterDriver
 from broker.cluster.network_state import NetworkState
 from broker.cluster.remote_interest import Destination, RemoteInterest
 from broker.cluster.replicas.page_frame import make_page_frame
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OutgoingEvent
 from broker.errors import BadName, ProtocolError

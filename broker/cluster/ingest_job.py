@@ -42,7 +42,8 @@ class IngestJob:
         rest = attrs.evolve(
             self,
             received_range=attrs.evolve(
-                self.received_range, range=whole._replace(after=end, unavailable_upto=None)
+                self.received_range,
+                range=whole._replace(after=end, unavailable_upto=None, dropped=()),
             ),
             events=self.events[count:],
             verdicts=[],

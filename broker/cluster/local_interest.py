@@ -8,11 +8,12 @@ from typing import TypeAlias
 import attrs
 
 from broker.cluster.start_position import StartPositions
+from broker.event.flow import may_carry
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
-from broker.streams.queue_policy import BLOCK, IQueuePolicy
+from broker.streams.queue_policy import BLOCK, IQueuePolicy, merge_all
 
 #: Gets the marks after which no event is missed, for origins where it is not the log's mark.
 ActiveCallback: TypeAlias = Callable[[Mapping[str, Mark]], object]
@@ -71,6 +72,11 @@ class LocalInterest:
             return False
         entry.policy = policy
         return True
+
+    def queue_policy(self, flow: str) -> IQueuePolicy:
+        """Return the policy of all interest in streams of a flow, or `block`."""
+        entries = self._entries.values()
+        return merge_all(each.policy for each in entries if may_carry(flow, each.pattern))
 
     def remove(self, key: Hashable) -> bool:
         self._reactivating.discard(key)

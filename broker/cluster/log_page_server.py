@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
+from broker.cluster.page_queue import Page, PageQueue, PageQueues, WantedEvent
 from broker.cluster.remote_interest import RemoteInterest
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.damage import DamageFound
@@ -21,11 +22,15 @@ from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted, IMatcher
 from broker.sessions.time_slices import SLICE_SECONDS
 from broker.streams.contract import CarriedEvent
+from broker.streams.dropped_count import QUEUE_FULL
+from broker.streams.queue_policy import BLOCK, IQueuePolicy
 from broker.transport.clock import IClock
 from broker.transport.sleep import sleep
 
 PAGE_EVENTS = 512
 PAGE_BYTES = 512 << 10
+#: Reads in succession for one reader with a queue; then others have their turn.
+MOST_READS = 8
 #: Requests of further readers are dropped, and come again.
 MOST_READERS = 1_024
 #: Bound; beyond it all are dropped.
@@ -53,7 +58,8 @@ class LogPageServer:
         clock: IClock,
         destination_of: Callable[[Address], Address],
         is_cleared: Callable[[Address, int], bool],
-        on_page: Callable[[PageRequest, Range, list[CarriedEvent]], None],
+        on_page: Callable[[PageRequest, Sequence[tuple[Range, list[CarriedEvent]]]], None],
+        queues: PageQueues,
     ) -> None:
         """`destination_of` returns the destination whose interest includes a reader's."""
         self._event_log = event_log
@@ -63,6 +69,7 @@ class LogPageServer:
         self._destination_of = destination_of
         self._is_cleared = is_cleared
         self._on_page = on_page
+        self._queues = queues
         self._requests: OrderedDict[tuple[Address, str], PageRequest] = OrderedDict()
         """By reader and flow."""
         self._reading = False
@@ -91,13 +98,76 @@ class LogPageServer:
         try:
             while self._requests:
                 _, request = self._requests.popitem(last=False)
-                await self._read_page(request)
+                queue = self._find_queue(request)
+                if queue is not None:
+                    await self._read_queue(request, queue)
+                elif (page := await self._read_page(request, request.after)) is not None:
+                    self._send(request, [page])
         finally:
             self._reading = False
 
-    async def _read_page(self, request: PageRequest) -> None:
+    def _send(self, request: PageRequest, page: Page) -> None:
+        self._on_page(request, [(span, list(map(_carry, events))) for span, events in page])
+
+    def _find_queue(self, request: PageRequest) -> PageQueue | None:
+        """Return the queue of a reader whose interest has a queue policy; else None."""
+        policy: IQueuePolicy = BLOCK
+        if request.may_drop and not request.is_unfiltered:
+            destination = self._destination_of(request.source)
+            policy = self._remote_interest.queue_policy(destination, request.origin)
+        if policy == BLOCK:
+            self._queues.remove(request.source, request.origin)
+            return None
+        now = self._clock.seconds()
+        return self._queues.find(request.source, request.origin, policy, request.after, now)
+
+    async def _read_queue(self, request: PageRequest, queue: PageQueue) -> None:
+        """Read up to the log's end, and send a page from the queue."""
+        sent = queue.sent_page(request.after)
+        if sent is not None:
+            self._send(request, sent)
+            return
+        if queue.after != request.after:
+            queue.restart(request.after)
+        log, flow, reader = self._event_log, request.origin, request.source
+        destination = self._destination_of(reader)
+        for _ in range(MOST_READS):
+            page = await self._read_wanted(request, queue.read_upto)
+            if page is None:
+                return
+            span, events = page
+            if span.unavailable_upto is not None:
+                break
+            mine = [
+                (event, matches and self._remote_interest.matches_of(destination, matches))
+                for event, matches in events
+            ]
+            if not queue.add_events(mine, span.upto):
+                span = span._replace(dropped=QUEUE_FULL)
+                break
+            if span.upto >= log.flows.limit(flow, log.coverage[log.origin]):
+                break
+        else:
+            self._requests.setdefault((reader, flow), request)
+            return
+        if queue.is_empty and (span.unavailable_upto is not None or span.dropped):
+            queue.restart(span.upto)
+            self._send(request, [(span, [event for event, _ in events])])
+        else:
+            self._send(request, queue.take_page(reader, PAGE_EVENTS, PAGE_BYTES))
+
+    async def _read_page(
+        self, request: PageRequest, after: Mark
+    ) -> tuple[Range, list[LoggedEvent]] | None:
+        page = await self._read_wanted(request, after)
+        return None if page is None else (page[0], [event for event, _ in page[1]])
+
+    async def _read_wanted(
+        self, request: PageRequest, after: Mark
+    ) -> tuple[Range, list[WantedEvent]] | None:
+        """Return the events of one page behind `after`; None while the log is repaired."""
         log, flow = self._event_log, request.origin
-        origin, after = log.origin, request.after
+        origin = log.origin
         start = max(after, log.begins_after.get(origin, (0, 0)))
         durable, newest = log.coverage[origin], log.own_end
         loss = self._next_loss(request.source, flow, start)
@@ -106,16 +176,15 @@ class LogPageServer:
             # The reader's next request shows whether it has taken this page.
             end = max(after, log.flows.limit(flow, lost))
             page = Range(request.source, after, end, end, is_unfiltered=request.is_unfiltered)
-            self._on_page(request, page, [])
-            return
+            return page, []
         start = max(start, lost or start)
         # If all events are durable, the newest epoch may still be empty.
         upto = max(newest if newest[1] == durable[1] else durable, start)
         try:
             events, damaged = await self._read_after(start)
         except DamageFound:
-            # The log is being repaired: the reader asks again.
-            return
+            # The reader asks again.
+            return None
         # Own places are contiguous: a page ends earlier if it is full, or damage begins.
         if events and events[-1].offset < durable[1]:
             upto = events[-1].mark
@@ -142,7 +211,7 @@ class LogPageServer:
         page = Range(
             request.source, after, upto, unavailable_upto, is_unfiltered=request.is_unfiltered
         )
-        self._on_page(request, page, selected)
+        return page, selected
 
     async def _read_after(self, start: Mark) -> tuple[list[LoggedEvent], Mark]:
         """Return own events, and the end of unrepairable damage before them."""
@@ -177,11 +246,9 @@ class LogPageServer:
                 return _Loss(loss.after, loss.last, is_on_branch=False)
         return None
 
-    async def _select_wanted(
-        self, events: list[LoggedEvent], reader: Address
-    ) -> list[CarriedEvent]:
+    async def _select_wanted(self, events: list[LoggedEvent], reader: Address) -> list[WantedEvent]:
         destination = self._destination_of(reader)
-        selected: list[CarriedEvent] = []
+        selected: list[WantedEvent] = []
         matched = 0
         while matched < len(events):
             documents = [event.document for event in events[matched:]]
@@ -194,17 +261,18 @@ class LogPageServer:
                 if is_wanted and not self._is_cleared(reader, event.level):
                     self.denied += 1
                 elif is_wanted:
-                    selected.append(
-                        CarriedEvent(event.mark, event.record, event.document, event.level)
-                    )
+                    matches = verdict.subscriptions if isinstance(verdict, Accepted) else None
+                    selected.append((event, matches))
             matched += len(verdicts)
             if matched < len(events):
                 await sleep(self._clock)
         return selected
 
-    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[CarriedEvent]:
+    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[WantedEvent]:
         cleared = [event for event in events if self._is_cleared(reader, event.level)]
         self.denied += len(events) - len(cleared)
-        return [
-            CarriedEvent(event.mark, event.record, event.document, event.level) for event in cleared
-        ]
+        return [(event, None) for event in cleared]
+
+
+def _carry(event: LoggedEvent) -> CarriedEvent:
+    return CarriedEvent(event.mark, event.record, event.document, event.level)

@@ -43,8 +43,8 @@ _PLAIN: Final = frozenset((str, float, bytes, bool, type(None)))
 
 class Message(codec.Message, frozen=True):
     max_bytes: ClassVar[int] = MAX_CONTROL
-    omits_empty_last: ClassVar[bool] = False
-    """Version 1 does not have that field."""
+    omitted: ClassVar[int] = 0
+    """Last fields that are left out while they are empty: earlier versions do not have them."""
 
 
 #: The decoding process must import all modules that register messages.
@@ -157,10 +157,13 @@ class Proof(Message, frozen=True):
 
 
 def encode(message: Message) -> bytes:
+    if not message.omitted:
+        return CODEC.encode(message)
     names = message.__struct_fields__
-    if message.omits_empty_last and not getattr(message, names[-1]):
-        return CODEC.encode_first(message, len(names) - 1)
-    return CODEC.encode(message)
+    count, least = len(names), len(names) - message.omitted
+    while count > least and not getattr(message, names[count - 1]):
+        count -= 1
+    return CODEC.encode_first(message, count)
 
 
 _OF_SESSIONS: Final = {

@@ -33,7 +33,8 @@ from broker.cluster.stack_tables import CarriedBy
 from broker.cluster.timer_lag import TimerLag
 from broker.cluster.traffic import frame as frames
 from broker.cluster.traffic.core import Traffic
-from broker.cluster.traffic.frame import Frame, Range
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.messages import PageRequest, ReplicaAck, RoutedMessage
 from broker.cluster.traffic.sender import OutgoingEvent
@@ -204,6 +205,7 @@ class Network:
             histories=KnownHistories(log.histories_of),
             own_flows={flow: log.flows.intervals_of(flow) for flow in log.flows.own},
             end_of_flow=log.flows.limit,
+            may_drop=self.driver.may_drop,
         )
         self.driver.start(state, traffic)
         self.flows.start_after(log.own_end)
@@ -391,6 +393,8 @@ class Network:
     def is_cleared(self, reader: Address, rank: int) -> bool:
         return self.state is not None and self.state.next_hop(reader, rank) is not None
 
-    def send_page(self, request: PageRequest, page: Range, events: Sequence[CarriedEvent]) -> None:
+    def send_page(
+        self, request: PageRequest, page: Sequence[tuple[Range, Sequence[CarriedEvent]]]
+    ) -> None:
         if self.traffic is not None:
-            self.driver.call(self.traffic.send_page, request, page, events)
+            self.driver.call(self.traffic.send_page, request, page)

@@ -24,7 +24,8 @@ from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network import Network
 from broker.cluster.network_segment import attached_networks
-from broker.cluster.relay_ingest import RelayIngest
+from broker.cluster.page_queue import PageQueues
+from broker.cluster.relay_ingest import RelayIngest, ReportDropped
 from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.replicator import Replicator
@@ -63,6 +64,8 @@ def build_network(
     quarantine: Quarantine,
     on_committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
     report_gap: Callable[[str, Mark, Mark, str], None],
+    report_dropped: ReportDropped,
+    has_lagging_subscription: Callable[[], bool],
     reactor: Any,
     wall_clock: Callable[[], int],
     dialler: Dialler | None,
@@ -100,6 +103,7 @@ def build_network(
             wall_clock=wall_clock,
             on_committed=on_committed,
             report_gap=report_gap,
+            report_dropped=report_dropped,
             variants=types.variants_of,
             types=RelayedTypes(
                 dtds,
@@ -119,6 +123,7 @@ def build_network(
             destination_of=network.interest_destination,
             is_cleared=network.is_cleared,
             on_page=network.send_page,
+            queues=PageQueues(settings.queue.events, settings.queue.bytes),
         ),
         dtds=neighbour_dtds,
         types=types,
@@ -141,6 +146,7 @@ def build_network(
         patience=network_settings.gap_timeout,
         stacks=stacks,
     )
+    network.driver.has_lagging_subscription = has_lagging_subscription
     network.driver.withheld = WithheldEvents(
         event_log,
         network.driver.relay_ingest,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias
 
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -27,10 +28,13 @@ from broker.log.pending_commit import RelayedEvents
 from broker.matching.contract import Accepted, IMatcher, Refused, TypeMissing, Variants, Verdict
 from broker.sessions.time_slices import MAX_DOCUMENTS, SLICE_SECONDS, TimeSlices
 from broker.streams.contract import CarriedEvent
+from broker.streams.dropped_count import DroppedCount
 from broker.transport.clock import IClock
 
 #: Bytes; further ranges are requested again from their origin node.
 MOST_WAITING_BYTES = 32 << 20
+#: Gets the origin, the marks before and of the last dropped event, and the counts.
+ReportDropped: TypeAlias = Callable[[str, Mark, Mark | None, Sequence[DroppedCount]], None]
 #: The queue of all ordered flows; no origin has this name.
 ORDERED_FLOWS = "/"
 
@@ -55,6 +59,7 @@ class RelayIngest:
         wall_clock: Callable[[], int],
         on_committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
         report_gap: Callable[[str, Mark, Mark, str], None],
+        report_dropped: ReportDropped,
         variants: Callable[[str, Address], Variants],
         types: RelayedTypes,
         unvalidated_events: UnvalidatedEvents,
@@ -62,7 +67,8 @@ class RelayIngest:
         has_local_match: Callable[[tuple[int, ...]], bool],
     ) -> None:
         """`on_committed` gets durable events with their local matches. Before that, `report_gap`
-        gets a range (after, upto] of an origin that will not come. `variants` returns texts of
+        gets a range (after, upto] of an origin that will not come, and `report_dropped`
+        one from which a queue policy dropped events. `variants` returns texts of
         an origin that differ from those in force here. `reread_from_log` gets the serial from
         which subscriptions to streams must read the log."""
         self._matcher = matcher
@@ -71,6 +77,7 @@ class RelayIngest:
         self._wall_clock = wall_clock
         self._on_committed = on_committed
         self._report_gap = report_gap
+        self._report_dropped = report_dropped
         self._variants = variants
         self._types = types
         self._unvalidated_events = unvalidated_events
@@ -329,7 +336,9 @@ class RelayIngest:
                 failed(events, len(gathered.entries) - refused)
                 return
             self.outcomes.logged += len(events) - refused
-            if unavailable_upto is not None:
+            if range_.dropped:
+                self._report_dropped(frame.origin, cursor, unavailable_upto, range_.dropped)
+            elif unavailable_upto is not None:
                 reason = "lost" if job.received_range.is_lost else "retention"
                 self._report_gap(frame.origin, cursor, unavailable_upto, reason)
             elif begins:

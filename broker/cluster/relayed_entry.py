@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.cluster.ingest_job import IngestJob
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.errors import BadName, ProtocolError
 from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel

@@ -12,11 +12,12 @@ from broker.cluster.address import Address, unit_text
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.traffic.sender import OutgoingEvent
+from broker.event.flow import may_carry
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
 from broker.streams.instance import LinkKey
-from broker.streams.queue_policy import BLOCK, IQueuePolicy, merge_policies
+from broker.streams.queue_policy import BLOCK, IQueuePolicy, merge_all
 
 #: A node or unit of the network, or a link of another transport.
 Destination: TypeAlias = Address | LinkKey
@@ -106,19 +107,26 @@ class RemoteInterest:
         else:
             self._queue_policies.pop(destination, None)
 
-    def queue_policy(self, destination: Address, matches: tuple[int, ...]) -> IQueuePolicy:
-        """Return the policy for an event at a full link to a destination.
+    def queue_policy(self, destination: Address, flow: str) -> IQueuePolicy:
+        """Return the policy for a flow's events that wait for a destination.
 
-        `matches` are the queries that it matches; those of other destinations are ignored.
+        It is that of all its interest in streams of the flow, or `block`.
         """
-        policies = self._queue_policies.get(destination, {})
-        merged: IQueuePolicy | None = None
-        for number in matches if policies else ():
-            installed = self._installed.get(number)
-            if installed is not None and installed.destination == destination:
-                named = BLOCK if installed.widened else policies.get(installed.id, BLOCK)
-                merged = named if merged is None else merge_policies(merged, named)
-        return merged or BLOCK
+        policies = self._queue_policies.get(destination)
+        if not policies:
+            return BLOCK
+        return merge_all(
+            BLOCK if each.widened else policies.get(each.id, BLOCK)
+            for each in self._present()
+            if each.destination == destination and may_carry(flow, each.interest.pattern)
+        )
+
+    def matches_of(self, destination: Address, matches: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the queries of a destination among those that an event matches."""
+        installed = self._installed
+        return tuple(
+            [n for n in matches if n in installed and installed[n].destination == destination]
+        )
 
     def clear(self) -> None:
         self._queue_policies.clear()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from broker.cluster.address import Address, unit_text
 from broker.cluster.network import Network
 from broker.cluster.replicas.page_frame import make_page_frame
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.event.flow import origin_of
 from broker.event.place import Mark
 from broker.log.logged_event import LoggedEvent

@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from broker.cluster.address import Address
 from broker.cluster.relay_ingest import RelayIngest
 from broker.cluster.replicas.page_frame import make_page_frame
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError
 from broker.event.place import Mark

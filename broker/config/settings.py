@@ -151,7 +151,8 @@ class LogSettings:
 
 @attrs.frozen
 class QueueSettings:
-    """Queues of one slow client, with equal parts. When one is full, its queue policy applies."""
+    """Queues of one slow client, or of all slow nodes, with equal parts. A queue policy applies to
+    a full one."""
 
     events: int = setting(value_kind.count(1, 10_000_000), 10_000, "Events in the queue.")
     bytes: int = setting(

@@ -75,6 +75,14 @@ class Backlog:
             if feed not in self._failed:
                 self._failed.append(feed)
 
+    def add_loss(self, feed: Feed, origin: str, lost: LostRange) -> bool:
+        """Record a loss behind a subscription's queued events; return False if it has none."""
+        queue = self._queue_of(feed)
+        if queue.has_pending:
+            queue.add_loss(feed, origin, lost)
+            return True
+        return False
+
     def take_failed(self) -> list[Feed]:
         """Remove and return subscriptions that must end: their queues were full."""
         failed, self._failed = self._failed, []
@@ -111,10 +119,13 @@ class Backlog:
     def drop_events_for(self, feed: Feed) -> None:
         feed.outcomes.dropped += self._queue_of(feed).remove_owner(feed)
 
-    def take_events_for(self, feed: Feed) -> tuple[list[LoggedEvent], int]:
+    def take_events_for(
+        self, feed: Feed
+    ) -> tuple[list[LoggedEvent], int, list[tuple[str, LostRange]]]:
         """Remove and return the events of a subscription, which will read them from the log.
 
-        Also return the number of those lost behind the first: it will read them too.
+        Also return the number of those lost behind the first, which it will read too, and the
+        losses behind it that are not in the log: (origin, range).
         """
         return self._queue_of(feed).take_items_of(feed)
 

@@ -6,14 +6,18 @@ origin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.delivery.backlog import Backlog
 from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
+from broker.event.flow import may_carry
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
+from broker.streams.bounded_queue import LostRange
+from broker.streams.dropped_count import DroppedCount
+from broker.streams.queue_policy import BLOCK, FAIL
 from broker.wire.messages import Gap
 
 _BEFORE_ALL: Mark = (0, 0)
@@ -26,6 +30,7 @@ class GapRecovery:
         writer: SessionWriter,
         log: EventLog,
         backlog: Backlog,
+        clearance: int,
         feed_from_recovery: Callable[[Feed, ActiveRecovery, Mapping[str, Mark]], object],
     ) -> None:
         """`feed_from_recovery` feeds from a recovery, then from the log behind the given marks."""
@@ -33,6 +38,7 @@ class GapRecovery:
         self._writer = writer
         self._log = log
         self._backlog = backlog
+        self._clearance = clearance
         self._feed_from_recovery = feed_from_recovery
 
     def recover_trimmed(self, feed: Feed) -> bool:
@@ -77,6 +83,46 @@ class GapRecovery:
         for feed in self._feeds.values():
             self._recover_or_store(feed, UnavailableRange(origin, after, last, reason))
 
+    def report_dropped(
+        self, origin: str, after: Mark, last: Mark | None, dropped: Sequence[DroppedCount]
+    ) -> list[Feed]:
+        """Report the events behind `after` up to `last` that a queue policy dropped on the way.
+
+        Return the subscriptions that must end, because their queue is full.
+        """
+        feeds = [
+            feed
+            for feed in self._feeds.values()
+            if feed.pattern is None or may_carry(origin, feed.pattern)
+        ]
+        if last is None:
+            return [each for each in feeds if each.policy == FAIL and each.state is FeedState.LIVE]
+        visible = [each for each in dropped if each.rank <= self._clearance]
+        is_coalesced = all(each.is_coalesced for each in visible)
+        for feed in feeds:
+            if feed.state is not FeedState.LIVE or feed.policy == BLOCK:
+                # Its interest was added after this range was requested.
+                self._recover_or_store(feed, UnavailableRange(origin, after, last, "slow"))
+                continue
+            known = max(feed.reported_marks.get(origin, after), feed.active_from.get(origin, after))
+            begin = max(after, known)
+            if not visible or begin >= last:
+                continue
+            count = sum([each.events for each in visible])
+            feed.outcomes.gone += count
+            first = (max(begin[0], 1), begin[1] + 1)
+            lost = LostRange(first, last, count, is_coalesced, is_logged=False)
+            if not self._backlog.add_loss(feed, origin, lost):
+                feed.reported_marks[origin] = last
+                self._writer.send_message(make_gap(feed, origin, lost))
+        return []
+
+    def recover_or_report_queued(self, feed: Feed, losses: Sequence[tuple[str, LostRange]]) -> None:
+        """Recover losses behind events that the subscription will read again, or report gaps."""
+        for origin, lost in losses:
+            after = (lost.first[0], lost.first[1] - 1)
+            self._recover_or_store(feed, UnavailableRange(origin, after, lost.last, "slow"))
+
     def _recover_or_store(self, feed: Feed, unavailable: UnavailableRange) -> None:
         if feed.state in (FeedState.UNCONFIRMED, FeedState.RECOVERING):
             feed.add_unavailable(unavailable)
@@ -114,3 +160,9 @@ class GapRecovery:
         if reason == "retention":
             feed.outcomes.gone += count
         self._writer.send_message(Gap(feed.number, origin, first, last, count, reason))
+
+
+def make_gap(feed: Feed, origin: str, lost: LostRange) -> Gap:
+    """Return the gap for events that a queue dropped."""
+    reason = "coalesced" if lost.is_coalesced else "slow"
+    return Gap(feed.number, origin, lost.first, lost.last, lost.count, reason)

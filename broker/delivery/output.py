@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 from broker.delivery.commit_share import SharedEncodings
 from broker.delivery.commit_split import split_commit
-from broker.delivery.feed import Feed
+from broker.delivery.feed import Feed, FeedState
 from broker.delivery.session_delivery import SessionDelivery
 from broker.event.place import Mark
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.logged_event import LoggedEvent
+from broker.streams.dropped_count import DroppedCount
 from broker.streams.queue_policy import POLICY_NAMES
 from broker.wire.codec import WireTimes
 
@@ -85,6 +86,17 @@ class Output:
         """Recover the range behind `after` up to `last`, or report a gap."""
         for delivery in list(self._session_deliveries):
             delivery.recover_or_report(origin, after, last, reason)
+
+    def report_dropped(
+        self, origin: str, after: Mark, last: Mark | None, dropped: Sequence[DroppedCount]
+    ) -> None:
+        """Report events behind `after` up to `last` that a queue policy dropped on the way."""
+        for delivery in list(self._session_deliveries):
+            delivery.report_dropped(origin, after, last, dropped)
+
+    def has_lagging_subscription(self) -> bool:
+        """Return whether a subscription may still need past events of the log."""
+        return any(feed.state is not FeedState.LIVE for _, feed in self._feeds.values())
 
     def report_losses(self) -> None:
         for delivery in list(self._session_deliveries):

@@ -24,7 +24,7 @@ from broker.delivery.commit_share import (
 )
 from broker.delivery.delivery_sender import DeliverySender, SessionWriter
 from broker.delivery.feed import Feed, FeedState
-from broker.delivery.gaps import GapRecovery
+from broker.delivery.gaps import GapRecovery, make_gap
 from broker.delivery.pacing import Pacing
 from broker.delivery.recovered_feeds import RecoveredFeeds
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange
@@ -34,12 +34,13 @@ from broker.event.place import Mark
 from broker.ingest.late_validation import LateValidator
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
+from broker.streams.dropped_count import DroppedCount
 from broker.streams.queue_policy import BLOCK
 from broker.subscriptions.start_position import first_serial_after
 from broker.transport.clock import IClock
 from broker.wire.codec import WirePosition, WireTimes
 from broker.wire.event_batch import encode_events
-from broker.wire.messages import Gap, Progress
+from broker.wire.messages import Progress
 
 
 class SessionDelivery:
@@ -67,7 +68,9 @@ class SessionDelivery:
         self._backlog = Backlog(limits)
         self._sender = DeliverySender(writer)
         unpaced = self._feed_unpaced
-        self._gap_recovery = GapRecovery(self._feeds, writer, log, self._backlog, unpaced)
+        self._gap_recovery = GapRecovery(
+            *(self._feeds, writer, log, self._backlog), clearance, unpaced
+        )
         self._catch_up = CatchUp(
             self._feeds,
             self._sender,
@@ -271,9 +274,11 @@ class SessionDelivery:
                     _count_denied(live)
             start += count
         for feed in self._backlog.take_failed():
-            if self._feeds.get(feed.number) is feed:
-                error = QueueFull("the subscription's queue is full: it takes events too slowly")
-                self._on_failed(feed, Failure(error))
+            self._end_full(feed, "the subscription's queue is full: it takes events too slowly")
+
+    def _end_full(self, feed: Feed, text: str) -> None:
+        if self._feeds.get(feed.number) is feed:
+            self._on_failed(feed, Failure(QueueFull(text)))
 
     def reread_from_log(self, serial: int, streams: Collection[str]) -> None:
         """Let live subscriptions to these streams read the log from `serial` on."""
@@ -287,12 +292,13 @@ class SessionDelivery:
 
     def _fall_behind(self, feed: Feed, serial: int) -> None:
         """Let a live subscription read the log from its first queued event, or from `serial` on."""
-        waiting, lost = self._backlog.take_events_for(feed)
+        waiting, lost, unlogged = self._backlog.take_events_for(feed)
         feed.fall_behind(serial)
         if waiting:
             feed.outcomes.seen -= len(waiting) + lost
             feed.outcomes.dropped -= lost
             feed.cursor = min(serial, waiting[0].serial)
+        self._gap_recovery.recover_or_report_queued(feed, unlogged)
 
     # ------------------------------------------------------------------ room in the session
 
@@ -303,9 +309,7 @@ class SessionDelivery:
         while self._backlog.has_pending and self._writer.writable:
             losses, taken = self._backlog.take_delivery()
             for feed, origin, lost in losses:
-                reason = "coalesced" if lost.is_coalesced else "slow"
-                gap = Gap(feed.number, origin, lost.first, lost.last, lost.count, reason)
-                self._writer.send_message(gap)
+                self._writer.send_message(make_gap(feed, origin, lost))
             if taken:
                 events = [event for event, _ in taken]
                 runs = encode_runs(feeds for _, feeds in taken)
@@ -320,6 +324,13 @@ class SessionDelivery:
     def recover_or_report(self, origin: str, after: Mark, last: Mark, reason: str) -> None:
         """Recover the range behind `after` up to `last`, or report a gap."""
         self._gap_recovery.recover_or_report(origin, after, last, reason)
+
+    def report_dropped(
+        self, origin: str, after: Mark, last: Mark | None, dropped: Sequence[DroppedCount]
+    ) -> None:
+        """Report events behind `after` up to `last` that a queue policy dropped on the way."""
+        for feed in self._gap_recovery.report_dropped(origin, after, last, dropped):
+            self._end_full(feed, "the subscription's queue at another node is full")
 
     def resume_after_commit(self) -> None:
         for feed in list(self._feeds.values()):

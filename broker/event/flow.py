@@ -69,6 +69,12 @@ def is_flow(flow: str) -> bool:
     return True
 
 
+def may_carry(flow: str, pattern: StreamPattern) -> bool:
+    """Return whether a flow may have events of streams that match a pattern."""
+    carrying = pattern_of(flow)
+    return not carrying or StreamPattern.parse(carrying).overlaps(pattern)
+
+
 def make_flow(origin: str, pattern: str) -> str:
     """Raises `BadName`."""
     return check_flow(f"{origin}{_SEPARATOR}{pattern}")

@@ -227,6 +227,8 @@ class Node:
             quarantine=self.quarantine,
             on_committed=self._deliver_relayed,
             report_gap=self.output.recover_or_report,
+            report_dropped=self.output.report_dropped,
+            has_lagging_subscription=self.output.has_lagging_subscription,
             reactor=self._reactor,
             wall_clock=self._wall_clock,
             dialler=dialler,

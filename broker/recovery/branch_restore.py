@@ -13,7 +13,7 @@ from broker.cluster.ingest_job import IngestJob
 from broker.cluster.network import Network
 from broker.cluster.relayed_entry import encode_verified
 from broker.cluster.replicas.page_frame import make_page_frame
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable

@@ -53,9 +53,11 @@ class LostRange:
     count: int
     is_coalesced: bool
     """True if newer items replaced all of them."""
+    is_logged: bool = True
+    """False: the log does not have them either."""
 
     def extend(self, other: LostRange) -> None:
-        self.last = other.last
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
         self.count += other.count
         self.is_coalesced = self.is_coalesced and other.is_coalesced
 
@@ -66,18 +68,18 @@ class QueueEntry(Generic[Item, Owner]):
     """None: dropped."""
     owners: list[Owner]
     key: str | None = None
-    losses: dict[tuple[Owner, str], LostRange] = attrs.field(factory=dict)
-    """By owner and origin, of dropped items in this place."""
+    losses: dict[tuple[Owner, str, bool], LostRange] = attrs.field(factory=dict)
+    """By owner, origin and `is_logged`, of dropped items in this place."""
 
     def add_loss(self, owner: Owner, origin: str, lost: LostRange) -> None:
-        known = self.losses.get((owner, origin))
+        known = self.losses.get((owner, origin, lost.is_logged))
         if known is None:
-            self.losses[owner, origin] = lost
+            self.losses[owner, origin, lost.is_logged] = lost
         else:
             known.extend(lost)
 
     def add_losses(self, later: QueueEntry[Item, Owner]) -> None:
-        for (owner, origin), lost in later.losses.items():
+        for (owner, origin, _), lost in later.losses.items():
             self.add_loss(owner, origin, lost)
 
 
@@ -145,12 +147,22 @@ class BoundedQueue(Generic[Item, Owner]):
                 self._by_key[key] = new
         elif admission is Admission.DROPPED:
             self._record_drop(new, item, is_coalesced=False)
-            if self._entries and self._entries[-1].item is None:
-                self._entries[-1].add_losses(new)
-            else:
-                self._entries.append(new)
+            self._append_losses(new)
         dropped, self._dropped = self._dropped, []
         return Added(admission, dropped)
+
+    def add_loss(self, owner: Owner, origin: str, lost: LostRange) -> None:
+        """Record items behind all queued ones that were dropped before they came here."""
+        entry: QueueEntry[Item, Owner] = QueueEntry(None, [])
+        entry.add_loss(owner, origin, lost)
+        self._budget.unreported += lost.count
+        self._append_losses(entry)
+
+    def _append_losses(self, entry: QueueEntry[Item, Owner]) -> None:
+        if self._entries and self._entries[-1].item is None:
+            self._entries[-1].add_losses(entry)
+        else:
+            self._entries.append(entry)
 
     def has_room(self, size: int) -> bool:
         budget = self._budget
@@ -193,8 +205,12 @@ class BoundedQueue(Generic[Item, Owner]):
         """Remove and return the losses before the oldest item: (owner, origin, range)."""
         self._merge_leading_losses()
         losses, self._head.losses = self._head.losses, {}
-        self._budget.unreported -= sum([lost.count for lost in losses.values()])
-        return [(owner, origin, lost) for (owner, origin), lost in losses.items()]
+        merged: dict[tuple[Owner, str], LostRange] = {}
+        for (owner, origin, _), lost in losses.items():
+            self._budget.unreported -= lost.count
+            if (known := merged.setdefault((owner, origin), lost)) is not lost:
+                known.extend(lost)
+        return [(owner, origin, lost) for (owner, origin), lost in merged.items()]
 
     def peek(self, count: int) -> list[Item]:
         """Return the oldest items, at most `count`, up to the next loss. Take losses before."""
@@ -229,24 +245,28 @@ class BoundedQueue(Generic[Item, Owner]):
         self._entries = remaining
         return removed
 
-    def take_items_of(self, owner: Owner) -> tuple[list[Item], int]:
-        """Remove and return an owner's items, and the number of those lost behind the first.
+    def take_items_of(self, owner: Owner) -> tuple[list[Item], int, list[tuple[str, LostRange]]]:
+        """Remove and return an owner's items, the number of logged ones that were lost behind the
+        first, and the losses behind it that are not logged: (origin, range).
 
-        These losses are removed: the caller has the items elsewhere.
+        These losses are removed: the caller reads the items from the log.
         """
         taken: list[Item] = []
+        unlogged: list[tuple[str, LostRange]] = []
         lost = 0
         remaining: deque[QueueEntry[Item, Owner]] = deque()
         for entry in self._entries:
             if taken:
-                lost += self._forget_losses(entry, owner)
+                found = self._forget_losses(entry, owner)
+                lost += sum([each.count for _, each in found if each.is_logged])
+                unlogged += [(origin, each) for origin, each in found if not each.is_logged]
             if entry.item is not None and owner in entry.owners:
                 taken.append(entry.item)
                 self._remove_owner_of(entry, owner)
             if entry.owners or entry.losses:
                 remaining.append(entry)
         self._entries = remaining
-        return taken, lost
+        return taken, lost, unlogged
 
     def clear(self) -> list[Dropped[Item, Owner]]:
         """Remove everything without a loss; return the items."""
@@ -303,10 +323,12 @@ class BoundedQueue(Generic[Item, Owner]):
             self._release(entry, entry.item)
             entry.item = None
 
-    def _forget_losses(self, entry: QueueEntry[Item, Owner], owner: Owner) -> int:
+    def _forget_losses(
+        self, entry: QueueEntry[Item, Owner], owner: Owner
+    ) -> list[tuple[str, LostRange]]:
         keys = [key for key in entry.losses if key[0] == owner]
-        forgotten = sum(entry.losses.pop(key).count for key in keys)
-        self._budget.unreported -= forgotten
+        forgotten = [(key[1], entry.losses.pop(key)) for key in keys]
+        self._budget.unreported -= sum([lost.count for _, lost in forgotten])
         return forgotten
 
     def _merge_leading_losses(self) -> None:

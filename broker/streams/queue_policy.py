@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import ClassVar, Final, Protocol
 
 import attrs
@@ -185,3 +186,9 @@ def parse_queue_policy(
 def merge_policies(first: IQueuePolicy, second: IQueuePolicy) -> IQueuePolicy:
     """Return the policy that loses no item which one of both keeps: `block`, if they differ."""
     return first if first == second else BLOCK
+
+
+def merge_all(policies: Iterable[IQueuePolicy]) -> IQueuePolicy:
+    """Return `merge_policies` of all, `block` of none."""
+    first, *others = [*policies] or [BLOCK]
+    return reduce(merge_policies, others, first)

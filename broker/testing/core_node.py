@@ -26,7 +26,8 @@ from broker.cluster.traffic.effects import (
     SendMessage,
     TrafficEffect,
 )
-from broker.cluster.traffic.frame import Frame, Range
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest, RoutedMessage
 from broker.cluster.traffic.received_range import AppendRange
 from broker.cluster.traffic.sender import OutgoingEvent
@@ -357,7 +358,7 @@ class CoreNode:
             and state.next_hop(reader, each.level) is not None
         ]
         page = Range(reader, resume.after, upto, is_unfiltered=resume.is_unfiltered)
-        self._perform(self.traffic.send_page(resume, page, chosen, self.environment.now))
+        self._perform(self.traffic.send_page(resume, [(page, chosen)], self.environment.now))
 
     # ------------------------------------------------------------------ matching
 

@@ -143,9 +143,9 @@ class Reader:
         assert set(got) <= matching, f"unwanted: {sorted(set(got) - matching)} ({where})"
         missing = [wanted[name] for name in wanted.keys() - set(got)]
         lost = [
-            (origin, entry.mark)
-            for origin, entry in missing
-            if not self._is_reported(origin, entry.mark)
+            (entry.flow, entry.mark)
+            for _, entry in missing
+            if not self._is_reported(entry.flow, entry.mark)
         ]
         assert not lost, f"lost {sorted(lost)} of {len(wanted)} after {self.starts_after} ({where})"
         newest: dict[tuple[str, int], int] = {}
@@ -154,9 +154,9 @@ class Reader:
             assert newest.get(key, 0) < number, f"order of {client_id} at {number}: {got} ({where})"
             newest[key] = number
 
-    def _is_reported(self, origin: str, mark: Mark) -> bool:
+    def _is_reported(self, flow: str, mark: Mark) -> bool:
         return any(
-            gap.first.origin == origin and gap.first.mark <= mark <= gap.last.mark
+            gap.first.origin == flow and gap.first.mark <= mark <= gap.last.mark
             for gap in self.gaps
         )
 

@@ -226,7 +226,7 @@ def _fate_by_outcomes(outcomes: DeliveryOutcomes) -> DeliveryFate:
             "dropped", f"its queue was full: {outcomes.dropped} events were dropped"
         )
     if outcomes.gone:
-        return DeliveryFate("gone", f"the log no longer had {outcomes.gone} places for it")
+        return DeliveryFate("gone", f"the log did not have {outcomes.gone} places for it")
     return DeliveryFate("delivered")
 
 

@@ -205,8 +205,8 @@ class Gap(Message, frozen=True):
 
     `reason`: `retention` (no log has them; `count` places are lost), `lost` (not found elsewhere),
     `damaged` (no other source has them), `slow` (a queue was full) or `coalesced` (newer events
-    replaced them in a queue). With the last two, exactly `count` matching events were dropped.
-    Bounds are inclusive.
+    replaced them in a queue). With the last two, exactly `count` matching events were dropped, or
+    at most so many between nodes. Bounds are inclusive.
     """
 
     kind = 0x27

@@ -8,8 +8,10 @@ import pytest
 from twisted.internet.task import Clock
 
 from broker.cluster.log_page_server import LogPageServer
+from broker.cluster.page_queue import PageQueues
 from broker.cluster.replicas.service import Replicas
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.event.place import Mark
 from broker.log.commit import ReplicaBatch, Retention
@@ -54,7 +56,8 @@ def test_events_removed_while_a_page_is_read_are_reported_as_unavailable(tmp_pat
         clock=Clock(),
         destination_of=lambda address: address,
         is_cleared=lambda address, rank: True,
-        on_page=lambda resume, page, carried: served.append((page, carried)),
+        queues=PageQueues(1_000, 1 << 20),
+        on_page=lambda resume, page: served.extend(page),
     )
     append(10)
     for after in ((1, 5), (1, 40), (1, 52)):
@@ -82,7 +85,10 @@ def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageSer
         clock=Clock(),
         destination_of=lambda address: address,
         is_cleared=lambda address, rank: True,
-        on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+        queues=PageQueues(1_000, 1 << 20),
+        on_page=lambda resume, page: served.extend(
+            (span, [e.mark[1] for e in events]) for span, events in page
+        ),
     )
 
 
@@ -182,7 +188,10 @@ def test_a_page_holds_events_of_interest_that_are_cleared(tmp_path: Path, all_of
         clock=clock,
         destination_of=lambda address: address,
         is_cleared=lambda address, rank: address == node("reader") and rank <= 1,
-        on_page=lambda resume, page, carried: served.append((page, [e.mark[1] for e in carried])),
+        queues=PageQueues(1_000, 1 << 20),
+        on_page=lambda resume, page: served.extend(
+            (span, [e.mark[1] for e in events]) for span, events in page
+        ),
     )
     after = (log.own_end[0], 0)
     pages.serve_page(
@@ -218,7 +227,8 @@ def test_a_loss_after_retained_events_is_unavailable_too(tmp_path: Path) -> None
         clock=Clock(),
         destination_of=lambda address: address,
         is_cleared=lambda address, rank: True,
-        on_page=lambda resume, page, carried: served.append(page),
+        queues=PageQueues(1_000, 1 << 20),
+        on_page=lambda resume, page: served.extend(span for span, _ in page),
     )
     append()
     epoch = log.bounds.epoch
@@ -247,6 +257,7 @@ def test_each_reader_gets_a_remembered_loss_once(
         clock=Clock(),
         destination_of=lambda address: address,
         is_cleared=lambda address, rank: True,
+        queues=PageQueues(1_000, 1 << 20),
         on_page=lambda *_: None,
     )
 

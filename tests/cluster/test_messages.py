@@ -172,3 +172,14 @@ def test_a_link_of_version_1_gets_a_page_request_without_its_history() -> None:
     older = messages.encode(resume.at_version(1))
     assert len(msgpack.unpackb(older[1:])) == 6
     assert messages.decode(older) == msgspec.structs.replace(resume, path=())
+
+
+def test_only_links_of_version_3_carry_the_request_for_less_than_all_events() -> None:
+    here, there = Address(CLUSTER, "n1"), Address(CLUSTER, "n2")
+    history = ((1, 77, (0, 1)),)
+    for path in ((), history):
+        request = PageRequest(there, here, 9, "origin", (1, 2), False, path, True)
+        assert messages.decode(messages.encode(request.at_version(3))) == request
+        older = request.at_version(2)
+        assert older == PageRequest(there, here, 9, "origin", (1, 2), False, path)
+        assert len(msgpack.unpackb(messages.encode(older)[1:])) == (7 if path else 6)

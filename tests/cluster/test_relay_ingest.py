@@ -11,7 +11,8 @@ from twisted.internet.task import Clock
 from broker.cluster.address import Address
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
 from broker.cluster.relayed_types import RelayedTypes
-from broker.cluster.traffic.frame import ZSTD, Frame, Range
+from broker.cluster.traffic.frame import ZSTD, Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.cluster.traffic.sender import OriginSender
 from broker.cluster.types.awaited_announcements import AwaitedAnnouncements
@@ -101,6 +102,7 @@ class Setting:
             clock=self.clock,
             wall_clock=lambda: 0,
             on_committed=lambda events, matches: self.committed.append(len(events)),
+            report_dropped=lambda *_: None,
             report_gap=lambda *_: None,
             variants=lambda *_: {},
             types=RelayedTypes(

@@ -8,7 +8,7 @@ import pytest
 
 from broker.cluster.ingest_job import IngestJob
 from broker.cluster.relayed_entry import RelayedEntries, build_entries, claimed_header
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import NotValid
 from broker.event.envelope import Header, Liveness, SecurityLevel

@@ -10,7 +10,10 @@ from twisted.python.failure import Failure
 from broker.delivery.commit_share import CommitShare, SharedEncodings
 from broker.delivery.feed import Feed, FeedState
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange, MarkRange
+from broker.errors import QueueFull
 from broker.event.place import Mark
+from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
+from broker.streams.queue_policy import BLOCK, DROP_OLDEST, FAIL
 from broker.wire.messages import Gap
 from tests.delivery.test_recovered_feeds import Log, Recovery, far, make_delivery
 from tests.delivery.test_session_delivery import FakeWriter, event
@@ -218,3 +221,72 @@ def test_events_that_did_not_match_are_counted_before_a_recovery_begins() -> Non
     it.delivery.recover_or_report("far", (0, 0), (1, 8), "lost")
     assert it.feed.state is FeedState.RECOVERING
     assert it.feed.outcomes.filtered - before == 3
+
+
+def dropped(*counts: tuple[int, int, bool]) -> list[DroppedCount]:
+    return [DroppedCount(*each) for each in counts]
+
+
+def test_events_that_a_queue_on_the_way_dropped_are_a_gap_in_their_place() -> None:
+    it = Setting(None, far=(1, 3))
+    it.delivery.report_dropped("far", (1, 3), (1, 5), dropped((0, 1, True), (2, 1, True)))
+    it.delivery.report_dropped("far", (1, 4), (1, 8), dropped((1, 2, True), (0, 1, False)))
+    # The client has these, or has heard of them.
+    it.delivery.report_dropped("far", (1, 4), (1, 8), dropped((1, 2, True)))
+    assert it.gaps == [
+        Gap(1, "far", (1, 4), (1, 5), 2, "coalesced"),
+        Gap(1, "far", (1, 6), (1, 8), 3, "slow"),
+    ]
+    assert it.asked == []
+
+
+@pytest.mark.parametrize(("rank", "count"), [(0, 0), (1, 2), (2, 5)])
+def test_a_gap_counts_only_dropped_events_within_the_clearance(rank: int, count: int) -> None:
+    it = Setting(None, far=(1, 3))
+    it.delivery._gap_recovery._clearance = rank
+    it.delivery.report_dropped("far", (1, 3), (1, 9), dropped((1, 2, True), (2, 3, False)))
+    reason = "coalesced" if rank == 1 else "slow"
+    assert it.gaps == ([Gap(1, "far", (1, 4), (1, 9), count, reason)] if count else [])
+
+
+def test_a_subscription_that_blocks_recovers_what_a_queue_on_the_way_dropped() -> None:
+    """It was added after the page was requested."""
+    it = Setting(recovery := Recovery(), far=(1, 3))
+    it.feed.policy = BLOCK
+    it.log.events.append(far(9))
+    it.delivery.report_dropped("far", (1, 3), (1, 8), dropped((0, 5, True)))
+    assert it.asked == [({"far": ((1, 3), (1, 9))}, "slow")]
+    recovery.give(far(5), far(9))
+    recovery.give()
+    assert it.writer.deliveries == [[5], [9]] and it.gaps == []
+
+
+def test_a_full_queue_on_the_way_ends_subscriptions_with_the_policy_fail() -> None:
+    failures: list[Failure] = []
+    delivery = make_delivery(FakeWriter(), Log(event(1)), failures.append, Clock())
+    for number, policy in enumerate((FAIL, DROP_OLDEST), 1):
+        feed = Feed(number, number, False, cut=1, cursor=2, newest_at_start=(1, 1), policy=policy)
+        feed.is_accepted = True
+        delivery.add_feed(feed)
+        delivery.start_feed(number)
+    delivery.report_dropped("far", (1, 3), None, QUEUE_FULL)
+    assert [type(each.value) for each in failures] == [QueueFull]
+
+
+@pytest.mark.parametrize("rereads", [False, True])
+def test_dropped_events_behind_a_queue_of_the_session_are_reported_behind_it(rereads: bool) -> None:
+    it = Setting(None, n=(1, 2), far=(1, 3))
+    it.writer.room = 0
+    it.comes(3, 3, "lost")
+    it.delivery.report_dropped("far", (1, 4), (1, 8), dropped((0, 2, False)))
+    assert it.writer.out == []
+    if rereads:
+        it.delivery.reread_from_log(it.log.events[-1].serial, [""])
+    it.log.events.append(far(9))
+    it.delivery.deliver_share(CommitShare([far(9)], deque([(1, [it.feed])])), SharedEncodings())
+    it.writer.room = 10
+    it.delivery.send_waiting()
+    gap = Gap(1, "far", (1, 4) if rereads else (1, 5), (1, 8), 5 if rereads else 2, "slow")
+    out = [each for each in it.writer.out if each == gap or isinstance(each, list)]
+    assert out == ([gap, [4], [9]] if rereads else [[4], gap, [9]])
+    assert it.gaps == [gap]

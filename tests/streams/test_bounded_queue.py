@@ -161,9 +161,35 @@ def test_a_removed_owner_has_neither_items_nor_losses() -> None:
 def test_an_owner_that_reads_its_items_elsewhere_keeps_earlier_losses_only() -> None:
     queue = make_queue(COALESCE, items=10)
     fill(queue, 1, 2, 3, 4, 5, 6, keys="xxyzzz")
-    items, lost = queue.take_items_of("a")
-    assert ([item.number for item in items], lost) == ([2, 3, 6], 2)
+    items, lost, unlogged = queue.take_items_of("a")
+    assert ([item.number for item in items], lost, unlogged) == ([2, 3, 6], 2, [])
     assert drain(queue) == [("a", 1, 1, 1, True)]
+
+
+def test_losses_from_before_the_queue_are_reported_in_their_place() -> None:
+    queue = make_queue(COALESCE, items=10)
+    unlogged = LostRange((1, 2), (1, 4), 3, True, is_logged=False)
+    queue.add_loss("a", "n", unlogged)
+    fill(queue, 5, 6, 7, keys="xyx")
+    later = LostRange((1, 8), (1, 9), 1, False, is_logged=False)
+    queue.add_loss("a", "n", later)
+    fill(queue, 10, keys="x")
+    assert queue._budget.unreported == 6
+    assert drain(queue) == [("a", 2, 5, 4, True), 6, ("a", 7, 9, 2, False), 10]
+    assert queue._budget.unreported == 0
+
+
+def test_an_owner_that_reads_its_items_elsewhere_gets_the_losses_that_are_not_there() -> None:
+    queue = make_queue(COALESCE, items=10)
+    first = LostRange((1, 1), (1, 2), 2, True, is_logged=False)
+    queue.add_loss("a", "n", first)
+    fill(queue, 3, 4, 5, keys="xyx")
+    later = LostRange((1, 6), (1, 9), 3, True, is_logged=False)
+    queue.add_loss("a", "n", later)
+    items, lost, unlogged = queue.take_items_of("a")
+    assert ([item.number for item in items], lost) == ([4, 5], 0)
+    assert unlogged == [("n", later)]
+    assert drain(queue) == [("a", 1, 3, 3, True)]
 
 
 def test_losses_in_the_middle_are_merged() -> None:

@@ -29,7 +29,8 @@ from broker.cluster.messages import (
 )
 from broker.cluster.replicas import messages as replicas
 from broker.cluster.traffic import messages as routed
-from broker.cluster.traffic.frame import Frame, Range, decode_frame
+from broker.cluster.traffic.frame import Frame, decode_frame
+from broker.cluster.traffic.frame_range import Range
 from broker.errors import BadQuery
 from broker.event.place import Position
 from broker.event.stream import StreamPattern
@@ -39,6 +40,7 @@ from broker.recovery import messages as recovery
 from broker.replay.engine.contract import Report
 from broker.replay.engine.part_scan import PartSummary
 from broker.replay.request import ReplayRequest
+from broker.streams.dropped_count import DroppedCount
 from broker.subscriptions.durable_subscriptions import DurableSubscription
 from broker.tracing.node_trace import TraceQuestion
 
@@ -68,6 +70,10 @@ FRAME = Frame(
     *(((1, 1, 2),), ((2, (0, 1)),), 0, (2, 1)),
     *((1, 2), b"rrs", b"deE"),
     (3, 1 << 62, (2, 9)),
+)
+DROPPED = (
+    FRAME.ranges[0],
+    FRAME.ranges[1]._replace(dropped=(DroppedCount(0, 2, True), DroppedCount(2, 1, False))),
 )
 REQUEST = ReplayRequest(
     *("a.>", "//x:a", {"x": "urn:x"}, 1, {"a": ((1, 2), None), "b": ((1, 2), (1, 9))}, False),
@@ -150,6 +156,10 @@ NODE_MESSAGES: list[tuple[Any, str]] = [
         routed.PageRequest(*HOPS, "origin", (1, 2), True, ((1, 77, (0, 1)), (2, 5, (1, 9)))),
         "61979292a4616c7073a26331a26e319291a3736561a26e3209a66f726967696e920102c39293014d"
         "920001930205920109",
+    ),
+    (
+        routed.PageRequest(*HOPS, "origin", (1, 2), may_drop=True),
+        "61989292a4616c7073a26331a26e319291a3736561a26e3209a66f726967696e920102c290c3",
     ),
     (
         routed.ReplicaAck(*HOPS, "origin", (1, 2)),
@@ -273,6 +283,13 @@ OTHERS: list[tuple[bytes, str]] = [
         "6000000068000000039ba66f726967696e9292a4616c7073a26331a26e3192920001920201099297"
         "9291a3736561a26e32920100920102c0c3920100c3979291a3736561a0920100920102920101c2c0"
         "c29193010102919202920001009202019201029303cf4000000000000000920209727273646545",
+    ),
+    (
+        attrs.evolve(FRAME, ranges=DROPPED).encode(),
+        "6000000071000000039ba66f726967696e9292a4616c7073a26331a26e3192920001920201099297"
+        "9291a3736561a26e32920100920102c0c3920100c3989291a3736561a0920100920102920101c2c0"
+        "c292930002c3930201c29193010102919202920001009202019201029303cf400000000000000092"
+        "0209727273646545",
     ),
     (
         FRAME.encode(1),

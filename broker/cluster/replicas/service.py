@@ -14,7 +14,8 @@ from broker.cluster.replicas.messages import ReplicaRequest, ReplicaState
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.replicas.replicator import Replicator
 from broker.cluster.replicas.store import ReplicaStore
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import LogLost, PageRequest, ReplicaAck, RoutedMessage
 from broker.errors import ProtocolError
 from broker.event.flow import origin_of

@@ -24,8 +24,9 @@ from broker.cluster.traffic.effects import (
     TrafficSnapshot,
 )
 from broker.cluster.traffic.forwarding import FrameRoutes, frames_by_hop, route_frame
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame
 from broker.cluster.traffic.frame_merge import merge_frames
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.ingress import Ingress
 from broker.cluster.traffic.known_histories import KnownHistories
 from broker.cluster.traffic.messages import LogLost, PageRequest, RoutedMessage
@@ -58,6 +59,7 @@ class Traffic:
         histories: KnownHistories | None = None,
         own_flows: Mapping[str, Sequence[FlowInterval]] = NO_FLOWS,
         end_of_flow: Callable[[str, Mark], Mark] = lambda _, mark: mark,
+        may_drop: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`newest_own_mark` returns the newest own place, durable or not. `group_members`
         returns the neighbours that multicast reaches with events of a rank. `own_flows` and
@@ -77,7 +79,7 @@ class Traffic:
         self._incarnations: dict[str, int] = {}
         self._cuts: dict[str, Mark] = {}
         self._newest_cuts: dict[str, Mark] = {}
-        self.receiver = Receiver(log_coverage, patience, start_of, histories)
+        self.receiver = Receiver(log_coverage, patience, start_of, histories, may_drop)
         self.counts = TrafficCounts()
 
     @property
@@ -246,25 +248,31 @@ class Traffic:
         return [DeliverMessage(message)]
 
     def send_page(
-        self, resume: PageRequest, page: Range, frame_events: Sequence[CarriedEvent], now: float
+        self,
+        resume: PageRequest,
+        page: Sequence[tuple[Range, Sequence[CarriedEvent]]],
+        now: float,
     ) -> list[TrafficEffect]:
-        """Send a page that was read: all matching events of its range."""
+        """Send a page that was read: consecutive ranges, with all matching events of each."""
         key, sender = (resume.source, resume.origin), self.senders[resume.origin]
         reader = self._readers.get(key)
         destination = self._state.destination_of(resume.source)
         if reader is None or destination not in sender.destinations:
             return []
         if self._readers.is_repeating(key):
-            frame_events = self._on_common_route(frame_events, resume.source)
-        if page.upto < reader.sent_upto:
-            page = page._replace(has_more=True)
-        elif page.upto >= sender.sent_upto:
+            page = [(span, self._on_common_route(events, resume.source)) for span, events in page]
+        last = page[-1][0]
+        if last.upto < reader.sent_upto:
+            last = last._replace(has_more=True)
+        elif last.upto >= sender.sent_upto:
             sender.finish_reading(resume.source)
         else:
-            page = page._replace(has_more=sender.is_reading(resume.source))
+            last = last._replace(has_more=last.has_more or sender.is_reading(resume.source))
+        frame_events = [event for _, events in page for event in events]
         levels = [each.level for each in frame_events]
-        runs = [(len(frame_events), (0,))] if frame_events else []
-        return self.send_frame(sender.make_frame([page], frame_events, levels, runs))
+        runs = [(len(events), (index,)) for index, (_, events) in enumerate(page) if events]
+        ranges = [*(span for span, _ in page[:-1]), last]
+        return self.send_frame(sender.make_frame(ranges, frame_events, levels, runs))
 
     def _answer_unknown_origin(self, resume: PageRequest, now: float) -> list[TrafficEffect]:
         """Report that this node does not have the origin: it lost its disk, or a replica."""
@@ -376,17 +384,8 @@ class Traffic:
         translated: list[TrafficEffect] = []
         for effect in effects:
             if isinstance(effect, RequestPage):
-                translated += self._send_message(
-                    PageRequest(
-                        effect.target,
-                        self._own,
-                        MAX_HOPS,
-                        effect.origin,
-                        effect.after,
-                        effect.is_unfiltered,
-                        effect.path,
-                    )
-                )
+                target, *request = attrs.astuple(effect, recurse=False)
+                translated += self._send_message(PageRequest(target, self._own, MAX_HOPS, *request))
             else:
                 translated.append(effect)
         return translated

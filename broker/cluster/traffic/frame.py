@@ -11,14 +11,15 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import attrs
 import msgspec
 import zstandard
 from msgspec import Meta
 
-from broker.cluster.address import Address, UnitPath
+from broker.cluster.address import Address
+from broker.cluster.traffic.frame_range import Range, WireRange, read_range, wire_ranges
 from broker.errors import BadName, ProtocolError
 from broker.event.annotation import ANNOTATED, without_annotation
 from broker.event.flow import MAX_INTERVALS, FlowInterval, check_flow, is_default_flow
@@ -49,23 +50,6 @@ RecipientRun: TypeAlias = tuple[int, tuple[int, ...]]
 MarkRun: TypeAlias = tuple[int, int, int]
 #: Equal security levels: (rank, count).
 LevelRun: TypeAlias = tuple[int, int]
-
-
-class Range(NamedTuple):
-    """The places (after, upto] of an origin, with all matching events for one destination."""
-
-    destination: Address
-    """With an empty node name all nodes of a unit."""
-    after: Mark
-    upto: Mark
-    unavailable_upto: Mark | None = None
-    """Events up to there are in no log any more and not in the frame."""
-    has_more: bool = False
-    """In a page: the reader can request the next one."""
-    first_after: Mark | None = None
-    """A node without events of this origin starts here; None: at `after`."""
-    is_unfiltered: bool = False
-    """The frame also has events outside the destination's interest."""
 
 
 @attrs.define(eq=False)
@@ -252,7 +236,7 @@ class Frame:
                 self.origin_node,
                 self.level_runs,
                 self.hops,
-                self.ranges,
+                wire_ranges(self.ranges, has_dropped=version >= FLOW_VERSION),
                 self.mark_runs,
                 self.recipient_runs,
                 self.encoding,
@@ -284,16 +268,6 @@ class Frame:
 
 _Run: TypeAlias = Annotated[int, Meta(ge=1)]
 _Lengths: TypeAlias = Annotated[tuple[Offset, ...], Meta(max_length=MAX_EVENTS)]
-#: The name in its destination may be empty.
-_WireRange: TypeAlias = tuple[
-    tuple[UnitPath, Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]],
-    WireMark,
-    WireMark,
-    WireMark | None,
-    bool,
-    WireMark | None,
-    bool,
-]
 
 
 class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -301,7 +275,7 @@ class _Header(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     origin_node: Address
     level_runs: tuple[tuple[Rank, _Run], ...]
     hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
-    ranges: Annotated[tuple[_WireRange, ...], Meta(max_length=MAX_DESTINATIONS)]
+    ranges: Annotated[tuple[WireRange, ...], Meta(max_length=MAX_DESTINATIONS)]
     mark_runs: tuple[tuple[Epoch, Offset, _Run], ...]
     recipient_runs: tuple[tuple[_Run, tuple[Count, ...]], ...]
     encoding: Annotated[int, Meta(ge=PLAIN, le=ZSTD)]
@@ -330,7 +304,7 @@ def decode_frame(data: bytes) -> Frame:
         records, body = data[records_at:body_at], data[body_at:]
         _check_header(header, len(records), len(body))
         frame = Frame(**msgspec.structs.asdict(header), records=records, body=body)
-        frame.ranges = [_read_range(each) for each in header.ranges]
+        frame.ranges = [read_range(each) for each in header.ranges]
         return frame
     except (ValueError, struct.error, BadName) as error:
         raise ProtocolError(f"malformed frame: {error}") from None
@@ -382,15 +356,6 @@ def _check_intervals(header: _Header) -> None:
     marks = [end for end in ends if end is not None]
     if marks != sorted(marks):
         raise ValueError("intervals of a flow do not ascend")
-
-
-def _read_range(fields: _WireRange) -> Range:
-    span = Range(Address(*fields[0]), *fields[1:])
-    if span.upto < span.after or (span.first_after or span.after) > span.after:
-        raise ValueError("range ends before it begins")
-    if span.unavailable_upto is not None and span.unavailable_upto > span.upto:
-        raise ValueError("unavailable places exceed the range")
-    return span
 
 
 def _split_bytes(data: bytes, lengths: Sequence[int]) -> list[bytes]:

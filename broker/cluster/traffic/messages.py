@@ -41,7 +41,7 @@ class PageRequest(RoutedMessage, frozen=True):
     """To an origin node: send the events behind `after`."""
 
     kind = 0x61
-    omits_empty_last = True
+    omitted = 2
 
     origin: str
     after: WireMark
@@ -49,13 +49,18 @@ class PageRequest(RoutedMessage, frozen=True):
     """The stored interest of the reader may be too narrow."""
     path: Annotated[tuple[WireHistory, ...], msgspec.Meta(max_length=MAX_HISTORIES)] = ()
     """Ends with the history of `after`; empty if unknown or over version 1."""
+    may_drop: bool = False
+    """The reader takes less than all events, as the queue policy of its interest says."""
 
     def __post_init__(self) -> None:
         if sorted(set(self.path)) != list(self.path):
             raise ValueError("histories do not ascend")
 
     def at_version(self, version: int) -> PageRequest:
-        return self if version >= 2 else msgspec.structs.replace(self, path=())
+        if version >= 3:
+            return self
+        path = self.path if version == 2 else ()
+        return msgspec.structs.replace(self, path=path, may_drop=False)
 
 
 @CODEC.register

@@ -5,7 +5,8 @@ from __future__ import annotations
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import Frame, Range
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.event.place import Mark, NamedHistory
 
 
@@ -39,6 +40,8 @@ class RequestPage:
     """Other nodes may have dropped this node's interest."""
     path: tuple[NamedHistory, ...] = ()
     """Ends with the history of `after`; empty if unknown."""
+    may_drop: bool = False
+    """A queue policy of this node's interest may drop events."""
 
 
 @attrs.frozen
@@ -65,3 +68,5 @@ class ReceiverCounts:
     failed: int = 0
     given_up: int = 0
     """Missing ranges skipped without an answer."""
+    policy_dropped: int = 0
+    """Events that a queue policy dropped between nodes."""

@@ -12,15 +12,12 @@ received all of it, so ranges may lack events.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
-
-import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS, MissingRange
 from broker.cluster.traffic.received_range import (
     AppendRange,
     ReceivedRange,
@@ -31,16 +28,12 @@ from broker.cluster.traffic.received_range import (
 )
 from broker.event.flow import is_default_flow, origin_of
 from broker.event.place import Mark
-from broker.transport.backoff import Backoff
 
 #: Seconds that a range waits for earlier ones.
 REORDER_SECONDS = 0.1
 #: The same where another transport carries the flow, and this one announces its end: that transport
 #: may be slower than one frame. Five times covers its usual delay and one repetition.
 FLOW_GRACE_SECONDS = 5 * REORDER_SECONDS
-#: First and longest pause between requests.
-RETRY_SECONDS = 1.0
-MAX_RETRY_SECONDS = 30.0
 #: Seconds; then other nodes may have dropped this node's interest (`tables.table.TableTimes`).
 UNFILTERED_AFTER = 15.0
 #: Dropped ranges arrive again with the requested pages.
@@ -53,25 +46,6 @@ MAX_ORIGIN_NODES = 4
 MAX_INCOMPLETE_ORIGINS = 1_024
 
 
-@attrs.define
-class _MissingRange:
-    target: Address
-    request_at: float
-    since: float
-    """Time at which the range was found missing, or the position last advanced."""
-    is_unfiltered: bool = False
-    """Other nodes may have dropped this node's interest."""
-    backoff: Backoff = attrs.field(
-        factory=partial(Backoff, RETRY_SECONDS, MAX_RETRY_SECONDS, jitter=False)
-    )
-    is_page_pending: bool = False
-    """The next page is requested when the received one is durable."""
-    requests: Counter[Address] = attrs.field(factory=Counter)
-    """Counted since the position last advanced."""
-    held: list[ReceivedRange] = attrs.field(factory=list)
-    held_bytes: int = 0
-
-
 class Receiver:
     def __init__(
         self,
@@ -79,20 +53,23 @@ class Receiver:
         patience: float = float("inf"),
         start_of: Callable[[str, Mark], Mark] = lambda _, mark: mark,
         histories: KnownHistories | None = None,
+        may_drop: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """`log_coverage` returns the logged position in an origin. After `patience` seconds
         without an answer a missing range expires. `start_of` returns the start mark of a new
         origin. Its argument is the mark behind which all events of the present interest are
-        sent. The result is lower where an older subscription needs earlier events."""
+        sent. The result is lower where an older subscription needs earlier events. `may_drop`
+        returns whether a queue policy may drop an origin's events on the way."""
         self._log_coverage = log_coverage
         self._patience = patience
         self._start_of = start_of
         self._histories = histories or KnownHistories()
+        self._may_drop = may_drop
         self._cursors: dict[str, Mark] = {}
         """Ahead of the log: their events are being committed."""
         self._start_marks: dict[str, Mark] = {}
         """Origins without logged events."""
-        self._missing: dict[str, _MissingRange] = {}
+        self._missing: dict[str, MissingRange] = {}
         self._last_received: dict[str, dict[Address, float]] = {}
         """Oldest first."""
         self._history_sent_at: dict[str, float] = {}
@@ -157,6 +134,10 @@ class Receiver:
         if self._is_over_limit(origin):
             self.counts.dropped += 1
             return []
+        if received.range.dropped and not self._may_drop(origin):
+            # Since the request, interest with another policy was added.
+            self.counts.dropped += 1
+            return []
         if self._is_contradicting(received):
             # Another process assigned this node's places: the origin node must learn that.
             return self._hold(received, now, is_counted=not self._is_paused)
@@ -181,7 +162,7 @@ class Receiver:
         if len(last_received) >= MAX_ORIGIN_NODES:
             del last_received[next(iter(last_received))]
         last_received[node] = now
-        if span.unavailable_upto is not None:
+        if span.unavailable_upto is not None and not span.dropped:
             self.counts.gone += 1
         if self._is_paused:
             return self._hold(received, now, is_counted=False)
@@ -196,7 +177,7 @@ class Receiver:
             if missing is None or span.upto < cursor or span.has_more:
                 return []
             return self._release(origin, now)
-        if span.after > cursor and span.unavailable_upto is None:
+        if not span.can_follow(cursor):
             return self._hold(received, now, was_silent=was_silent)
         appended = self._append(received, cursor)
         return [appended, *self._release(origin, now, has_advanced=True, has_more=span.has_more)]
@@ -252,7 +233,7 @@ class Receiver:
         self.counts.failed += 1
         self._cursors.pop(origin, None)
         if origin not in self._missing:
-            self._missing[origin] = _MissingRange(node, now + RETRY_SECONDS, now)
+            self._missing[origin] = MissingRange(node, now + RETRY_SECONDS, now)
         self._missing[origin].is_page_pending = False
 
     def handle_timeout(self, now: float) -> list[ReceiverEffect]:
@@ -318,6 +299,7 @@ class Receiver:
     def _append(self, received: ReceivedRange, cursor: Mark) -> AppendRange:
         self._cursors[received.frame.origin] = received.range.upto
         self.counts.taken += 1
+        self.counts.policy_dropped += sum([each.events for each in received.range.dropped])
         return AppendRange(received, cursor)
 
     def _hold(
@@ -335,7 +317,7 @@ class Receiver:
                 self.counts.dropped += 1
                 return []
             self.counts.holes += is_counted
-            missing = self._missing[origin] = _MissingRange(
+            missing = self._missing[origin] = MissingRange(
                 received.frame.origin_node, now + _reorder_seconds(origin), now, was_silent
             )
         missing.target = received.frame.origin_node
@@ -361,9 +343,7 @@ class Receiver:
             cursor = self.position_of(origin)
             if cursor is None:
                 cursor = self._start_with(received)
-            if (span.after > cursor and span.unavailable_upto is None) or self._is_contradicting(
-                received
-            ):
+            if not span.can_follow(cursor) or self._is_contradicting(received):
                 self._hold(received, now)
             elif span.upto > cursor:
                 effects.append(self._append(received, cursor))
@@ -379,7 +359,7 @@ class Receiver:
             del self._missing[origin]
         return effects
 
-    def _request(self, origin: str, missing: _MissingRange) -> RequestPage:
+    def _request(self, origin: str, missing: MissingRange) -> RequestPage:
         self.counts.asked += 1
         # The last sender may have less than others: a replica, while the origin node is back.
         nodes = (missing.target, *self._last_received.get(origin, ()))
@@ -387,7 +367,8 @@ class Receiver:
         missing.requests[node] += 1
         after = self.position_of(origin) or (0, 0)
         path = self._histories.path_to(origin_of(origin), after)
-        return RequestPage(node, origin, after, missing.is_unfiltered, path)
+        may_drop = not missing.is_unfiltered and self._may_drop(origin)
+        return RequestPage(node, origin, after, missing.is_unfiltered, path, may_drop)
 
 
 def _reorder_seconds(flow: str) -> float:

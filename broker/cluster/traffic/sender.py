@@ -20,10 +20,10 @@ from broker.cluster.traffic.frame import (
     MAX_HOPS,
     PLAIN,
     Frame,
-    Range,
     encode_level_runs,
     encode_mark_runs,
 )
+from broker.cluster.traffic.frame_range import Range
 from broker.event.flow import FlowInterval
 from broker.event.place import Mark, NamedHistory
 from broker.streams.contract import CarriedEvent

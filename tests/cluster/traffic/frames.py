@@ -3,14 +3,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import (
-    MAX_HOPS,
-    PLAIN,
-    Frame,
-    Range,
-    encode_level_runs,
-    encode_mark_runs,
-)
+from broker.cluster.traffic.frame import MAX_HOPS, PLAIN, Frame, encode_level_runs, encode_mark_runs
+from broker.cluster.traffic.frame_range import Range
 from broker.event.place import Mark
 
 HOME = Address(("a",), "n0")

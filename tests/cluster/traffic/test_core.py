@@ -5,7 +5,8 @@ from typing import cast
 import pytest
 
 from broker.cluster.traffic.effects import ReadPage, SendFrame, SendMessage
-from broker.cluster.traffic.frame import MAX_HOPS, Range
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.cluster.traffic.page_readers import MAX_REPEATS
 from broker.testing.core_network import CoreNetwork
@@ -77,7 +78,7 @@ def pages(line: CoreNetwork, times: int) -> list[list[int]]:
     sent = []
     for _ in range(times):
         assert a.traffic.receive_message(request, line.now) == [ReadPage(request)]
-        passed = a.traffic.send_page(request, page, events, line.now)
+        passed = a.traffic.send_page(request, [(page, events)], line.now)
         sent.append(
             [level for each in passed for level in cast(SendFrame, each).frame.event_ranks()]
         )

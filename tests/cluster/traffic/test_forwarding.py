@@ -4,7 +4,8 @@ import attrs
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.forwarding import frames_by_hop, route_frame
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame
+from broker.cluster.traffic.frame_range import Range
 from tests.cluster.traffic.frames import frame, node, unit
 
 ME = node("me")

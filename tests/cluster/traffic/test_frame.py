@@ -11,18 +11,22 @@ from hypothesis import strategies as st
 
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic import frame as frames
-from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, Range, decode_frame
+from broker.cluster.traffic.frame import MAX_BODY_BYTES, ZSTD, Frame, decode_frame
+from broker.cluster.traffic.frame_range import Range
 from broker.errors import ProtocolError
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.flow import FlowInterval
+from broker.event.place import Mark
 from broker.log.logged_event import encode_header
 from broker.streams.contract import CarriedEvent
+from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
 from tests.cluster.traffic.frames import frame, node, unit
 
 RECORD = encode_header(
     Header(EventId("p", 5, 1, 7), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
 )
+DROPPED = (DroppedCount(0, 1 << 40, True), DroppedCount(2, 1, False))
 MARKS = st.tuples(st.integers(1, 3), st.integers(0, 50))
 
 
@@ -41,7 +45,8 @@ def made_up(draw: st.DrawFn) -> Frame:
         more, everything = draw(st.tuples(st.booleans(), st.booleans()))
         begins = draw(st.sampled_from([None, since]))
         lost = draw(st.sampled_from([None, gone]))
-        ranges.append(Range(target, after, upto, lost, more, begins, everything))
+        dropped = draw(st.sampled_from([(), QUEUE_FULL] if lost is None else [(), DROPPED]))
+        ranges.append(Range(target, after, upto, lost, more, begins, everything, dropped))
     marks = sorted(draw(st.sets(MARKS, max_size=12)))
     events = [(mark, draw(st.binary(max_size=40)), draw(st.integers(0, 2))) for mark in marks]
     wanted = st.sets(st.integers(0, len(targets) - 1), min_size=1)
@@ -69,9 +74,28 @@ def test_a_frame_survives_encoding(each: Frame, compress: bool) -> None:
 
 
 @given(made_up())
-def test_a_link_of_version_1_gets_no_history(each: Frame) -> None:
-    fields = {**content(each), "history": None, "intervals": []}
-    assert content(decode_frame(each.encode(1))) == fields
+def test_links_of_earlier_versions_get_no_later_fields(each: Frame) -> None:
+    ranges = [span._replace(dropped=()) for span in each.ranges]
+    fields = {**content(each), "ranges": ranges}
+    assert content(decode_frame(each.encode(2))) == fields
+    assert content(decode_frame(each.encode(1))) == {**fields, "history": None, "intervals": []}
+
+
+@pytest.mark.parametrize(
+    ("lost", "dropped"),
+    [
+        (None, DROPPED),
+        ((1, 4), DROPPED * 4),
+        ((1, 4), (DroppedCount(3, 1, False),)),
+        ((1, 4), (DroppedCount(0, -1, False),)),
+    ],
+)
+def test_invalid_dropped_events_are_a_protocol_error(
+    lost: Mark | None, dropped: tuple[DroppedCount, ...]
+) -> None:
+    span = Range(node("n1"), (1, 2), (1, 5), lost, dropped=dropped)
+    with pytest.raises(ProtocolError):
+        decode_frame(frame([span]).encode())
 
 
 @given(made_up())

@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.cluster.traffic.frame import MAX_DESTINATIONS, ZSTD, Frame, Range, decode_frame
+from broker.cluster.traffic.frame import MAX_DESTINATIONS, ZSTD, Frame, decode_frame
 from broker.cluster.traffic.frame_merge import merge_frames
+from broker.cluster.traffic.frame_range import Range
 from tests.cluster.traffic.frames import frame, node, unit
 
 #: By event: its level, and the destinations among three.

@@ -6,7 +6,8 @@ from broker.cluster.address import Address, UnitPath
 from broker.cluster.network_state import NetworkState
 from broker.cluster.traffic.core import Traffic
 from broker.cluster.traffic.effects import EnterUnit, SendFrame
-from broker.cluster.traffic.frame import Frame, Range
+from broker.cluster.traffic.frame import Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.sender import OriginSender, OutgoingEvent
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent

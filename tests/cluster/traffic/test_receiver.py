@@ -5,8 +5,9 @@ from typing import Any
 import attrs
 
 from broker.cluster.address import Address
-from broker.cluster.traffic.frame import Range
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.known_histories import KnownHistories
+from broker.cluster.traffic.missing_range import MAX_RETRY_SECONDS, RETRY_SECONDS
 from broker.cluster.traffic.received_range import (
     AppendRange,
     ReceivedRange,
@@ -18,12 +19,11 @@ from broker.cluster.traffic.receiver import (
     MAX_HELD_RANGES,
     MAX_INCOMPLETE_ORIGINS,
     MAX_ORIGINS,
-    MAX_RETRY_SECONDS,
     REORDER_SECONDS,
-    RETRY_SECONDS,
     Receiver,
 )
 from broker.event.place import Mark, NamedHistory
+from broker.streams.dropped_count import DroppedCount
 from tests.cluster.traffic.frames import HOME, frame, node
 
 ME = node("me")
@@ -35,7 +35,10 @@ class Log:
     def __init__(self, **covered: Mark) -> None:
         self.covered: dict[str, Mark] = dict(covered)
         self.older_interest: set[str] = set()
-        self.receiver = Receiver(self.covered.get, start_of=self._start_of)
+        self.may_drop = False
+        self.receiver = Receiver(
+            self.covered.get, start_of=self._start_of, may_drop=lambda _: self.may_drop
+        )
 
     def _start_of(self, origin: str, mark: Mark) -> Mark:
         return (0, 0) if origin in self.older_interest else mark
@@ -49,12 +52,14 @@ class Log:
         more: bool = False,
         since: int | None = None,
         gone: int | None = None,
+        dropped: int = 0,
         now: float = 0.0,
     ) -> list[object]:
         span = Range(
             *(ME, (1, after), (1, upto), None if gone is None else (1, gone)),
             has_more=more,
             first_after=None if since is None else (1, since),
+            dropped=(DroppedCount(0, dropped, False),) if dropped else (),
         )
         return plain(
             self.receiver.receive_range(ReceivedRange(span, frame([span], origin=origin), 0), now)

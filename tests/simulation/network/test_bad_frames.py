@@ -6,7 +6,8 @@ import pytest
 
 from broker.cluster.address import Address
 from broker.cluster.replicas.messages import REPLICA_EVENTS, ReplicaRequest
-from broker.cluster.traffic.frame import MAX_HOPS, Range
+from broker.cluster.traffic.frame import MAX_HOPS
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import ReplicaAck
 from broker.testing.simulated_publisher import Publisher
 from tests.simulation.network.bad_peer import BadPeer

@@ -12,7 +12,8 @@ from broker.cluster import messages
 from broker.cluster.address import Address
 from broker.cluster.handshake_messages import LINKS, NodeProof
 from broker.cluster.messages import Refresh, Update
-from broker.cluster.traffic.frame import MAX_HOPS, Frame, Range
+from broker.cluster.traffic.frame import MAX_HOPS, Frame
+from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import DtdAnswer, DtdRequest, PageRequest
 from broker.event.place import Mark
 from broker.testing.simulated_network import NetworkWorld

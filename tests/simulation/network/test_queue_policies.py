@@ -42,9 +42,10 @@ def world(request: pytest.FixtureRequest) -> Iterator[NetworkWorld]:
 
 def installed_policies(world: NetworkWorld) -> Mapping[Address, IQueuePolicy]:
     """Return the policy at node `a` of all interest of each destination."""
-    remote = world.network_of("a").driver.remote_interest
+    network = world.network_of("a")
+    remote, flow = network.driver.remote_interest, network.event_log.origin
     return {
-        destination: remote.queue_policy(destination, tuple(remote._installed))
+        destination: remote.queue_policy(destination, flow)
         for destination in remote.count_by_destination()
     }
 
@@ -139,26 +140,29 @@ def test_a_full_queue_ends_a_subscription_to_another_node(world: NetworkWorld) -
     world.check_outcomes()
 
 
-def test_the_policy_of_an_event_is_the_least_lossy_of_its_matches(world: NetworkWorld) -> None:
+def test_the_policy_of_a_flow_is_the_least_lossy_of_its_interest(world: NetworkWorld) -> None:
     low, streams = INTERESTS[1], INTERESTS[4]
-    readers = [
-        Reader(world, world.client("first", "b"), low, queue="drop-newest"),
-        Reader(world, world.client("second", "b"), streams, queue="fail"),
-    ]
-    world.run_until(lambda: all(reader.is_flowing for reader in readers))
+    first = Reader(world, world.client("first", "b"), low, queue="drop-newest")
+    world.run_until(lambda: first.is_flowing)
     world.run(2.0)
-    remote = world.network_of("a").driver.remote_interest
+    network = world.network_of("a")
+    remote, origin = network.driver.remote_interest, network.event_log.origin
     (destination,) = remote.count_by_destination()
-    by_query = {each.interest.query.text: number for number, each in remote._installed.items()}
-    numbers = by_query[low.query], by_query[streams.query]
-    assert remote.queue_policy(destination, numbers[:1]).text == "drop-newest"
-    assert remote.queue_policy(destination, numbers[1:]).text == "fail"
-    assert remote.queue_policy(destination, numbers) == BLOCK
-    assert remote.queue_policy(destination, ()) == BLOCK
-    assert remote.queue_policy(Address(("elsewhere",), "x"), numbers) == BLOCK
-    remote.widen_suspended(numbers[0])
-    (widened,) = set(remote._numbers.values()) - {numbers[1]}
-    assert remote.queue_policy(destination, (widened,)) == BLOCK
+    assert remote.queue_policy(destination, origin).text == "drop-newest"
+    assert remote.queue_policy(destination, f"{origin}/elsewhere.>") == BLOCK
+    assert remote.queue_policy(Address(("elsewhere",), "x"), origin) == BLOCK
+    second = Reader(world, world.client("second", "b"), streams, queue="fail")
+    world.run_until(lambda: second.is_flowing)
+    world.run(2.0)
+    assert remote.queue_policy(destination, origin) == BLOCK
+    assert remote.queue_policy(destination, f"{origin}/asdi.>").text == "drop-newest"
+    assert remote.queue_policy(destination, f"{origin}/{streams.pattern}").text == "fail"
+    world.wait(second.client.close())
+    world.run(70.0)
+    assert remote.queue_policy(destination, origin).text == "drop-newest"
+    (number,) = remote._numbers.values()
+    remote.widen_suspended(number)
+    assert remote.queue_policy(destination, origin) == BLOCK
 
 
 def test_a_restarted_node_announces_its_policies_again(world: NetworkWorld) -> None:

@@ -1,0 +1,37 @@
+"""A missing range of one origin, with its requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+
+import attrs
+
+from broker.cluster.address import Address
+from broker.cluster.traffic.received_range import ReceivedRange
+from broker.transport.backoff import Backoff
+
+#: First and longest pause between requests.
+RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 30.0
+
+
+@attrs.define
+class MissingRange:
+    """A missing range of one origin, behind the node's position, and its requests."""
+
+    target: Address
+    request_at: float
+    since: float
+    """Time at which the range was found missing, or the position last advanced."""
+    is_unfiltered: bool = False
+    """Other nodes may have dropped this node's interest."""
+    backoff: Backoff = attrs.field(
+        factory=partial(Backoff, RETRY_SECONDS, MAX_RETRY_SECONDS, jitter=False)
+    )
+    is_page_pending: bool = False
+    """The next page is requested when the received one is durable."""
+    requests: Counter[Address] = attrs.field(factory=Counter)
+    """Counted since the position last advanced."""
+    held: list[ReceivedRange] = attrs.field(factory=list)
+    held_bytes: int = 0
