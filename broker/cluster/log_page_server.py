@@ -165,7 +165,8 @@ class LogPageServer:
     async def _read_wanted(
         self, request: PageRequest, after: Mark
     ) -> tuple[Range, list[WantedEvent]] | None:
-        """Return the events of one page behind `after`; None while the log is repaired."""
+        """Return the events of one page behind `after`; None while the log is repaired, or if
+        there is no route to the reader."""
         log, flow = self._event_log, request.origin
         origin = log.origin
         start = max(after, log.begins_after.get(origin, (0, 0)))
@@ -204,10 +205,13 @@ class LogPageServer:
             [mark for mark in (since, lost) if mark and mark > after], default=None
         )
         upto = max(upto, after, unavailable_upto or after)
+        selected: list[WantedEvent] | None
         if request.is_unfiltered:
             selected = self._select_cleared(events, request.source)
         else:
             selected = await self._select_wanted(events, request.source)
+        if selected is None:
+            return None
         page = Range(
             request.source, after, upto, unavailable_upto, is_unfiltered=request.is_unfiltered
         )
@@ -246,7 +250,10 @@ class LogPageServer:
                 return _Loss(loss.after, loss.last, is_on_branch=False)
         return None
 
-    async def _select_wanted(self, events: list[LoggedEvent], reader: Address) -> list[WantedEvent]:
+    async def _select_wanted(
+        self, events: list[LoggedEvent], reader: Address
+    ) -> list[WantedEvent] | None:
+        """Return None if there is no route: it seems to be cleared for none of the events."""
         destination = self._destination_of(reader)
         selected: list[WantedEvent] = []
         matched = 0
@@ -259,6 +266,8 @@ class LogPageServer:
                     destination in self._remote_interest.destinations(verdict.subscriptions)
                 )
                 if is_wanted and not self._is_cleared(reader, event.level):
+                    if not self._is_cleared(reader, 0):
+                        return None
                     self.denied += 1
                 elif is_wanted:
                     matches = verdict.subscriptions if isinstance(verdict, Accepted) else None
@@ -268,7 +277,11 @@ class LogPageServer:
                 await sleep(self._clock)
         return selected
 
-    def _select_cleared(self, events: list[LoggedEvent], reader: Address) -> list[WantedEvent]:
+    def _select_cleared(
+        self, events: list[LoggedEvent], reader: Address
+    ) -> list[WantedEvent] | None:
+        if not self._is_cleared(reader, 0):
+            return None
         cleared = [event for event in events if self._is_cleared(reader, event.level)]
         self.denied += len(events) - len(cleared)
         return [(event, None) for event in cleared]

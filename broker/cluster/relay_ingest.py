@@ -336,7 +336,7 @@ class RelayIngest:
                 failed(events, len(gathered.entries) - refused)
                 return
             self.outcomes.logged += len(events) - refused
-            if range_.dropped:
+            if range_.dropped and unavailable_upto == range_.unavailable_upto:
                 self._report_dropped(frame.origin, cursor, unavailable_upto, range_.dropped)
             elif unavailable_upto is not None:
                 reason = "lost" if job.received_range.is_lost else "retention"

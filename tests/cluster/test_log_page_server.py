@@ -320,3 +320,35 @@ def test_replicas_removed_during_a_read_yield_no_page(tmp_path: Path) -> None:
         (1, 30),
         30 - after[1],
     )
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_no_page_is_sent_while_the_reader_has_no_route(tmp_path: Path, all_of_it: bool) -> None:
+    """Otherwise all events would count as above the clearance of the route."""
+    log, writer, reader = short_log(tmp_path)
+    log.append([(HEADER_RECORD, 0, b"<w/>")] * 3, lambda _: None)
+    writer.step()
+    served: list[tuple[Range, list[int]]] = []
+    clock, routes = Clock(), [False]
+    pages = LogPageServer(
+        event_log=log,
+        matcher=cast(Any, Matcher()),
+        remote_interest=cast(Any, FakeRemoteInterest()),
+        clock=clock,
+        destination_of=lambda address: address,
+        is_cleared=lambda address, rank: routes[0],
+        queues=PageQueues(1_000, 1 << 20),
+        on_page=lambda resume, page: served.extend(
+            (span, [e.mark[1] for e in events]) for span, events in page
+        ),
+    )
+    request = PageRequest(
+        node("home"), node("reader"), MAX_HOPS, log.origin, (log.own_end[0], 0), all_of_it
+    )
+    for has_route in (False, True):
+        routes[0] = has_route
+        pages.serve_page(request)
+        reader.step()
+        clock.pump([0.0] * 5)
+    assert [places for _, places in served] == [[1, 2, 3]]
+    assert pages.denied == 0
