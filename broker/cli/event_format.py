@@ -72,8 +72,8 @@ def clock_time(timestamp: int) -> str:
 
 
 _REASONS: Final = {
-    "slow": "dropped, because this subscriber was too slow",
-    "coalesced": "replaced by newer ones, because this subscriber was too slow",
+    "slow": "dropped, because this subscriber or its node was too slow",
+    "coalesced": "replaced by newer ones, because this subscriber or its node was too slow",
     "retention": "no longer in the node's log",
 }
 

@@ -159,7 +159,7 @@ def test_gaps_are_printed_in_order() -> None:
     assert result.stderr.splitlines() == [
         "gap: 3 places from origin:1:2 to origin:1:4 are no longer in the node's log",
         "gap: 2 events from origin:1:5 to origin:1:6 are dropped, "
-        "because this subscriber was too slow",
+        "because this subscriber or its node was too slow",
         "2 events, 2 gaps",
     ]
     result = run(node, "sub", "--count", "2", "--payload")
