@@ -179,7 +179,7 @@ class Traffic:
     def _forward(self, frame: Frame, is_behind_entering: bool, now: float) -> list[TrafficEffect]:
         division = self._route(frame)
         effects: list[TrafficEffect] = []
-        for index in division.local:
+        for index in self.receiver.select_acceptable(frame, division.local):
             effects += self.receive_range(ReceivedRange(frame.ranges[index], frame, index), now)
         onward: Mapping[str, Frame] = {}
         if division.by_hop:

@@ -12,7 +12,7 @@ received all of it, so ranges may lack events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from broker.cluster.address import Address
 from broker.cluster.traffic.frame import Frame
@@ -128,14 +128,21 @@ class Receiver:
             self._start_marks[origin] = lowest
         return position is None and lowest == mark
 
+    def select_acceptable(self, frame: Frame, indices: Sequence[int]) -> Sequence[int]:
+        """Return the ranges without dropped events, if interest needs all by now, else all.
+
+        Interest with another policy may have been added since the request.
+        """
+        whole = [index for index in indices if not frame.ranges[index].dropped]
+        if len(whole) == len(indices) or self._may_drop(frame.origin):
+            return indices
+        self.counts.dropped += len(indices) - len(whole)
+        return whole
+
     def receive_range(self, received: ReceivedRange, now: float) -> list[ReceiverEffect]:
         origin, history = received.frame.origin, received.frame.history
         log = origin_of(origin)
         if self._is_over_limit(origin):
-            self.counts.dropped += 1
-            return []
-        if received.range.dropped and not self._may_drop(origin):
-            # Since the request, interest with another policy was added.
             self.counts.dropped += 1
             return []
         if self._is_contradicting(received):
@@ -323,7 +330,10 @@ class Receiver:
         missing.target = received.frame.origin_node
         missing.is_unfiltered |= was_silent
         size = len(received.frame.body) + len(received.frame.records)
-        if len(missing.held) >= MAX_HELD_RANGES or missing.held_bytes + size > MAX_HELD_BYTES:
+        if received.range.dropped:
+            # Until the range is taken, interest with another policy may be added.
+            self.counts.dropped += 1
+        elif len(missing.held) >= MAX_HELD_RANGES or missing.held_bytes + size > MAX_HELD_BYTES:
             self.counts.dropped += 1
         else:
             missing.held.append(received)
