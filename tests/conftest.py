@@ -20,6 +20,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipRule(), "skip-rule")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run files with tests of processes and with slow tests first.
+
+    They wait most of the time. With several workers, others compute meanwhile, and no long test is
+    left for the end.
+    """
+    waiting = {
+        item.path
+        for item in items
+        if any(item.get_closest_marker(name) for name in ("system", "slow"))
+    }
+    items.sort(key=lambda item: item.path not in waiting)
+
+
 def pytest_collection_finish() -> None:
     """Exclude modules and tests from later garbage collections: they live until the end.
 
