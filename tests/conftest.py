@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,26 @@ from tests.skip_rule import SkipRule
 # Both measure the machine's load rather than the code.
 settings.register_profile("any load", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any load")
+# Spark's JVMs live for seconds: optimising their code takes longer than running it.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SkipRule(), "skip-rule")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run files with tests of processes and with slow tests first.
+
+    They wait most of the time. With several workers, others compute meanwhile, and no long test is
+    left for the end.
+    """
+    waiting = {
+        item.path
+        for item in items
+        if any(item.get_closest_marker(name) for name in ("system", "slow"))
+    }
+    items.sort(key=lambda item: item.path not in waiting)
 
 
 def pytest_collection_finish() -> None:

@@ -44,7 +44,7 @@ def settled(seed: int, count: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", seeds(2, 5))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_from_one_seed_to_linked_clusters(seed: int) -> None:
     world = settled(seed, 16)
     assert max(sizes(world).values()) <= MOST_NODES
@@ -101,7 +101,7 @@ def test_a_node_rejoins_after_a_long_isolation(seed: int) -> None:
     everyone_finds_everyone(world)
 
 
-@pytest.mark.parametrize("seed", seeds(2, 5))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_surplus_members_leave(seed: int) -> None:
     world = World(seed, MOST_NODES)
     world.add("n00").found(("x", "c1"))

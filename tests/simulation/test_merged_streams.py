@@ -83,7 +83,7 @@ def rows(events: list[MergedEvent]) -> list[Row]:
     return [Row(event.stream, event.event_id, LINKAGE) for event in events]
 
 
-@pytest.mark.parametrize("seed", seeds(4, 10))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 def test_live_events_arrive_in_resolved_order(seed: int) -> None:
     with World(seed, jitter=0.05) as world:
         reader = Reader(world, merged(world, world.client("reader")))
@@ -99,7 +99,7 @@ def test_live_events_arrive_in_resolved_order(seed: int) -> None:
         assert places != sorted(places)
 
 
-@pytest.mark.parametrize("seed", seeds(4, 10))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 def test_reader_killed_at_any_point_loses_nothing(seed: int) -> None:
     random = Random(seed)
     with World(seed, jitter=0.05) as world:
@@ -122,7 +122,7 @@ def test_reader_killed_at_any_point_loses_nothing(seed: int) -> None:
         assert resolve(made) == list(range(len(made)))
 
 
-@pytest.mark.parametrize("seed", seeds(4, 10))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 def test_any_position_resumes_without_loss(seed: int) -> None:
     random = Random(seed)
     with World(seed, jitter=0.05) as world:
@@ -147,7 +147,7 @@ def test_any_position_resumes_without_loss(seed: int) -> None:
             assert had | set(again.ids) == feeds.ids, f"seed {seed}, {position}"
 
 
-@pytest.mark.parametrize("seed", seeds(4, 10))
+@pytest.mark.parametrize("seed", seeds(1, 10))
 def test_broken_session_delivers_held_events_once(seed: int) -> None:
     random = Random(seed)
     with World(seed, jitter=0.05) as world:

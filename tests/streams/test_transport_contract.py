@@ -45,6 +45,7 @@ class TestOtherTransport(AnnotationContract, OtherTransportContract, unittest.Te
     """Its batches are late, or lost."""
 
     transport = AnnotatingTransport
+    seeds = range(1)
 
 
 class TestReannotatingTransport(AnnotationContract, OtherTransportCase, unittest.TestCase):
@@ -54,6 +55,8 @@ class TestReannotatingTransport(AnnotationContract, OtherTransportCase, unittest
 
 class TestOrderingTransport(OrderingTransportContract, unittest.TestCase):
     """Its batches are late, overtake each other, or are lost."""
+
+    seeds = range(1)
 
 
 @pytest.mark.soak
@@ -73,9 +76,9 @@ class TestMspacesInstanceWithLinksLong(TestMspacesInstanceWithLinks):
 
 @pytest.mark.soak
 class TestOtherTransportLong(TestOtherTransport):
-    seeds = range(2, 20)
+    seeds = range(1, 20)
 
 
 @pytest.mark.soak
 class TestOrderingTransportLong(TestOrderingTransport):
-    seeds = range(2, 20)
+    seeds = range(1, 20)

@@ -13,7 +13,7 @@ from tests.seeds import seeds
 QUIET = 150.0
 
 
-@pytest.mark.parametrize("seed", seeds(6, 60))
+@pytest.mark.parametrize("seed", seeds(2, 60))
 def test_events_arrive_once_and_in_order_in_a_healthy_network(seed: int) -> None:
     world = World(seed)
     world.link_all()
@@ -70,13 +70,13 @@ def troubled(seed: int, *, deaths: bool = False, capacity: int = 64) -> World:
     return world
 
 
-@pytest.mark.parametrize("seed", [*seeds(15, 60), 85, 226, 292])
+@pytest.mark.parametrize("seed", [*seeds(3, 60), 85, 226, 292])
 def test_links_that_break_and_nodes_that_restart_lose_nothing(seed: int) -> None:
     troubled(seed).check()
 
 
 # 84: a destination lost seven repeats of its missing range.
-@pytest.mark.parametrize("seed", [*seeds(6, 20), 84, 135])
+@pytest.mark.parametrize("seed", [*seeds(1, 20), 84, 135])
 def test_links_that_drop_excess_frames_lose_nothing(seed: int) -> None:
     world = troubled(seed, capacity=1)
     world.check()

@@ -120,7 +120,7 @@ RELATED = (
 ).split("|")
 
 
-@pytest.mark.parametrize("seed", seeds(4, 12))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_related_queries_leave_the_union_independent_of_history(seed: int) -> None:
     chance = random.Random(seed)
     most = chance.choice([2, 4, 100])

@@ -82,7 +82,7 @@ def matching(dtd: Dtd, wanted: list[Query], events: list[bytes]) -> list[set[Que
     return found
 
 
-@pytest.mark.parametrize("seed", seeds(4, 12))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_no_valid_event_matches_an_unsatisfiable_query(
     seed: int, make_event: Callable[..., bytes]
 ) -> None:
@@ -108,7 +108,7 @@ def test_no_valid_event_matches_an_unsatisfiable_query(
     assert impossible > possible / 10 and matched > 0
 
 
-@pytest.mark.parametrize("seed", seeds(2, 4))
+@pytest.mark.parametrize("seed", seeds(1, 4))
 def test_a_lower_work_limit_makes_no_further_query_unsatisfiable(seed: int) -> None:
     for each in range(10 * seed, 10 * seed + 10):
         dtd = load(GeneratedType(each))
@@ -125,7 +125,7 @@ def test_a_lower_work_limit_makes_no_further_query_unsatisfiable(seed: int) -> N
                 assert part.is_complete or part.unsatisfiable is None
 
 
-@pytest.mark.parametrize("seed", seeds(2, 6))
+@pytest.mark.parametrize("seed", seeds(1, 6))
 def test_an_unaffected_query_matches_alike_in_both_versions(
     seed: int, make_event: Callable[..., bytes]
 ) -> None:

@@ -19,7 +19,7 @@ from tests.recovery.world import BEGIN, CATALOGUE, archive_world, make_world, so
 from tests.seeds import seeds
 
 
-@pytest.mark.parametrize("seed", seeds(8, 20))
+@pytest.mark.parametrize("seed", seeds(3, 20))
 def test_each_request_gets_its_events(seed: int, tmp_path: Path) -> None:
     world = make_world(seed)
     archive = archive_world(world, str(tmp_path / "archive"), seed)

@@ -34,7 +34,7 @@ from tests.simulation.network.test_flow_recovery import (
 )
 from tests.simulation.network.test_flows import FAST, SLOW, flows_of
 
-SEEDS = seeds(2, 5)
+SEEDS = seeds(1, 5)
 
 
 def logged(world: NetworkWorld, node: str) -> list[LoggedEvent]:

@@ -25,7 +25,7 @@ from tests.simulation.network.test_flows import (
     flows_of,
 )
 
-SEEDS = seeds(2, 5)
+SEEDS = seeds(1, 5)
 GUARDED = Settings(streams=(StreamSettings(StreamPattern.parse(">"), acknowledge="neighbour"),))
 
 

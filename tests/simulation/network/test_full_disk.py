@@ -10,7 +10,7 @@ from tests.seeds import seeds
 from tests.simulation.network.simulated_client import settle
 
 
-@pytest.mark.parametrize("seed", seeds(2, 5))
+@pytest.mark.parametrize("seed", seeds(1, 5))
 def test_events_that_a_full_disk_rejected_come_again(seed: int) -> None:
     with NetworkWorld(seed, thread_delay=0.02) as world:
         world.add("a", "one")

@@ -14,7 +14,7 @@ def reconnections(world: NetworkWorld) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("seed", seeds(4, 12))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_configured_members_meet_by_their_seeds(seed: int) -> None:
     with NetworkWorld(seed) as world:
         world.add("a", "c")

@@ -17,7 +17,7 @@ from tests.simulation.network.simulated_client import settle
 from tests.simulation.network.test_gaps import overflow_log, short_log
 from tests.simulation.network.test_replicas import GUARDED
 
-SEEDS = seeds(2, 4)
+SEEDS = seeds(1, 4)
 
 
 def add_cluster(world: NetworkWorld, *names: str) -> None:

@@ -48,7 +48,7 @@ class MovingSubscription:
         self.start_process()
 
 
-@pytest.mark.parametrize("seed", seeds(4, 12))
+@pytest.mark.parametrize("seed", seeds(1, 12))
 def test_each_event_arrives_once_while_everything_moves(seed: int) -> None:
     with NetworkWorld(seed, archived=seed % 2 == 0) as world:
         random = world.random

@@ -22,7 +22,7 @@ from tests.simulation.network.test_flows import (
     settle,
 )
 
-SEEDS = seeds(2, 10)
+SEEDS = seeds(1, 10)
 RADAR = StackInstance("radar", use=DEFAULT_STACK)
 BOATS = StackInstance("boats", use=DEFAULT_STACK)
 #: Within `PATTERN`, and has the stream `SLOW`.
@@ -164,7 +164,7 @@ def test_a_node_of_an_earlier_version_gets_no_events_of_an_instance(
         assert world.are_linked("a", "c")
 
 
-@pytest.mark.parametrize("seed", seeds(4, 20))
+@pytest.mark.parametrize("seed", seeds(1, 20))
 def test_changes_to_an_instance_and_back_lose_no_event_under_faults(seed: int) -> None:
     with NetworkWorld(seed) as world:
         OtherTransport(world, 0.3, lambda _: world.random.random() < 0.3)

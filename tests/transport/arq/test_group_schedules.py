@@ -29,7 +29,7 @@ def drawn_packets(random: Random, count: int) -> list[bytes]:
     return [random.randbytes(random.randint(1, size)) for size in sizes]
 
 
-@pytest.mark.parametrize("fifty", seeds(3, SEEDS // 50))
+@pytest.mark.parametrize("fifty", seeds(1, SEEDS // 50))
 def test_every_member_receives_every_other_once_and_in_order(fifty: int) -> None:
     for seed in range(50 * fifty, 50 * fifty + 50):
         try:
