@@ -131,35 +131,35 @@ def test_each_event_comes_or_is_reported(
 ) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader", queue)
-    publish(world, publisher, 2_000, reader)
-    read(world, reader)
+    publish(world, publisher, 1_200, reader)
+    read(world, reader, seconds=20.0)
     check(world, reader)
     check_gaps(reader, read_logs(world))
     assert {gap.reason for gap in reader.gaps} == reasons
     dropped = sum(gap.count for gap in reader.gaps)
-    assert dropped == dropped_between_nodes(world) > 1_000
+    assert dropped == dropped_between_nodes(world) > 500
 
 
 @pytest.mark.parametrize("queue", ["drop-oldest", "coalesce"])
 def test_the_lag_of_a_node_is_bounded_by_its_queue(world: NetworkWorld, queue: str) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader", queue)
-    lags = publish(world, publisher, 5_000, reader)
+    lags = publish(world, publisher, 4_000, reader)
     # From a page to the next one, the link carries what waited in its buffer.
-    assert max(lags) < 1_300
+    assert max(lags) < 1_200
     read(world, reader, seconds=10.0)
     newest = max(event.place.offset for event in reader.events)
-    assert newest == world["a"].event_log.own_end[1] == 5_000
+    assert newest == world["a"].event_log.own_end[1] == 4_000
     check(world, reader)
 
 
 def test_without_a_named_policy_the_lag_grows_and_nothing_is_dropped(world: NetworkWorld) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader")
-    lags = publish(world, publisher, 5_000, reader)
-    assert max(lags) > 2_000
+    lags = publish(world, publisher, 4_000, reader)
+    assert max(lags) > 1_600
     read(world, reader, seconds=60.0)
-    assert len(reader.events) == 5_000 and reader.gaps == []
+    assert len(reader.events) == 4_000 and reader.gaps == []
     check(world, reader)
 
 
