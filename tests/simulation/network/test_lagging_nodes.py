@@ -15,6 +15,7 @@ from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import QueueFull
 from broker.event.envelope import SecurityLevel
 from broker.streams.queue_policy import BLOCK
+from broker.testing.determinism import deterministic
 from broker.testing.flights import INTERESTS, Interest
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.simulated_publisher import Publisher
@@ -61,7 +62,7 @@ def unthrottle(world: NetworkWorld, name: str) -> None:
 @pytest.fixture(params=["one cluster"])
 def world(request: pytest.FixtureRequest) -> Iterator[NetworkWorld]:
     """Node `a` publishes, over the slow link to node `b`."""
-    with NetworkWorld(1, settings=slow_settings()) as world:
+    with deterministic(1), NetworkWorld(1, settings=slow_settings()) as world:
         world.add("a", "one")
         if request.param == "one cluster":
             world.add("b", "one", join=["a"])
@@ -156,10 +157,10 @@ def test_the_lag_of_a_node_is_bounded_by_its_queue(world: NetworkWorld, queue: s
 def test_without_a_named_policy_the_lag_grows_and_nothing_is_dropped(world: NetworkWorld) -> None:
     publisher = Publisher(world.client("publisher", "a"))
     reader = subscribe(world, "reader")
-    lags = publish(world, publisher, 4_000, reader)
-    assert max(lags) > 1_600
+    lags = publish(world, publisher, 5_000, reader)
+    assert max(lags) > 2_000
     read(world, reader, seconds=60.0)
-    assert len(reader.events) == 4_000 and reader.gaps == []
+    assert len(reader.events) == 5_000 and reader.gaps == []
     check(world, reader)
 
 
