@@ -109,8 +109,8 @@ class ClusterDriver:
         self.on_flow_recovered: Callable[[ReceivedRange], object] = lambda _: None
         """Called before events of another transport's flow that came from a log are logged."""
 
-        self.has_lagging_subscription: Callable[[], bool] = lambda: False
-        """Returns whether a subscription of this node is not live, so that it needs the log."""
+        self.has_lagging_subscription: Callable[[str], bool] = lambda _: False
+        """Returns whether a subscription to a flow is not live, so that it needs the log."""
 
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
         """Returns whether a page request is answered later, by `serve_page`."""
@@ -138,7 +138,7 @@ class ClusterDriver:
     def may_drop(self, flow: str) -> bool:
         """Return whether queue policies may drop a flow's events on their way to this node."""
         policy = self.local_interest.queue_policy(flow)
-        return policy != BLOCK and not self.has_lagging_subscription()
+        return policy != BLOCK and not self.has_lagging_subscription(flow)
 
     def wanted_after(self, origin: str) -> Mark | None:
         """Return the mark after which a dead origin is of interest; None: it is not."""

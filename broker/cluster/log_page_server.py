@@ -151,6 +151,8 @@ class LogPageServer:
             self._requests.setdefault((reader, flow), request)
             return
         if queue.is_empty and (span.unavailable_upto is not None or span.dropped):
+            # What was read before has no event for the reader.
+            span = span._replace(after=queue.after)
             queue.restart(span.upto)
             self._send(request, [(span, [event for event, _ in events])])
         else:

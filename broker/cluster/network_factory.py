@@ -65,7 +65,7 @@ def build_network(
     on_committed: Callable[[list[LoggedEvent], Sequence[tuple[int, ...]]], None],
     report_gap: Callable[[str, Mark, Mark, str], None],
     report_dropped: ReportDropped,
-    has_lagging_subscription: Callable[[], bool],
+    has_lagging_subscription: Callable[[str], bool],
     reactor: Any,
     wall_clock: Callable[[], int],
     dialler: Dialler | None,

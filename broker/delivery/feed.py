@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
+from broker.event.flow import may_carry
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
@@ -104,6 +105,10 @@ class Feed:
     @property
     def needs_own_queue(self) -> bool:
         return self.policy not in (BLOCK, DROP_OLDEST)
+
+    def may_match(self, flow: str) -> bool:
+        """Return whether a flow may have streams of the subscription."""
+        return self.pattern is None or may_carry(flow, self.pattern)
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
         """Return whether the client was on the lost branch, behind all its lost events."""

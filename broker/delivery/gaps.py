@@ -12,7 +12,6 @@ from broker.delivery.backlog import Backlog
 from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
-from broker.event.flow import may_carry
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.streams.bounded_queue import LostRange
@@ -90,11 +89,7 @@ class GapRecovery:
 
         Return the subscriptions that must end, because their queue is full.
         """
-        feeds = [
-            feed
-            for feed in self._feeds.values()
-            if feed.pattern is None or may_carry(origin, feed.pattern)
-        ]
+        feeds = [feed for feed in self._feeds.values() if feed.may_match(origin)]
         if last is None:
             return [each for each in feeds if each.policy == FAIL and each.state is FeedState.LIVE]
         visible = [each for each in dropped if each.rank <= self._clearance]

@@ -94,9 +94,12 @@ class Output:
         for delivery in list(self._session_deliveries):
             delivery.report_dropped(origin, after, last, dropped)
 
-    def has_lagging_subscription(self) -> bool:
-        """Return whether a subscription may still need past events of the log."""
-        return any(feed.state is not FeedState.LIVE for _, feed in self._feeds.values())
+    def has_lagging_subscription(self, flow: str) -> bool:
+        """Return whether a subscription may still need past events of a flow from the log."""
+        return any(
+            feed.state is not FeedState.LIVE and feed.may_match(flow)
+            for _, feed in self._feeds.values()
+        )
 
     def report_losses(self) -> None:
         for delivery in list(self._session_deliveries):

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from twisted.internet.task import Clock
 
+from broker.cluster.address import Address
 from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.page_queue import PageQueues
 from broker.cluster.replicas.service import Replicas
@@ -21,6 +22,7 @@ from broker.log.log_file import LogFile
 from broker.log.logged_event import LoggedEvent
 from broker.matching.contract import Accepted
 from broker.streams.contract import CarriedEvent
+from broker.streams.queue_policy import BLOCK, IQueuePolicy
 from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD, Thread
 
@@ -165,8 +167,16 @@ class Matcher:
 
 
 class FakeRemoteInterest:
+    policy: IQueuePolicy = BLOCK
+
     def destinations(self, subscriptions: tuple[int, ...]) -> list[object]:
         return [node("reader")] * len(subscriptions)
+
+    def queue_policy(self, destination: Address, flow: str) -> IQueuePolicy:
+        return self.policy
+
+    def matches_of(self, destination: Address, matches: tuple[int, ...]) -> tuple[int, ...]:
+        return matches
 
 
 @pytest.mark.parametrize("all_of_it", [False, True])

@@ -4,8 +4,9 @@ import itertools
 from typing import Any, cast
 
 from broker.delivery.commit_share import CommitShare, SharedEncodings
-from broker.delivery.feed import Feed
+from broker.delivery.feed import Feed, FeedState
 from broker.delivery.output import Output
+from broker.event.stream import StreamPattern
 from broker.log.logged_event import LoggedEvent
 from broker.wire.codec import WireTimes
 
@@ -108,3 +109,15 @@ def test_all_sessions_roll_back() -> None:
     output, deliveries = setting(11, 21)
     output.roll_back(7)
     assert [delivery.calls for delivery in deliveries.values()] == [[7], [7]]
+
+
+def test_a_subscription_that_is_not_live_lags_in_the_flows_of_its_streams() -> None:
+    output, _ = setting(10, 11)
+    live, paused = (output._feeds[number][1] for number in (10, 11))
+    live.pattern, paused.pattern = StreamPattern.parse(">"), StreamPattern.parse("boats.*")
+    live.go_live(1)
+    paused.state = FeedState.CATCHING_UP
+    assert output.has_lagging_subscription("o") and output.has_lagging_subscription("o/boats.>")
+    assert not output.has_lagging_subscription("o/asdi.>")
+    paused.go_live(1)
+    assert not output.has_lagging_subscription("o")

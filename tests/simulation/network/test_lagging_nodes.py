@@ -315,7 +315,7 @@ def test_policies_of_a_node_end_with_its_subscriptions(world: NetworkWorld) -> N
     driver = world.network_of("b").driver
     origin = world["a"].event_log.origin
     assert driver.may_drop(origin)
-    driver.has_lagging_subscription = lambda: True
+    driver.has_lagging_subscription = lambda _: True
     assert not driver.may_drop(origin)
     world.wait(reader.client.close())
     world.run(70.0)

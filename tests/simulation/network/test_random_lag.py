@@ -74,7 +74,7 @@ class Schedule:
         unthrottle(self.world, "a")
         read(self.world, *self.present, seconds=60.0)
         for _ in range(20):
-            if not self.world["b"].output.has_lagging_subscription():
+            if not self.world["b"].output.has_lagging_subscription(""):
                 break
             # A recovery waits for the restarted node.
             read(self.world, *self.present, seconds=30.0)
