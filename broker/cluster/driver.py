@@ -136,7 +136,12 @@ class ClusterDriver:
         self._set_start_positions(unknown)
 
     def may_drop(self, flow: str) -> bool:
-        """Return whether queue policies may drop a flow's events on their way to this node."""
+        """Return whether queue policies may drop a flow's events on their way to this node.
+
+        The transport of an ordered flow needs all of them.
+        """
+        if self._event_log.flows.is_ordered(flow):
+            return False
         policy = self.local_interest.queue_policy(flow)
         return policy != BLOCK and not self.has_lagging_subscription(flow)
 

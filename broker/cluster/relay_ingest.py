@@ -17,7 +17,6 @@ from broker.cluster.relayed_types import RelayedTypes
 from broker.cluster.traffic.frame import Frame
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
-from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.placeholder import make_placeholder, placeholder_code
 from broker.ingest.quarantine import Quarantine
@@ -83,7 +82,6 @@ class RelayIngest:
         self._unvalidated_events = unvalidated_events
         self._reread_from_log = reread_from_log
         self._has_local_match = has_local_match
-        self._ordered = {pattern_of(flow) for flow in event_log.flows.ordered}
         self._queues: dict[str, OriginQueue] = {}
         self._ready: deque[str] = deque()
         self._slices = TimeSlices(clock, self._step, self._slice_failed)
@@ -222,7 +220,7 @@ class RelayIngest:
         return True
 
     def _queue_of(self, flow: str) -> str:
-        return ORDERED_FLOWS if pattern_of(flow) in self._ordered else flow
+        return ORDERED_FLOWS if self._event_log.flows.is_ordered(flow) else flow
 
     def _resume(self, origin: str) -> None:
         queue = self._queues.get(origin)

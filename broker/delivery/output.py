@@ -97,7 +97,7 @@ class Output:
     def has_lagging_subscription(self, flow: str) -> bool:
         """Return whether a subscription may still need past events of a flow from the log."""
         return any(
-            feed.state is not FeedState.LIVE and feed.may_match(flow)
+            (feed.state is not FeedState.LIVE or not feed.is_active) and feed.may_match(flow)
             for _, feed in self._feeds.values()
         )
 

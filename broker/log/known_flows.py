@@ -72,6 +72,11 @@ class KnownFlows:
             not is_default_flow(flow) and origin_of(flow) == self._origin
         )
 
+    def is_ordered(self, flow: str) -> bool:
+        """Return whether a flow, of any origin, has a pattern whose transport decides an order."""
+        pattern = pattern_of(flow)
+        return bool(pattern) and any(pattern_of(each) == pattern for each in self.ordered)
+
     def of_origin(self, origin: str) -> list[str]:
         """Return the flows of an origin, the default one first."""
         return [origin, *(each.key for each in self._by_origin.get(origin, ()))]

@@ -121,3 +121,5 @@ def test_a_subscription_that_is_not_live_lags_in_the_flows_of_its_streams() -> N
     assert not output.has_lagging_subscription("o/asdi.>")
     paused.go_live(1)
     assert not output.has_lagging_subscription("o")
+    live.is_active = False
+    assert output.has_lagging_subscription("o/asdi.>")

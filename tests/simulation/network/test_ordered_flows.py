@@ -171,3 +171,15 @@ def test_random_faults_lose_and_repeat_no_event(seed: int) -> None:
             publish(world, publishers, 2)
             read(world, *readers, seconds=world.random.uniform(0.1, 2.0))
         settle(world, publishers, readers, 60.0)
+
+
+def test_queue_policies_drop_no_event_of_an_ordered_flow() -> None:
+    """Its transport may wait for each event."""
+    with NetworkWorld(1) as world:
+        add_nodes(OrderingTransport(world), "a", "b")
+        reader = Reader(world, world.client("reader", "b"), queue="coalesce")
+        world.run_until(lambda: reader.is_flowing)
+        world.run(3.0)
+        driver, origin = world.network_of("b").driver, world["a"].event_log.origin
+        assert driver.may_drop(origin)
+        assert not driver.may_drop(f"{origin}/{PATTERN}")
