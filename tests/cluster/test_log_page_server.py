@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -51,16 +52,7 @@ def test_events_removed_while_a_page_is_read_are_reported_as_unavailable(tmp_pat
                 writer.step()
 
     served: list[tuple[Range, list[CarriedEvent]]] = []
-    pages = LogPageServer(
-        event_log=log,
-        matcher=cast(Any, None),
-        remote_interest=cast(Any, None),
-        clock=Clock(),
-        destination_of=lambda address: address,
-        is_cleared=lambda address, rank: True,
-        queues=PageQueues(1_000, 1 << 20),
-        on_page=lambda resume, page: served.extend(page),
-    )
+    pages = page_server(log, lambda resume, page: served.extend(page))
     append(10)
     for after in ((1, 5), (1, 40), (1, 52)):
         pages.serve_page(
@@ -79,19 +71,26 @@ def ask_all(name: str, log: EventLog, after: Mark) -> PageRequest:
     return PageRequest(node("home"), node(name), MAX_HOPS, log.origin, after, True)
 
 
-def pages_to(served: list[tuple[Range, list[int]]], log: EventLog) -> LogPageServer:
-    return LogPageServer(
-        event_log=log,
-        matcher=cast(Any, None),
-        remote_interest=cast(Any, None),
-        clock=Clock(),
-        destination_of=lambda address: address,
-        is_cleared=lambda address, rank: True,
-        queues=PageQueues(1_000, 1 << 20),
-        on_page=lambda resume, page: served.extend(
-            (span, [e.mark[1] for e in events]) for span, events in page
-        ),
-    )
+def page_server(log: Any, on_page: Callable[..., Any], **changes: Any) -> LogPageServer:
+    """By default the reader is cleared for all events, and needs no matcher."""
+    defaults: dict[str, Any] = {
+        "matcher": None,
+        "remote_interest": None,
+        "clock": Clock(),
+        "destination_of": lambda address: address,
+        "is_cleared": lambda address, rank: True,
+        "queues": PageQueues(1_000, 1 << 20),
+    }
+    return LogPageServer(event_log=log, on_page=on_page, **(defaults | changes))
+
+
+def pages_to(served: list[tuple[Range, list[int]]], log: EventLog, **changes: Any) -> LogPageServer:
+    """Return a server that adds each range of a page, with the offsets of its events."""
+
+    def on_page(_: PageRequest, page: Sequence[tuple[Range, list[CarriedEvent]]]) -> None:
+        served.extend((span, [event.mark[1] for event in events]) for span, events in page)
+
+    return page_server(log, on_page, **changes)
 
 
 def test_an_empty_page_covers_its_range(tmp_path: Path) -> None:
@@ -191,17 +190,13 @@ def test_a_page_holds_events_of_interest_that_are_cleared(tmp_path: Path, all_of
     writer.step()
     served: list[tuple[Range, list[int]]] = []
     clock = Clock()
-    pages = LogPageServer(
-        event_log=log,
-        matcher=cast(Any, Matcher()),
-        remote_interest=cast(Any, FakeRemoteInterest()),
+    pages = pages_to(
+        served,
+        log,
+        matcher=Matcher(),
+        remote_interest=FakeRemoteInterest(),
         clock=clock,
-        destination_of=lambda address: address,
         is_cleared=lambda address, rank: address == node("reader") and rank <= 1,
-        queues=PageQueues(1_000, 1 << 20),
-        on_page=lambda resume, page: served.extend(
-            (span, [e.mark[1] for e in events]) for span, events in page
-        ),
     )
     after = (log.own_end[0], 0)
     pages.serve_page(
@@ -230,16 +225,7 @@ def test_a_loss_after_retained_events_is_unavailable_too(tmp_path: Path) -> None
             writer.step()
 
     served: list[Range] = []
-    pages = LogPageServer(
-        event_log=log,
-        matcher=cast(Any, None),
-        remote_interest=cast(Any, None),
-        clock=Clock(),
-        destination_of=lambda address: address,
-        is_cleared=lambda address, rank: True,
-        queues=PageQueues(1_000, 1 << 20),
-        on_page=lambda resume, page: served.extend(span for span, _ in page),
-    )
+    pages = page_server(log, lambda resume, page: served.extend(span for span, _ in page))
     append()
     epoch = log.bounds.epoch
     log.record_loss((epoch - 1, 0), (epoch - 1, 3), ((1, 3),), lambda _: None)
@@ -260,15 +246,8 @@ def test_each_reader_gets_a_remembered_loss_once(
         BranchLoss((4, 3), (4, 3), (1, 3), (1, 9)),
         BranchLoss((5, 3), (5, 9), (1, 3), (1, 9)),
     )
-    pages = LogPageServer(
-        event_log=cast(Any, SimpleNamespace(history_chain=HistoryChain([], [empty, loss]))),
-        matcher=cast(Any, None),
-        remote_interest=cast(Any, None),
-        clock=Clock(),
-        destination_of=lambda address: address,
-        is_cleared=lambda address, rank: True,
-        queues=PageQueues(1_000, 1 << 20),
-        on_page=lambda *_: None,
+    pages = page_server(
+        SimpleNamespace(history_chain=HistoryChain([], [empty, loss])), lambda *_: None
     )
 
     def next_loss(name: str, start: Mark, flow: str = "home") -> tuple[Mark, Mark] | None:
@@ -340,17 +319,13 @@ def test_no_page_is_sent_while_the_reader_has_no_route(tmp_path: Path, all_of_it
     writer.step()
     served: list[tuple[Range, list[int]]] = []
     clock, routes = Clock(), [False]
-    pages = LogPageServer(
-        event_log=log,
-        matcher=cast(Any, Matcher()),
-        remote_interest=cast(Any, FakeRemoteInterest()),
+    pages = pages_to(
+        served,
+        log,
+        matcher=Matcher(),
+        remote_interest=FakeRemoteInterest(),
         clock=clock,
-        destination_of=lambda address: address,
         is_cleared=lambda address, rank: routes[0],
-        queues=PageQueues(1_000, 1 << 20),
-        on_page=lambda resume, page: served.extend(
-            (span, [e.mark[1] for e in events]) for span, events in page
-        ),
     )
     request = PageRequest(
         node("home"), node("reader"), MAX_HOPS, log.origin, (log.own_end[0], 0), all_of_it

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from twisted.internet.task import Clock
 
-from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.page_queue import PageQueues
 from broker.cluster.traffic.frame import MAX_HOPS
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.messages import PageRequest
 from broker.streams.dropped_count import QUEUE_FULL, DroppedCount
 from broker.streams.queue_policy import DROP_OLDEST, FAIL, IQueuePolicy
-from tests.cluster.test_log_page_server import FakeRemoteInterest, Matcher, short_log
+from tests.cluster.test_log_page_server import FakeRemoteInterest, Matcher, pages_to, short_log
 from tests.cluster.traffic.frames import node
 from tests.log.test_event_log import HEADER_RECORD
 
@@ -31,17 +29,13 @@ def test_an_event_larger_than_the_queue_does_not_block_its_reader(
     served: list[tuple[Range, list[int]]] = []
     clock, interest = Clock(), FakeRemoteInterest()
     interest.policy = policy
-    pages = LogPageServer(
-        event_log=log,
-        matcher=cast(Any, Matcher()),
-        remote_interest=cast(Any, interest),
+    pages = pages_to(
+        served,
+        log,
+        matcher=Matcher(),
+        remote_interest=interest,
         clock=clock,
-        destination_of=lambda address: address,
-        is_cleared=lambda address, rank: True,
         queues=PageQueues(1_000, 10),
-        on_page=lambda resume, page: served.extend(
-            (span, [e.mark[1] for e in events]) for span, events in page
-        ),
     )
     after = (log.own_end[0], 0)
     request = PageRequest(node("home"), node("reader"), MAX_HOPS, log.origin, after, may_drop=True)
