@@ -1,0 +1,74 @@
+"""Robust P2P of a simulated site with one other: packets arrive once and in order (RCM R29-R32)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+#: Incarnation and number of a stream of packets. A stream without loss has one.
+StreamId: TypeAlias = tuple[int, int]
+
+
+class Hello(NamedTuple):
+    """First packet of a connection."""
+
+    incarnation: int
+    stream: StreamId
+    received: int
+
+
+class Data(NamedTuple):
+    stream: StreamId
+    sequence: int
+    packet: object
+
+
+class Channel:
+    """Packets are kept until the peer has them. A dropped stream is followed by a new one."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.peer_incarnation = 0
+        self.received: tuple[StreamId, int] = ((0, 0), 0)
+        self._stream: StreamId = (incarnation, 1)
+        self._packets: list[object] = []
+        self._first = 1  # sequence number of the first kept packet
+        self._next = 1  # and of the first one that this connection has not carried
+
+    def make_hello(self) -> Hello:
+        return Hello(self._stream[0], *self.received)
+
+    def accept_hello(self, hello: Hello) -> bool:
+        """Return False for an older incarnation of the peer."""
+        if hello.incarnation < self.peer_incarnation:
+            return False
+        if self.peer_incarnation and hello.incarnation != self.peer_incarnation:
+            self.drop_packets()
+        self.peer_incarnation = hello.incarnation
+        if hello.stream == self._stream:
+            kept_from = max(self._first, hello.received + 1)
+            del self._packets[: kept_from - self._first]
+            self._first = kept_from
+        self._next = self._first
+        return True
+
+    def add_packet(self, packet: object) -> None:
+        self._packets.append(packet)
+
+    def take_unsent(self) -> list[Data]:
+        unsent = self._packets[self._next - self._first :]
+        first, self._next = self._next, self._next + len(unsent)
+        return [Data(self._stream, sequence, each) for sequence, each in enumerate(unsent, first)]
+
+    def drop_packets(self) -> None:
+        self._stream = (self._stream[0], self._stream[1] + 1)
+        self._packets.clear()
+        self._first = self._next = 1
+
+    def accept_data(self, data: Data) -> bool:
+        """Return False for a repeated packet."""
+        stream, sequence = self.received
+        if data.stream != stream:
+            sequence = 0
+        if data.sequence <= sequence:
+            return False
+        self.received = (data.stream, data.sequence)
+        return True
