@@ -37,6 +37,7 @@ class LogicalCore(StampedCore):
     ) -> None:
         super().__init__(site, incarnation, settings)
         self._clock = floor
+        self._highest = 0  # of the stamps that have arrived or were given
         # Of connected sites: their clocks, this clock as they know it, and arrivals before their
         # return.
         self._clocks: dict[str, int] = {}
@@ -51,6 +52,7 @@ class LogicalCore(StampedCore):
 
     def submit(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
         effects = super().submit(payloads, at)
+        self._highest = self._clock
         self._announced.update(dict.fromkeys(self.connected, self._clock))
         return effects
 
@@ -69,11 +71,11 @@ class LogicalCore(StampedCore):
         return self._clock
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
-        if answer < self._clock:
+        if answer < self._highest:
             self._refusals[site] = self._refusals.get(site, 0) + 1
             return None
         self._refusals.pop(site, None)
-        self._clock = answer
+        self._clock = max(self._clock, answer)
         self.connected |= {site}
         self._answers[site] = self._clocks[site] = answer
         self._since[site] = self._arrivals
@@ -118,10 +120,14 @@ class LogicalCore(StampedCore):
         if not isinstance(packet, Clock):
             return super()._accept_packet(site, packet, at)
         self._check_time(site, packet.time, at)
-        self._merge(site, packet.time, at)
+        self._raise_clock(site, packet.time)
         return ()
 
     def _merge(self, site: str, time: int, at: Instant) -> None:
+        self._highest = max(self._highest, time)
+        self._raise_clock(site, time)
+
+    def _raise_clock(self, site: str, time: int) -> None:
         self._clock = max(self._clock, time)
         if site in self.connected:
             self._clocks[site] = max(self._clocks[site], time)

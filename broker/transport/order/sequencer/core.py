@@ -9,7 +9,7 @@ from zope.interface import implementer
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import OrderEffect, Packet, Send
+from broker.transport.order.effects import LATE, OrderEffect, Packet, Send
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery, sort_ids, sort_places
@@ -57,7 +57,7 @@ class SequencerCore(OrderCore):
         self._members: frozenset[str] = frozenset()  # of this sequencer's epoch
         self._takeover: PendingTakeover | None = None
         self._delivery = Delivery(settings.history)
-        self._stuck_since: float | None = None
+        self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages that other sites wait for, and that this sequencer must number.
         self._requested: set[MessageId] = set()
         self._request_at: float | None = None
@@ -103,8 +103,8 @@ class SequencerCore(OrderCore):
         times = [] if self._request_at is None else [self._request_at]
         if self._takeover is not None:
             times.append(self._takeover.deadline)
-        if self._stuck_since is not None:
-            times.append(self._stuck_since + self._settings.patience)
+        if self._stuck_until is not None:
+            times.append(self._stuck_until)
         return min(times, default=None)
 
     # ----------------------------------------------------------------- of packets
@@ -114,7 +114,7 @@ class SequencerCore(OrderCore):
             case Message(stamp=None):
                 return self._accept_message(site, packet, at)
             case Numbers(epoch, first, ids):
-                self._accept_numbers(site, epoch, first, ids)
+                self._accept_numbers(site, epoch, first, ids, at)
             case Follow(counter):
                 return self._accept_follower(site, counter)
             case Takeover():
@@ -127,12 +127,12 @@ class SequencerCore(OrderCore):
                 self._check_sequencer(site, epoch)
                 if epoch == self._promised and site == self._leader:
                     self._epoch, self._next = epoch, 0
-                    return self._adopt_places(places)
+                    self._adopt_places(places, at)
             case Request(ids):
                 return self._answer_request(site, ids)
             case Known(places):
                 if site == self._leader:
-                    return self._adopt_places(places)
+                    return self._deliver_known(places)
             case _:
                 raise ProtocolError(f"{site} sent a packet of another variant")
         return ()
@@ -142,10 +142,16 @@ class SequencerCore(OrderCore):
             return ()
         self._delivery.add_message(message, at.now)
         place = self._delivery.place_of(message.id)
-        return () if place is None else self._deliver_from(message.id, place)
+        if place is None:
+            return ()
+        is_late = self._history.is_late(place, message.id.number)
+        effects = self._deliver_from(message.id, place)
+        if is_late and site in self.connected and self.site in message.connected:
+            effects.insert(0, self._suspect(site, LATE))
+        return effects
 
     def _accept_numbers(
-        self, site: str, epoch: Epoch, first: int, ids: Sequence[MessageId]
+        self, site: str, epoch: Epoch, first: int, ids: Sequence[MessageId], at: Instant
     ) -> None:
         self._check_sequencer(site, epoch)
         if epoch != self._epoch or site != self._leader:
@@ -154,7 +160,7 @@ class SequencerCore(OrderCore):
             raise ProtocolError(f"{site} sent number {first} after {self._next - 1}")
         self._next += len(ids)
         for number, id in enumerate(ids, first):
-            self._delivery.add_entry(epoch.stamp(number), id)
+            self._delivery.add_entry(epoch.stamp(number), id, at.now)
 
     @staticmethod
     def _check_sequencer(site: str, epoch: Epoch) -> None:
@@ -247,7 +253,7 @@ class SequencerCore(OrderCore):
             takeover.remove_site(site)
             takeover.is_refused |= counter >= epoch.counter
 
-    def _begin_epoch(self, takeover: PendingTakeover) -> list[OrderEffect]:
+    def _begin_epoch(self, takeover: PendingTakeover, at: Instant) -> list[OrderEffect]:
         delivery = self._delivery
         self._takeover, self._epoch, self._next = None, takeover.epoch, 0
         self._members = frozenset(takeover.answers)
@@ -259,9 +265,10 @@ class SequencerCore(OrderCore):
             )
             effects.append(Send(Begin(takeover.epoch, places), (site,)))
         self._requested |= takeover.waiting_ids()
-        return effects + self._adopt_places(sort_places(merged))
+        self._adopt_places(sort_places(merged), at)
+        return effects
 
-    def _number_messages(self) -> list[OrderEffect]:
+    def _number_messages(self, at: Instant) -> list[OrderEffect]:
         delivery = self._delivery
         new = [id for id in self._requested if delivery.is_without_place(id)]
         self._requested.clear()
@@ -270,7 +277,7 @@ class SequencerCore(OrderCore):
             return []
         first, self._next = self._next, self._next + len(ids)
         for number, id in enumerate(ids, first):
-            delivery.add_entry(self._epoch.stamp(number), id)
+            delivery.add_entry(self._epoch.stamp(number), id, at.now)
         members = tuple(sorted(self._members))
         return [Send(Numbers(self._epoch, first, ids), members)] if members else []
 
@@ -288,12 +295,14 @@ class SequencerCore(OrderCore):
         if site not in self.connected:
             return ()
         delivery = self._delivery
-        known = {id: place for id in ids if (place := delivery.place_of(id)) is not None}
-        effects = [Send(Known(sort_places(known)), (site,))] if known else []
         others = [id for id in ids if delivery.is_without_place(id)]
         if self._leader == self.site:
+            # The site gets the places with the next epoch: one by one they would overtake others.
             self._requested.update(others)
-        elif strange := [id for id in others if id not in delivery.unnumbered]:
+            return ()
+        known = {id: place for id in ids if (place := delivery.place_of(id)) is not None}
+        effects = [Send(Known(sort_places(known)), (site,))] if known else []
+        if strange := [id for id in others if id not in delivery.unnumbered]:
             effects.append(Send(Request(sort_ids(strange)), (self._leader,)))
         return effects
 
@@ -306,9 +315,9 @@ class SequencerCore(OrderCore):
             if takeover.is_refused if takeover is not None else self._epoch is None:
                 effects += self._take_over(at)
             if self._takeover is not None and self._takeover.is_complete(at.now):
-                effects += self._begin_epoch(self._takeover)
+                effects += self._begin_epoch(self._takeover, at)
             if self._takeover is None:
-                effects += self._number_messages()
+                effects += self._number_messages(at)
         effects += self._deliver_entries(at)
         if self._leader == self.site or not self._delivery.unnumbered:
             self._request_at = None
@@ -318,33 +327,36 @@ class SequencerCore(OrderCore):
 
     def _drop_entries(self, at: Instant) -> None:
         self._delivery.drop_entries(at.now)
-        self._stuck_since = None
+        self._stuck_until = None
 
-    def _adopt_places(self, places: Places) -> list[OrderEffect]:
-        """Deliver messages whose place another site knows; keep places of those to come."""
+    def _adopt_places(self, places: Places, at: Instant) -> None:
+        """Let places of earlier epochs precede the numbers of this one."""
+        for stamp, id in places:
+            self._delivery.add_entry(stamp, id, at.now)
+
+    def _deliver_known(self, places: Places) -> list[OrderEffect]:
+        """Deliver requested messages. Those between them may be missing here."""
         effects: list[OrderEffect] = []
         for stamp, id in places:
             if self._delivery.is_waiting(id) and not self._delivery.is_numbered(id):
                 effects += self._deliver_from(id, stamp)
-            elif not self._delivery.is_delivered(id):
-                self._delivery.remember(id, stamp)
         return effects
 
     def _deliver_entries(self, at: Instant) -> list[OrderEffect]:
         effects: list[OrderEffect] = []
         delivery = self._delivery
+        self._stuck_until = None
         while delivery.entries:
-            stamp, id = delivery.entries[0]
+            stamp, id, since = delivery.entries[0]
             if delivery.is_waiting(id):
                 effects += self._deliver_from(id, stamp)
             elif not delivery.is_delivered(id):
-                since = at.now if self._stuck_since is None else self._stuck_since
-                if self._may_arrive(id) and at.now < since + self._settings.patience:
-                    self._stuck_since = since
+                end = since + self._settings.patience
+                if self._may_arrive(id) and at.now < end:
+                    self._stuck_until = end
                     return effects
                 delivery.remember(id, stamp)
             delivery.pop_entry()
-            self._stuck_since = None
         return effects
 
     def _may_arrive(self, id: MessageId) -> bool:

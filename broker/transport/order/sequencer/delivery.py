@@ -21,8 +21,8 @@ class Delivery:
     def __init__(self, most: int) -> None:
         #: Highest delivered number by site and incarnation.
         self.delivered: dict[tuple[str, int], int] = {}
-        #: Numbered messages that are not delivered, in order.
-        self.entries: deque[tuple[Stamp, MessageId]] = deque()
+        #: Numbered messages that are not delivered, in order, with the times of their numbers.
+        self.entries: deque[tuple[Stamp, MessageId, float]] = deque()
         #: Messages without a number, with the time of their arrival or last request.
         self.unnumbered: dict[MessageId, float] = {}
         self._most = most
@@ -54,14 +54,14 @@ class Delivery:
     def place_of(self, id: MessageId) -> Stamp | None:
         return self._places.get(id)
 
-    def add_entry(self, stamp: Stamp, id: MessageId) -> None:
-        if not self.is_delivered(id):
-            self.entries.append((stamp, id))
+    def add_entry(self, stamp: Stamp, id: MessageId, now: float) -> None:
+        if not self.is_delivered(id) and id not in self._numbered:
+            self.entries.append((stamp, id, now))
             self._numbered.add(id)
             self.unnumbered.pop(id, None)
 
     def pop_entry(self) -> None:
-        _, id = self.entries.popleft()
+        id = self.entries.popleft()[1]
         self._numbered.discard(id)
 
     def drop_entries(self, now: float) -> None:
