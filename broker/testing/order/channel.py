@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from broker.transport.order import Message, MessageId
+
 #: Incarnation and number of a stream of packets. A stream without loss has one.
 StreamId: TypeAlias = tuple[int, int]
 
@@ -14,6 +16,12 @@ class Hello(NamedTuple):
     incarnation: int
     stream: StreamId
     received: int
+
+
+class Loss(NamedTuple):
+    """Messages up to this one that have not come do not come."""
+
+    last: MessageId
 
 
 class Data(NamedTuple):
@@ -57,6 +65,12 @@ class Channel:
         unsent = self._packets[self._next - self._first :]
         first, self._next = self._next, self._next + len(unsent)
         return [Data(self._stream, sequence, each) for sequence, each in enumerate(unsent, first)]
+
+    def make_loss(self, sent: MessageId) -> Loss:
+        """Return the loss before the first kept message; `sent` is the last one."""
+        kept = (each.id for each in self._packets if isinstance(each, Message))
+        first = next(kept, sent._replace(number=sent.number + 1))
+        return Loss(first._replace(number=first.number - 1))
 
     def drop_packets(self) -> None:
         self._stream = (self._stream[0], self._stream[1] + 1)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from broker.testing.order.channel import Channel, Data, Hello
+from broker.testing.order.channel import Channel, Data, Hello, Loss
 from broker.testing.order.loop import Loop
 from broker.testing.order.network import Connection, Network
 from broker.testing.order.timers import Timers
+from broker.transport.order import MessageId
 from broker.transport.view import LinkState
 
 _CONNECTED, _SUSPECTED = LinkState.CONNECTED, LinkState.SUSPECTED
@@ -31,6 +32,8 @@ class Heartbeat(NamedTuple):
 class IOwner(Protocol):
     """The site of a link."""
 
+    @property
+    def last_sent(self) -> MessageId: ...
     def make_offer(self, peer: str) -> int: ...
     def answer_offer(self, peer: str, clock: int) -> int: ...
     def accept_answer(self, peer: str, clock: int) -> bool:
@@ -152,8 +155,12 @@ class Link:
                 self._is_shaken = True
                 if was_new:
                     self._held.clear()
+                self._send_now(self.channel.make_loss(self._owner.last_sent))
                 if not self.waits_for_clock:
                     self._answered(0)
+            case Loss():
+                self._held.append(packet)
+                self._deliver_held()
             case Offer(clock):
                 self._send_now(Answer(self._owner.answer_offer(self._peer, clock)))
             case Answer(clock):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from broker.testing.order.channel import Loss
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
 from broker.testing.order.run import Delivery, Missing, Process, Run, Sent, Status
@@ -14,6 +15,7 @@ from broker.transport.order import (
     Instant,
     IOrderCore,
     Message,
+    MessageId,
     OrderEffect,
     Send,
     Suspect,
@@ -42,7 +44,8 @@ class Site:
         self._calls: deque[Callable[[], Iterable[OrderEffect]]] = deque()
         self._is_applying = False
         self._timer = float("inf")
-        self._numbers: dict[str, tuple[int, int]] = {}  # last incarnation and number of a sender
+        self._numbers: dict[str, MessageId] = {}  # the last messages of other sites
+        self.last_sent = MessageId(*process, 0)
 
     def publish(self) -> None:
         self._call(lambda: self.core.submit([b""], self._instant()))
@@ -78,8 +81,15 @@ class Site:
         self._call(lambda: self.core.disconnect(peer, state, self._instant()))
 
     def receive(self, peer: str, packet: object) -> None:
+        if isinstance(packet, Loss):
+            self._record_missing(packet.last)
+            self._call(lambda: self.core.miss_messages(packet.last, self._instant()))
+            return
         if isinstance(packet, Message):
-            self._record_arrival(peer, packet)
+            id = packet.id
+            self._record_missing(id._replace(number=id.number - 1))
+            self._numbers[peer] = id
+            self._run.received[self.process].setdefault(id, self._loop.now)
         self._call(lambda: self.core.receive(peer, [packet], self._instant()))
 
     # ----------------------------------------------------------------- of the core
@@ -113,7 +123,7 @@ class Site:
     def _send(self, packet: object, sites: Sequence[str]) -> None:
         accepted = [site for site in sites if self.links[site].send(packet)]
         if isinstance(packet, Message):
-            now = self._loop.now
+            now, self.last_sent = self._loop.now, packet.id
             self._run.sent[packet.id] = Sent(now, frozenset((*accepted, self.name)))
             self._run.received[self.process][packet.id] = now
 
@@ -134,12 +144,12 @@ class Site:
         status = Status(self._loop.now, self.process, peer, state, reason)
         self._run.statuses.append(status)
 
-    def _record_arrival(self, peer: str, message: Message) -> None:
-        now, id = self._loop.now, message.id
-        self._run.received[self.process].setdefault(id, now)
-        known = self._numbers.get(peer)
-        last = known[1] if known and known[0] == id.incarnation else 0
-        if id.number > last + 1:
-            sender = (peer, id.incarnation)
-            self._run.missing.append(Missing(now, self.process, sender, last + 1, id.number - 1))
-        self._numbers[peer] = (id.incarnation, max(last, id.number))
+    def _record_missing(self, last: MessageId) -> None:
+        """Record that numbers after the last known one, up to this, are missing."""
+        known = self._numbers.get(last.site)
+        is_same = known is not None and known.incarnation == last.incarnation
+        first = known.number + 1 if known is not None and is_same else 1
+        if last.number >= first:
+            now, sender = self._loop.now, (last.site, last.incarnation)
+            self._run.missing.append(Missing(now, self.process, sender, first, last.number))
+            self._numbers[last.site] = last

@@ -48,6 +48,12 @@ class OrderCore:
         effects += self._advance(at)
         return effects
 
+    def miss_messages(self, last: MessageId, at: Instant) -> list[OrderEffect]:
+        origin = self._origin(last)
+        if origin.incarnation == last.incarnation:
+            origin.number = max(origin.number, last.number)
+        return self._advance(at)
+
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         if site not in self.connected:
             return []
@@ -73,10 +79,8 @@ class OrderCore:
         id = message.id
         if id.site != site:
             raise ProtocolError(f"{site} sent a message of {id.site}")
-        origin = self._origins.get(site)
-        if origin is None or id.incarnation > origin.incarnation:
-            origin = self._origins[site] = Origin(id.incarnation)
-        elif id.incarnation < origin.incarnation:
+        origin = self._origin(id)
+        if id.incarnation < origin.incarnation:
             raise ProtocolError(f"{site} sent a message of its incarnation {id.incarnation}")
         if id.number <= origin.number:
             self.duplicates += 1
@@ -88,6 +92,12 @@ class OrderCore:
             origin.time = time
         origin.number = id.number
         return True
+
+    def _origin(self, id: MessageId) -> Origin:
+        origin = self._origins.get(id.site)
+        if origin is None or id.incarnation > origin.incarnation:
+            origin = self._origins[id.site] = Origin(id.incarnation)
+        return origin
 
     def _deliver(self, message: Message, stamp: Stamp) -> Deliver:
         return Deliver(message, stamp, self._history.add(stamp, message.id))

@@ -8,6 +8,7 @@ from zope.interface import Attribute, Interface
 
 from broker.transport.order.effects import OrderEffect, Packet
 from broker.transport.order.instant import Instant
+from broker.transport.order.packet import MessageId
 from broker.transport.order.settings import OrderSettings
 from broker.transport.view import LinkState
 
@@ -35,6 +36,9 @@ class IOrderCore(Interface):
 
     def receive(site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
         """Accept packets of a site, also of one that is suspected."""
+
+    def miss_messages(last: MessageId, at: Instant) -> list[OrderEffect]:
+        """Handle that messages of a site up to `last` come no more, if they have not come (L6)."""
 
     def offer_clock(site: str, at: Instant) -> int:
         """Return the value of this end's offer: its clock, or its epoch."""

@@ -17,8 +17,10 @@ class OrderSettings:
     delta: float = 0.25
     #: Real-time and hybrid: a stamp further ahead of the site clock is an error.
     clock_bound: float = 10.0
-    #: Sequencer: a takeover waits this long for answers, an entry for its message (L3).
+    #: Sequencer: a takeover waits this long for answers (L3).
     patience: float = 0.5
+    #: Sequencer: a number waits this long for its message, which may have been lost.
+    entry_patience: float = 5.0
     #: Sequencer: a message without a number is requested after this time, and again.
     request_after: float = 0.5
     #: Ids and stamps of delivered messages, to find the neighbours of a late one.

@@ -9,15 +9,17 @@ from zope.interface import implementer
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import LATE, OrderEffect, Packet, Send
+from broker.transport.order.effects import LATE, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
-from broker.transport.order.sequencer.delivery import Delivery, sort_ids, sort_places
+from broker.transport.order.sequencer.delivery import Delivery, sort_headers, sort_places
 from broker.transport.order.sequencer.packet import (
+    NUMBER_BITS,
     Answer,
     Begin,
     Epoch,
     Follow,
+    Header,
     Known,
     Numbers,
     Places,
@@ -50,6 +52,7 @@ class SequencerCore(OrderCore):
     ) -> None:
         super().__init__(site, incarnation, settings)
         self._counter = floor  # the highest known
+        self._reached = 0  # the counter of the highest delivered stamp
         self._promised = Epoch(floor, "")
         # The epoch of this member, and the number after the last known one.
         self._epoch: Epoch | None = None
@@ -59,8 +62,10 @@ class SequencerCore(OrderCore):
         self._delivery = Delivery(settings.history)
         self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages that other sites wait for, and that this sequencer must number.
-        self._requested: set[MessageId] = set()
+        self._requested: set[Header] = set()
         self._request_at: float | None = None
+        # Messages of connected sites for which this site has waited in vain.
+        self._overdue: set[MessageId] = set()
 
     # ----------------------------------------------------------------- of the interface
 
@@ -113,8 +118,8 @@ class SequencerCore(OrderCore):
         match packet:
             case Message(stamp=None):
                 return self._accept_message(site, packet, at)
-            case Numbers(epoch, first, ids):
-                self._accept_numbers(site, epoch, first, ids, at)
+            case Numbers(epoch, first, headers):
+                self._accept_numbers(site, epoch, first, headers, at)
             case Follow(counter):
                 return self._accept_follower(site, counter)
             case Takeover():
@@ -128,8 +133,8 @@ class SequencerCore(OrderCore):
                 if epoch == self._promised and site == self._leader:
                     self._epoch, self._next = epoch, 0
                     self._adopt_places(places, at)
-            case Request(ids):
-                return self._answer_request(site, ids)
+            case Request(headers):
+                return self._answer_request(site, headers)
             case Known(places):
                 if site == self._leader:
                     return self._deliver_known(places)
@@ -144,23 +149,24 @@ class SequencerCore(OrderCore):
         place = self._delivery.place_of(message.id)
         if place is None:
             return ()
-        is_late = self._history.is_late(place, message.id.number)
         effects = self._deliver_from(message.id, place)
-        if is_late and site in self.connected and self.site in message.connected:
-            effects.insert(0, self._suspect(site, LATE))
+        if message.id in self._overdue:
+            self._overdue.discard(message.id)
+            if site in self.connected:
+                effects.insert(0, Suspect(site, LATE))
         return effects
 
     def _accept_numbers(
-        self, site: str, epoch: Epoch, first: int, ids: Sequence[MessageId], at: Instant
+        self, site: str, epoch: Epoch, first: int, headers: Sequence[Header], at: Instant
     ) -> None:
         self._check_sequencer(site, epoch)
         if epoch != self._epoch or site != self._leader:
             return  # of an epoch that this site has left
         if first != self._next:
             raise ProtocolError(f"{site} sent number {first} after {self._next - 1}")
-        self._next += len(ids)
-        for number, id in enumerate(ids, first):
-            self._delivery.add_entry(epoch.stamp(number), id, at.now)
+        self._next += len(headers)
+        for number, header in enumerate(headers, first):
+            self._delivery.add_entry(epoch.stamp(number), header, at.now)
 
     @staticmethod
     def _check_sequencer(site: str, epoch: Epoch) -> None:
@@ -222,7 +228,7 @@ class SequencerCore(OrderCore):
         self._drop_entries(at)
         delivery = self._delivery
         places = sort_places(delivery.places_beyond(packet.delivered))
-        return Answer(epoch, dict(delivery.delivered), places, sort_ids(delivery.unnumbered))
+        return Answer(epoch, dict(delivery.delivered), places, sort_headers(delivery.unnumbered))
 
     def _accept_follower(self, site: str, counter: int) -> Iterable[OrderEffect]:
         self._raise_counter(site, counter)
@@ -261,25 +267,25 @@ class SequencerCore(OrderCore):
         effects: list[OrderEffect] = []
         for site, answer in sorted(takeover.answers.items()):
             places = sort_places(
-                {id: stamp for id, stamp in merged.items() if not answer.has_delivered(id)}
+                {each: stamp for each, stamp in merged.items() if not answer.has_delivered(each.id)}
             )
             effects.append(Send(Begin(takeover.epoch, places), (site,)))
-        self._requested |= takeover.waiting_ids()
+        self._requested |= takeover.waiting_headers()
         self._adopt_places(sort_places(merged), at)
         return effects
 
     def _number_messages(self, at: Instant) -> list[OrderEffect]:
         delivery = self._delivery
-        new = [id for id in self._requested if delivery.is_without_place(id)]
+        new = [each for each in self._requested if delivery.is_without_place(each.id)]
         self._requested.clear()
-        ids = sort_ids([*new, *delivery.unnumbered])
-        if not ids or self._epoch is None:
+        headers = sort_headers([*new, *delivery.unnumbered])
+        if not headers or self._epoch is None:
             return []
-        first, self._next = self._next, self._next + len(ids)
-        for number, id in enumerate(ids, first):
-            delivery.add_entry(self._epoch.stamp(number), id, at.now)
+        first, self._next = self._next, self._next + len(headers)
+        for number, header in enumerate(headers, first):
+            delivery.add_entry(self._epoch.stamp(number), header, at.now)
         members = tuple(sorted(self._members))
-        return [Send(Numbers(self._epoch, first, ids), members)] if members else []
+        return [Send(Numbers(self._epoch, first, headers), members)] if members else []
 
     # ----------------------------------------------------------------- of requests
 
@@ -288,22 +294,24 @@ class SequencerCore(OrderCore):
             return []
         self._request_at = None
         before = at.now - self._settings.request_after
-        ids = [id for id, since in self._delivery.unnumbered.items() if since <= before]
-        return [Send(Request(sort_ids(ids)), (self._leader,))] if ids else []
+        due = [each for each, since in self._delivery.unnumbered.items() if since <= before]
+        return [Send(Request(sort_headers(due)), (self._leader,))] if due else []
 
-    def _answer_request(self, site: str, ids: Sequence[MessageId]) -> Iterable[OrderEffect]:
+    def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
         if site not in self.connected:
             return ()
         delivery = self._delivery
-        others = [id for id in ids if delivery.is_without_place(id)]
+        others = [each for each in headers if delivery.is_without_place(each.id)]
         if self._leader == self.site:
             # The site gets the places with the next epoch: one by one they would overtake others.
             self._requested.update(others)
             return ()
-        known = {id: place for id in ids if (place := delivery.place_of(id)) is not None}
+        known = {
+            each: place for each in headers if (place := delivery.place_of(each.id)) is not None
+        }
         effects = [Send(Known(sort_places(known)), (site,))] if known else []
-        if strange := [id for id in others if id not in delivery.unnumbered]:
-            effects.append(Send(Request(sort_ids(strange)), (self._leader,)))
+        if strange := [each for each in others if each not in delivery.unnumbered]:
+            effects.append(Send(Request(sort_headers(strange)), (self._leader,)))
         return effects
 
     # ----------------------------------------------------------------- of delivery
@@ -312,7 +320,11 @@ class SequencerCore(OrderCore):
         effects: list[OrderEffect] = []
         if self._leader == self.site:
             takeover = self._takeover
-            if takeover.is_refused if takeover is not None else self._epoch is None:
+            if takeover is not None:
+                is_due = takeover.is_refused or takeover.epoch.counter < self._reached
+            else:
+                is_due = self._epoch is None or self._epoch.counter < self._reached
+            if is_due:
                 effects += self._take_over(at)
             if self._takeover is not None and self._takeover.is_complete(at.now):
                 effects += self._begin_epoch(self._takeover, at)
@@ -331,13 +343,14 @@ class SequencerCore(OrderCore):
 
     def _adopt_places(self, places: Places, at: Instant) -> None:
         """Let places of earlier epochs precede the numbers of this one."""
-        for stamp, id in places:
-            self._delivery.add_entry(stamp, id, at.now)
+        for stamp, header in places:
+            if self._delivery.place_of(header.id) is None:
+                self._delivery.add_entry(stamp, header, at.now)
 
     def _deliver_known(self, places: Places) -> list[OrderEffect]:
         """Deliver requested messages. Those between them may be missing here."""
         effects: list[OrderEffect] = []
-        for stamp, id in places:
+        for stamp, (id, _) in places:
             if self._delivery.is_waiting(id) and not self._delivery.is_numbered(id):
                 effects += self._deliver_from(id, stamp)
         return effects
@@ -347,23 +360,30 @@ class SequencerCore(OrderCore):
         delivery = self._delivery
         self._stuck_until = None
         while delivery.entries:
-            stamp, id, since = delivery.entries[0]
+            stamp, header, since = delivery.entries[0]
+            id = header.id
             if delivery.is_waiting(id):
                 effects += self._deliver_from(id, stamp)
             elif not delivery.is_delivered(id):
-                end = since + self._settings.patience
-                if self._may_arrive(id) and at.now < end:
-                    self._stuck_until = end
-                    return effects
-                delivery.remember(id, stamp)
+                end = since + self._settings.entry_patience
+                if self._will_arrive(header):
+                    if at.now < end:
+                        self._stuck_until = end
+                        return effects
+                    self._overdue.add(id)
+                delivery.add_place(header, stamp)
             delivery.pop_entry()
         return effects
 
-    def _may_arrive(self, id: MessageId) -> bool:
-        """Return False if its site is not connected, or has sent a later message."""
+    def _will_arrive(self, header: Header) -> bool:
+        """Return True if both ends were connected, and the sender has sent no later message."""
+        id, connected = header
         origin = self._origins.get(id.site)
         last = (0, 0) if origin is None else (origin.incarnation, origin.number)
-        return id.site in self.connected and last < id[1:]
+        return id.site in self.connected and self.site in connected and last < id[1:]
 
     def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
-        return [self._deliver(*each) for each in self._delivery.take(id, stamp)]
+        # Own numbers must not be below a place that came from elsewhere.
+        self._reached = max(self._reached, stamp.time >> NUMBER_BITS)
+        self._counter = max(self._counter, self._reached)
+        return [self._deliver(*each) for each in self._delivery.take_messages(id, stamp)]

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from broker.transport.order.packet import Message, MessageId, Stamp
-from broker.transport.order.sequencer.packet import Delivered, Places
+from broker.transport.order.sequencer.packet import Delivered, Header, Places
 
 #: Older incarnations of a site are dropped.
 _INCARNATIONS = 4
+
+
+class Entry(NamedTuple):
+    """A numbered message that is not delivered."""
+
+    stamp: Stamp
+    header: Header
+    since: float
 
 
 class Delivery:
@@ -21,21 +30,23 @@ class Delivery:
     def __init__(self, most: int) -> None:
         #: Highest delivered number by site and incarnation.
         self.delivered: dict[tuple[str, int], int] = {}
-        #: Numbered messages that are not delivered, in order, with the times of their numbers.
-        self.entries: deque[tuple[Stamp, MessageId, float]] = deque()
-        #: Messages without a number, with the time of their arrival or last request.
-        self.unnumbered: dict[MessageId, float] = {}
+        #: In order.
+        self.entries: deque[Entry] = deque()
+        #: Messages without a number, with the times of their arrivals.
+        self.unnumbered: dict[Header, float] = {}
         self._most = most
         # Messages that are not delivered, by site and incarnation, then by number.
         self._messages: dict[tuple[str, int], dict[int, Message]] = {}
-        self._places: dict[MessageId, Stamp] = {}
+        self._places: dict[MessageId, tuple[Stamp, Header]] = {}
         self._numbered: set[MessageId] = set()
+        # Of dropped entries: their times, so that they do not wait anew.
+        self._since: dict[MessageId, float] = {}
 
     def add_message(self, message: Message, now: float) -> None:
         id = message.id
         self._messages.setdefault(id[:2], {})[id.number] = message
         if id not in self._numbered:
-            self.unnumbered[id] = now
+            self.unnumbered[header_of(message)] = now
 
     def is_delivered(self, id: MessageId) -> bool:
         return id.number <= self.delivered.get(id[:2], 0)
@@ -52,32 +63,34 @@ class Delivery:
         return id not in self._numbered and id not in self._places
 
     def place_of(self, id: MessageId) -> Stamp | None:
-        return self._places.get(id)
+        known = self._places.get(id)
+        return None if known is None else known[0]
 
-    def add_entry(self, stamp: Stamp, id: MessageId, now: float) -> None:
+    def add_entry(self, stamp: Stamp, header: Header, now: float) -> None:
+        id = header.id
         if not self.is_delivered(id) and id not in self._numbered:
-            self.entries.append((stamp, id, now))
+            self.entries.append(Entry(stamp, header, self._since.get(id, now)))
             self._numbered.add(id)
-            self.unnumbered.pop(id, None)
+            self.unnumbered.pop(header, None)
 
     def pop_entry(self) -> None:
-        id = self.entries.popleft()[1]
-        self._numbered.discard(id)
+        self._numbered.discard(self.entries.popleft().header.id)
 
     def drop_entries(self, now: float) -> None:
         """Drop numbers that other sites may not have."""
+        self._since = {entry.header.id: entry.since for entry in self.entries}
         self.entries.clear()
         self._numbered.clear()
         for messages in self._messages.values():
             for message in messages.values():
-                self.unnumbered.setdefault(message.id, now)
+                self.unnumbered.setdefault(header_of(message), now)
 
-    def remember(self, id: MessageId, stamp: Stamp) -> None:
-        self._places[id] = stamp
+    def add_place(self, header: Header, stamp: Stamp) -> None:
+        self._places[header.id] = stamp, header
         if len(self._places) > self._most:
             del self._places[next(iter(self._places))]
 
-    def take(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp]]:
+    def take_messages(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp]]:
         """Yield a message, and before it earlier ones of its sender (R15).
 
         Without a known place they get the stamp of the message itself.
@@ -85,10 +98,12 @@ class Delivery:
         messages = self._messages[id[:2]]
         for number in [each for each in messages if each <= id.number]:
             message = messages.pop(number)
-            place = stamp if number == id.number else self._places.get(message.id, stamp)
+            known = None if number == id.number else self.place_of(message.id)
+            place = stamp if known is None else known
+            header = header_of(message)
             self._count_delivered(message.id)
-            self.unnumbered.pop(message.id, None)
-            self.remember(message.id, place)
+            self.unnumbered.pop(header, None)
+            self.add_place(header, place)
             yield message, place
         if not messages:
             del self._messages[id[:2]]
@@ -100,19 +115,25 @@ class Delivery:
                 del self.delivered[key]
         self.delivered[id[:2]] = id.number
 
-    def places_beyond(self, delivered: Delivered) -> dict[MessageId, Stamp]:
+    def places_beyond(self, delivered: Delivered) -> dict[Header, Stamp]:
         """Return known stamps of messages that a site has not delivered."""
         return {
-            id: stamp for id, stamp in self._places.items() if id.number > delivered.get(id[:2], 0)
+            header: stamp
+            for stamp, header in self._places.values()
+            if header.id.number > delivered.get(header.id[:2], 0)
         }
 
 
-def sort_places(places: Mapping[MessageId, Stamp]) -> Places:
+def header_of(message: Message) -> Header:
+    return Header(message.id, message.connected)
+
+
+def sort_places(places: Mapping[Header, Stamp]) -> Places:
     """Return places in the order of their stamps."""
-    pairs = ((stamp, id) for id, stamp in places.items())
-    return tuple(sorted(pairs, key=lambda pair: (pair[0], pair[1].number)))
+    pairs = ((stamp, header) for header, stamp in places.items())
+    return tuple(sorted(pairs, key=lambda pair: (pair[0], pair[1].id.number)))
 
 
-def sort_ids(ids: Iterable[MessageId]) -> tuple[MessageId, ...]:
-    """Return each id once, those of one sender in order."""
-    return tuple(sorted(set(ids)))
+def sort_headers(headers: Iterable[Header]) -> tuple[Header, ...]:
+    """Return each header once, those of one sender in order."""
+    return tuple(sorted(set(headers), key=lambda header: header.id))

@@ -15,8 +15,16 @@ NUMBER_BITS = 32
 #: Highest delivered number by site and incarnation.
 Delivered: TypeAlias = Mapping[tuple[str, int], int]
 
+
+class Header(NamedTuple):
+    """A message without its payload: see `Message.connected`."""
+
+    id: MessageId
+    connected: frozenset[str]
+
+
 #: Messages with their stamps, the lowest first.
-Places: TypeAlias = tuple[tuple[Stamp, MessageId], ...]
+Places: TypeAlias = tuple[tuple[Stamp, Header], ...]
 
 
 class Epoch(NamedTuple):
@@ -53,7 +61,7 @@ class Answer:
     #: Stamps of messages that the receiver has not delivered, as far as its sender knows them.
     places: Places
     #: Messages without a number at its sender.
-    waiting: tuple[MessageId, ...]
+    waiting: tuple[Header, ...]
 
     def has_delivered(self, id: MessageId) -> bool:
         return id.number <= self.delivered.get(id[:2], 0)
@@ -81,14 +89,14 @@ class Numbers:
 
     epoch: Epoch
     first: int
-    ids: tuple[MessageId, ...]
+    headers: tuple[Header, ...]
 
 
 @attrs.frozen
 class Request:
     """Its sender waits for numbers of these messages."""
 
-    ids: tuple[MessageId, ...]
+    headers: tuple[Header, ...]
 
 
 @attrs.frozen

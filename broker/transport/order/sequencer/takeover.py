@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.transport.order.packet import MessageId, Stamp
-from broker.transport.order.sequencer.packet import Answer, Epoch
+from broker.transport.order.packet import Stamp
+from broker.transport.order.sequencer.packet import Answer, Epoch, Header
 
 
 class PendingTakeover:
@@ -29,14 +29,14 @@ class PendingTakeover:
     def is_complete(self, now: float) -> bool:
         return not self.awaited or now >= self.deadline
 
-    def merge_places(self, own: Mapping[MessageId, Stamp]) -> dict[MessageId, Stamp]:
+    def merge_places(self, own: Mapping[Header, Stamp]) -> dict[Header, Stamp]:
         """Return the stamps that any member knows. The lowest one of a message counts."""
         merged = dict(own)
         for answer in self.answers.values():
-            for stamp, id in answer.places:
-                merged[id] = min(stamp, merged.get(id, stamp))
+            for stamp, header in answer.places:
+                merged[header] = min(stamp, merged.get(header, stamp))
         return merged
 
-    def waiting_ids(self) -> set[MessageId]:
+    def waiting_headers(self) -> set[Header]:
         """Return messages without a number at other members."""
-        return {id for answer in self.answers.values() for id in answer.waiting}
+        return {header for answer in self.answers.values() for header in answer.waiting}
