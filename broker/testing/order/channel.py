@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import NamedTuple, TypeAlias
 
 from broker.transport.order import Message, MessageId
@@ -40,6 +41,8 @@ class Channel:
         self._packets: list[object] = []
         self._first = 1  # sequence number of the first kept packet
         self._next = 1  # and of the first one that this connection has not carried
+        # Sequence numbers and times of packets that this connection carries.
+        self._unacknowledged: deque[tuple[int, float]] = deque()
 
     def make_hello(self) -> Hello:
         return Hello(self._stream[0], *self.received)
@@ -56,14 +59,26 @@ class Channel:
             del self._packets[: kept_from - self._first]
             self._first = kept_from
         self._next = self._first
+        self._unacknowledged.clear()
         return True
 
     def add_packet(self, packet: object) -> None:
         self._packets.append(packet)
 
-    def take_unsent(self) -> list[Data]:
+    @property
+    def oldest_sent_at(self) -> float | None:
+        """The time of the oldest packet that is not acknowledged."""
+        return self._unacknowledged[0][1] if self._unacknowledged else None
+
+    def accept_acknowledgement(self, stream: StreamId, received: int) -> None:
+        sent = self._unacknowledged
+        while sent and stream == self._stream and sent[0][0] <= received:
+            sent.popleft()
+
+    def take_unsent(self, now: float) -> list[Data]:
         unsent = self._packets[self._next - self._first :]
         first, self._next = self._next, self._next + len(unsent)
+        self._unacknowledged.extend((number, now) for number in range(first, self._next))
         return [Data(self._stream, sequence, each) for sequence, each in enumerate(unsent, first)]
 
     def make_loss(self, sent: MessageId) -> Loss:
@@ -75,6 +90,7 @@ class Channel:
     def drop_packets(self) -> None:
         self._stream = (self._stream[0], self._stream[1] + 1)
         self._packets.clear()
+        self._unacknowledged.clear()
         self._first = self._next = 1
 
     def accept_data(self, data: Data) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from broker.testing.order.channel import Channel, Data, Hello, Loss
+from broker.testing.order.channel import Channel, Data, Hello, Loss, StreamId
 from broker.testing.order.loop import Loop
 from broker.testing.order.network import Connection, Network
 from broker.testing.order.timers import Timers
@@ -24,9 +24,11 @@ class Answer(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """`is_good` is False while its sender suspects the receiver for the order."""
+    """`is_good` is False while its sender suspects the receiver, other than for silence."""
 
     is_good: bool
+    stream: StreamId
+    received: int
 
 
 class IOwner(Protocol):
@@ -71,7 +73,7 @@ class Link:
         self._is_shaken = False
         self._is_silent = False
         self._is_offered = False
-        self._heard_at = self._sent_at = self._attempt_end = 0.0
+        self._heard_at = self._beat_at = self._attempt_end = 0.0
         self._dial_at = self._loop.now
         self._suspected_at = 0.0
         self._bad_until: float | None = None
@@ -100,10 +102,10 @@ class Link:
         return True
 
     def suspect(self, reason: str) -> None:
-        """Suspect the peer for what the order has found, until `liveness` has passed well."""
+        """Suspect the peer for its quality, until `liveness` has passed well."""
         self._bad_until = self._loop.now + self._timers.liveness
         self._report(_SUSPECTED, reason)
-        self._send_now(Heartbeat(False))
+        self._send_heartbeat()
         self._check()
 
     # ----------------------------------------------------------------- of the network
@@ -141,7 +143,8 @@ class Link:
                 if self.channel.accept_data(packet):
                     self._held.append(packet.packet)
                     self._deliver_held()
-            case Heartbeat(is_good):
+            case Heartbeat(is_good, stream, received):
+                self.channel.accept_acknowledgement(stream, received)
                 self._is_peer_satisfied = is_good
                 if is_good:
                     self._offer()
@@ -216,12 +219,16 @@ class Link:
         self._dial_at = self._loop.now
 
     def _send_unsent(self) -> None:
-        for data in self.channel.take_unsent():
+        for data in self.channel.take_unsent(self._loop.now):
             self._send_now(data)
+
+    def _send_heartbeat(self) -> None:
+        """Also acknowledge, which Robust P2P does with each packet."""
+        self._beat_at = self._loop.now + self._timers.heartbeat
+        self._send_now(Heartbeat(self._bad_until is None, *self.channel.received))
 
     def _send_now(self, packet: object) -> None:
         if self._connection is not None:
-            self._sent_at = self._loop.now
             self._connection.send(self._name, packet)
 
     # ----------------------------------------------------------------- of the timers
@@ -256,15 +263,19 @@ class Link:
         timers = self._timers
         if self._bad_until is not None and now >= self._bad_until:
             self._bad_until = None
-            self._send_now(Heartbeat(True))
+            self._send_heartbeat()
             self._offer()
         if now >= self._heard_at + timers.liveness and not self._is_silent:
             self._is_silent = True
             self._report(_SUSPECTED, "silent")
         if now >= self._heard_at + timers.liveness + timers.silence:
             self._close("silent for too long")
-        elif now >= self._sent_at + timers.heartbeat:
-            self._send_now(Heartbeat(self._bad_until is None))
+        elif now >= self._beat_at:
+            self._send_heartbeat()
+            sent_at = self.channel.oldest_sent_at
+            if sent_at is not None and now > sent_at + timers.liveness and not self._is_silent:
+                # The other direction is silent, and the peer may not notice.
+                self._close("not acknowledged")
 
     def _next_check(self) -> float:
         timers = self._timers
@@ -277,7 +288,7 @@ class Link:
             times.append(self._attempt_end)
         else:
             silent = timers.silence if self._is_silent else 0.0
-            times += [self._heard_at + timers.liveness + silent, self._sent_at + timers.heartbeat]
+            times += [self._heard_at + timers.liveness + silent, self._beat_at]
             if self._bad_until is not None:
                 times.append(self._bad_until)
         return min(times)
