@@ -14,6 +14,8 @@ Packet: TypeAlias = object
 
 #: A site whose message came late, although both ends were connected.
 LATE = "late"
+#: A site from which no numbers come.
+OVERDUE = "overdue"
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ class OrderSettings:
     clock_bound: float = 10.0
     #: Sequencer: a takeover waits this long for answers (L3).
     patience: float = 0.5
-    #: Sequencer: a number waits this long for its message, which may have been lost.
+    #: Sequencer: a number waits this long for its message, and a message for its number.
     entry_patience: float = 5.0
     #: Sequencer: a message without a number is requested after this time, and again.
     request_after: float = 0.5

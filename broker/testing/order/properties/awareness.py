@@ -8,7 +8,7 @@ from itertools import combinations
 from broker.testing.order.run import Run, Status
 from broker.testing.order.timeline import FOREVER, Intervals, Timeline
 from broker.testing.order.violation import Property, Violation
-from broker.transport.order.effects import LATE
+from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.view import LinkState
 
 #: Round trips and the delays of timers.
@@ -16,9 +16,9 @@ _GRACE = 1.0
 
 
 def awareness(run: Run, timeline: Timeline) -> Iterator[Violation]:
-    late = [each for each in run.statuses if each.reason == LATE]
+    late = [each for each in run.statuses if each.reason in (LATE, OVERDUE)]
     for status in late:
-        if not _is_justified(run, status):
+        if status.reason == LATE and not _is_justified(run, status):
             text = f"{status.process[0]} suspects {status.peer} for a late message"
             yield Violation(status.time, Property.AWARENESS, f"{text}, and the path was good")
     for one, other in combinations(run.sites, 2):

@@ -17,7 +17,11 @@ def longest_wait(run: Run) -> float:
     if run.variant in ("real-time", "hybrid"):
         return run.settings.delta + 2 * run.skew
     timers = run.timers
-    return timers.liveness + timers.heartbeat + 2 * ROUND_TRIPS * run.delay
+    bound = timers.liveness + timers.heartbeat + 2 * ROUND_TRIPS * run.delay
+    if run.variant == "sequencer":
+        # Several sequencers may fail one after another.
+        bound += 2 * run.settings.patience * (len(run.sites) - 2)
+    return bound
 
 
 def robustness(run: Run, timeline: Timeline) -> Iterator[Violation]:

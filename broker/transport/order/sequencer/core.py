@@ -9,7 +9,7 @@ from zope.interface import implementer
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import LATE, OrderEffect, Packet, Send, Suspect
+from broker.transport.order.effects import LATE, OVERDUE, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery, sort_headers, sort_places
@@ -43,6 +43,8 @@ class SequencerCore(OrderCore):
     sequencer. When the connected sites change it begins an epoch: it stops numbering, asks all
     connected sites for the places that they know, and numbers on when they have answered.
 
+    A follower whose messages wait for too long suspects a sequencer that does not answer.
+
     A site whose lowest connected site is itself a follower is in no epoch. It requests numbers
     from that site, which passes the request on (non-transitive partitions).
     """
@@ -64,6 +66,9 @@ class SequencerCore(OrderCore):
         # Messages that other sites wait for, and that this sequencer must number.
         self._requested: set[Header] = set()
         self._request_at: float | None = None
+        # The leader has this long to answer, if this site is in no epoch.
+        self._followed_since = 0.0
+        self._give_up_at: float | None = None
         # Messages of connected sites for which this site has waited in vain.
         self._overdue: set[MessageId] = set()
 
@@ -102,6 +107,9 @@ class SequencerCore(OrderCore):
         return self._membership_changed(site, leader, at)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
+        if self._give_up_at is not None and at.now >= self._give_up_at:
+            self._followed_since = at.now
+            return [*self._advance(at), Suspect(self._leader, OVERDUE)]
         return self._request_numbers(at) + self._advance(at)
 
     def next_timeout(self) -> float | None:
@@ -110,6 +118,8 @@ class SequencerCore(OrderCore):
             times.append(self._takeover.deadline)
         if self._stuck_until is not None:
             times.append(self._stuck_until)
+        if self._give_up_at is not None:
+            times.append(self._give_up_at)
         return min(times, default=None)
 
     # ----------------------------------------------------------------- of packets
@@ -192,7 +202,7 @@ class SequencerCore(OrderCore):
         if leader != self.site:
             self._takeover = None
             if leader != before or leader == site:
-                self._epoch = None
+                self._epoch, self._followed_since = None, at.now
                 effects.append(Send(Follow(self._counter), (leader,)))
         elif self._takeover is None:
             self._epoch = None
@@ -331,11 +341,19 @@ class SequencerCore(OrderCore):
             if self._takeover is None:
                 effects += self._number_messages(at)
         effects += self._deliver_entries(at)
-        if self._leader == self.site or not self._delivery.unnumbered:
+        self._plan_requests(at)
+        return effects
+
+    def _plan_requests(self, at: Instant) -> None:
+        settings, is_follower = self._settings, self._leader != self.site
+        if not is_follower or not self._delivery.unnumbered:
             self._request_at = None
         elif self._request_at is None:
-            self._request_at = at.now + self._settings.request_after
-        return effects
+            self._request_at = at.now + settings.request_after
+        since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
+        self._give_up_at = since and max(
+            since + settings.entry_patience, self._followed_since + 2 * settings.patience
+        )
 
     def _drop_entries(self, at: Instant) -> None:
         self._delivery.drop_entries(at.now)

@@ -35,8 +35,8 @@ class Delivery:
         #: Messages without a number, with the times of their arrivals.
         self.unnumbered: dict[Header, float] = {}
         self._most = most
-        # Messages that are not delivered, by site and incarnation, then by number.
-        self._messages: dict[tuple[str, int], dict[int, Message]] = {}
+        # Messages that are not delivered with their arrivals, by site and incarnation, then number.
+        self._messages: dict[tuple[str, int], dict[int, tuple[Message, float]]] = {}
         self._places: dict[MessageId, tuple[Stamp, Header]] = {}
         self._numbered: set[MessageId] = set()
         # Of dropped entries: their times, so that they do not wait anew.
@@ -44,7 +44,7 @@ class Delivery:
 
     def add_message(self, message: Message, now: float) -> None:
         id = message.id
-        self._messages.setdefault(id[:2], {})[id.number] = message
+        self._messages.setdefault(id[:2], {})[id.number] = message, now
         if id not in self._numbered:
             self.unnumbered[header_of(message)] = now
 
@@ -54,6 +54,11 @@ class Delivery:
     def is_waiting(self, id: MessageId) -> bool:
         """Return True if the message has arrived and is not delivered."""
         return id.number in self._messages.get(id[:2], ())
+
+    def waiting_since(self) -> float | None:
+        """Return the arrival of the oldest message that is not delivered."""
+        firsts = (next(iter(each.values())) for each in self._messages.values())
+        return min((arrival for _, arrival in firsts), default=None)
 
     def is_numbered(self, id: MessageId) -> bool:
         """Return True if the message has an entry."""
@@ -82,7 +87,7 @@ class Delivery:
         self.entries.clear()
         self._numbered.clear()
         for messages in self._messages.values():
-            for message in messages.values():
+            for message, _ in messages.values():
                 self.unnumbered.setdefault(header_of(message), now)
 
     def add_place(self, header: Header, stamp: Stamp) -> None:
@@ -97,7 +102,7 @@ class Delivery:
         """
         messages = self._messages[id[:2]]
         for number in [each for each in messages if each <= id.number]:
-            message = messages.pop(number)
+            message, _ = messages.pop(number)
             known = None if number == id.number else self.place_of(message.id)
             place = stamp if known is None else known
             header = header_of(message)
