@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+#: Of one run; an endless exchange of packets has more.
+MOST_CALLS = 1_000_000
+
 
 class Loop:
     """Calls at one time run in the order in which they were made."""
@@ -24,6 +27,8 @@ class Loop:
     def run_until(self, end: float) -> None:
         calls = self._calls
         while calls and calls[0][0] <= end:
+            if self._count > MOST_CALLS:
+                raise RuntimeError(f"{MOST_CALLS} calls until {self.now}: the run does not end")
             self.now, _, function, args = heappop(calls)
             function(*args)
         self.now = end

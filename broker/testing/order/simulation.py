@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import permutations
 from random import Random
-from typing import Any
 
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
@@ -52,17 +51,17 @@ class SiteClock:
 class Simulation:
     """Three to five sites, and what a seed does to them."""
 
-    link: Any = Link
-
     def __init__(
         self,
         variant: IOrderVariant,
         seed: int,
         shape: Shape | None = None,
         settings: OrderSettings | None = None,
+        link: type[Link] = Link,
     ) -> None:
         random = Random(seed)
         self._variant = variant
+        self._link = link
         self._shape = shape or Shape()
         self._loop = Loop()
         names = tuple("abcde"[: random.choice((3, 3, 4, 4, 5))])
@@ -108,7 +107,7 @@ class Simulation:
         self._sites[name] = site
         for peer in self.run.sites:
             if peer != name:
-                link = self.link(
+                link = self._link(
                     site, (name, peer), process[1], self._network, TIMERS, self._keeps_packets
                 )
                 site.links[peer] = self._network.ends[name, peer] = link

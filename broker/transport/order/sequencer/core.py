@@ -61,6 +61,8 @@ class SequencerCore(OrderCore):
         self._next = 0
         self._members: frozenset[str] = frozenset()  # of this sequencer's epoch
         self._takeover: PendingTakeover | None = None
+        # Since all answers to a takeover came in time; each one doubles the patience.
+        self._late_answers = 0
         self._delivery = Delivery(settings.history)
         self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages that other sites wait for, and that this sequencer must number.
@@ -214,7 +216,9 @@ class SequencerCore(OrderCore):
 
     def _take_over(self, at: Instant) -> list[OrderEffect]:
         """Ask all connected sites for their places; number nothing until they have answered."""
-        deadline = self._takeover.deadline if self._takeover else at.now + self._settings.patience
+        settings = self._settings
+        patience = min(settings.patience * 2**self._late_answers, settings.entry_patience)
+        deadline = self._takeover.deadline if self._takeover else at.now + patience
         self._counter += 1
         self._promised = Epoch(self._counter, self.site)
         self._takeover = takeover = PendingTakeover(self._promised, deadline)
@@ -258,6 +262,7 @@ class SequencerCore(OrderCore):
         if takeover is None:
             if answer.epoch == self._epoch and site in self.connected:
                 self._epoch = None  # too late for this epoch
+                self._late_answers += 1
         elif answer.epoch == takeover.epoch and site in takeover.awaited:
             takeover.awaited.discard(site)
             takeover.answers[site] = answer
@@ -273,6 +278,8 @@ class SequencerCore(OrderCore):
         delivery = self._delivery
         self._takeover, self._epoch, self._next = None, takeover.epoch, 0
         self._members = frozenset(takeover.answers)
+        if not takeover.awaited:
+            self._late_answers = 0
         merged = takeover.merge_places(delivery.places_beyond({}))
         effects: list[OrderEffect] = []
         for site, answer in sorted(takeover.answers.items()):
