@@ -49,8 +49,8 @@ class IOrderCore(Interface):
     def connect(site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         """Handle the answer to this end's offer. The site is connected from now on.
 
-        Return None, and change nothing, if stamps above the answer have arrived meanwhile: make
-        another offer.
+        Return None if stamps above the answer have arrived meanwhile: then make another offer.
+        Raises `ProtocolError` for an impossible value.
         """
 
     def disconnect(site: str, state: LinkState, at: Instant) -> list[OrderEffect]:

@@ -24,7 +24,7 @@ class OrderSettings:
     #: Sequencer: a message without a number is requested after this time, and again.
     request_after: float = 0.5
     #: Ids and stamps of delivered messages, to find the neighbours of a late one.
-    history: int = 10_000
+    history: int = 5_000
 
     def __attrs_post_init__(self) -> None:
         for name, value in attrs.asdict(self).items():

@@ -7,11 +7,21 @@ from heapq import heappush
 from typing import Any
 
 import attrs
+from zope.interface import implementer
 
 from broker.testing.order.channel import Channel, Data
 from broker.testing.order.link import Link
 from broker.testing.order.violation import Property
-from broker.transport.order import Instant, Message, MessageId, OrderEffect, Place, Stamp, Suspect
+from broker.transport.order import (
+    Instant,
+    IOrderVariant,
+    Message,
+    MessageId,
+    OrderEffect,
+    Place,
+    Stamp,
+    Suspect,
+)
 from broker.transport.order.base_core import Origin
 from broker.transport.order.history import History
 from broker.transport.order.logical_core import LogicalCore
@@ -116,6 +126,7 @@ class SuspectsNobody(RealTimeCore):
         return [each for each in effects if not isinstance(each, Suspect)]
 
 
+@implementer(IOrderVariant)
 @attrs.frozen
 class Mutant:
     core: Any

@@ -22,14 +22,14 @@ def reliability(run: Run, timeline: Timeline) -> Iterator[Violation]:
         for process, deliveries in run.deliveries.items()
     }
     missing = _missing_numbers(run)
-    for process, count in counts.items():
+    for owner, count in counts.items():
         for id, times in count.items():
             if times > 1:
-                yield _violation(run.end, f"{_name(process)} got {_text(id)} {times} times")
+                yield _violation(run.end, f"{_name(owner)} got {_text(id)} {times} times")
             if id not in run.sent:
-                yield _violation(run.end, f"{_name(process)} got {_text(id)}, sent by no site")
-            if id in missing[process]:
-                yield _violation(run.end, f"{_name(process)} got {_text(id)}, reported as missing")
+                yield _violation(run.end, f"{_name(owner)} got {_text(id)}, sent by no site")
+            if id in missing[owner]:
+                yield _violation(run.end, f"{_name(owner)} got {_text(id)}, reported as missing")
     for id, sent in run.sent.items():
         if timeline.lives[id[:2]][1] != FOREVER:
             continue
@@ -37,7 +37,7 @@ def reliability(run: Run, timeline: Timeline) -> Iterator[Violation]:
             process = timeline.process_at(site, sent.time)
             if process is None or timeline.lives[process][1] != FOREVER:
                 continue
-            if counts.get(process, {}).get(id):
+            if process in counts and counts[process][id]:
                 continue
             was_apart = any(
                 (apart := timeline.states.get((one, other, LinkState.DISCONNECTED))) is not None

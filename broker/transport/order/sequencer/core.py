@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from zope.interface import implementer
 
 from broker.errors import ProtocolError
-from broker.transport.order.base_core import OrderCore
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import LATE, OVERDUE, OrderEffect, Packet, Send, Suspect
+from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Message, MessageId, Stamp
-from broker.transport.order.sequencer.delivery import Delivery, sort_headers, sort_places
+from broker.transport.order.packet import Message
+from broker.transport.order.sequencer.delivery import sort_headers, sort_places
+from broker.transport.order.sequencer.numbered_core import MOST_HEADERS, NumberedCore
 from broker.transport.order.sequencer.packet import (
     NUMBER_BITS,
     Answer,
@@ -22,7 +22,6 @@ from broker.transport.order.sequencer.packet import (
     Header,
     Known,
     Numbers,
-    Places,
     Refusal,
     Request,
     Takeover,
@@ -31,12 +30,14 @@ from broker.transport.order.sequencer.takeover import PendingTakeover
 from broker.transport.order.settings import OrderSettings
 from broker.transport.view import LinkState
 
+#: Of one epoch.
+MOST_NUMBERS = 2 ** (NUMBER_BITS - 1)
 #: A counter further ahead of the highest known one is an error.
 MOST_AHEAD = 2**20
 
 
 @implementer(IOrderCore)
-class SequencerCore(OrderCore):
+class SequencerCore(NumberedCore):
     """A member of an epoch, or its sequencer.
 
     Each site follows the lowest site that it sees as connected. A site that sees no lower one is a
@@ -54,7 +55,7 @@ class SequencerCore(OrderCore):
     ) -> None:
         super().__init__(site, incarnation, settings)
         self._counter = floor  # the highest known
-        self._reached = 0  # the counter of the highest delivered stamp
+        self._leader = site  # the lowest connected site
         self._promised = Epoch(floor, "")
         # The epoch of this member, and the number after the last known one.
         self._epoch: Epoch | None = None
@@ -63,30 +64,18 @@ class SequencerCore(OrderCore):
         self._takeover: PendingTakeover | None = None
         # Since all answers to a takeover came in time; each one doubles the patience.
         self._late_answers = 0
-        self._delivery = Delivery(settings.history)
-        self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages that other sites wait for, and that this sequencer must number.
         self._requested: set[Header] = set()
         self._request_at: float | None = None
         # The leader has this long to answer, if this site is in no epoch.
         self._followed_since = 0.0
         self._give_up_at: float | None = None
-        # Messages of connected sites for which this site has waited in vain.
-        self._overdue: set[MessageId] = set()
 
     # ----------------------------------------------------------------- of the interface
 
     @property
     def floor(self) -> int:
         return self._counter
-
-    def submit(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
-        effects: list[OrderEffect] = []
-        for payload in payloads:
-            message = Message(self._name_message(), payload, self.connected)
-            effects.append(Send(message))
-            self._delivery.add_message(message, at.now)
-        return effects + self._advance(at)
 
     def offer_clock(self, site: str, at: Instant) -> int:
         return self._counter
@@ -97,16 +86,14 @@ class SequencerCore(OrderCore):
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         self._raise_counter(site, answer)
-        leader = self._leader
         self.connected |= {site}
-        return self._membership_changed(site, leader, at)
+        return self._membership_changed(site, at)
 
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         if site not in self.connected:
             return []
-        leader = self._leader
         self.connected -= {site}
-        return self._membership_changed(site, leader, at)
+        return self._membership_changed(site, at)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         if self._give_up_at is not None and at.now >= self._give_up_at:
@@ -143,6 +130,7 @@ class SequencerCore(OrderCore):
             case Begin(epoch, places):
                 self._check_sequencer(site, epoch)
                 if epoch == self._promised and site == self._leader:
+                    self._check_headers(site, [header for _, header in places])
                     self._epoch, self._next = epoch, 0
                     self._adopt_places(places, at)
             case Request(headers):
@@ -154,20 +142,6 @@ class SequencerCore(OrderCore):
                 raise ProtocolError(f"{site} sent a packet of another variant")
         return ()
 
-    def _accept_message(self, site: str, message: Message, at: Instant) -> Iterable[OrderEffect]:
-        if not self._is_new(site, message):
-            return ()
-        self._delivery.add_message(message, at.now)
-        place = self._delivery.place_of(message.id)
-        if place is None:
-            return ()
-        effects = self._deliver_from(message.id, place)
-        if message.id in self._overdue:
-            self._overdue.discard(message.id)
-            if site in self.connected:
-                effects.insert(0, Suspect(site, LATE))
-        return effects
-
     def _accept_numbers(
         self, site: str, epoch: Epoch, first: int, headers: Sequence[Header], at: Instant
     ) -> None:
@@ -176,6 +150,7 @@ class SequencerCore(OrderCore):
             return  # of an epoch that this site has left
         if first != self._next:
             raise ProtocolError(f"{site} sent number {first} after {self._next - 1}")
+        self._check_headers(site, headers)
         self._next += len(headers)
         for number, header in enumerate(headers, first):
             self._delivery.add_entry(epoch.stamp(number), header, at.now)
@@ -187,19 +162,15 @@ class SequencerCore(OrderCore):
 
     # ----------------------------------------------------------------- of epochs
 
-    @property
-    def _leader(self) -> str:
-        """The lowest connected site."""
-        return min(self.connected | {self.site})
-
     def _raise_counter(self, site: str, counter: int) -> None:
         if counter > self._counter + MOST_AHEAD:
             raise ProtocolError(f"the epoch {counter} of {site} is too far ahead")
         self._counter = max(self._counter, counter)
 
-    def _membership_changed(self, site: str, before: str, at: Instant) -> list[OrderEffect]:
+    def _membership_changed(self, site: str, at: Instant) -> list[OrderEffect]:
         """Begin an epoch after suspicion or return of a site, or follow another sequencer."""
-        leader = self._leader
+        before = self._leader
+        self._leader = leader = min(self.connected | {self.site})
         effects: list[OrderEffect] = []
         if leader != self.site:
             self._takeover = None
@@ -219,7 +190,8 @@ class SequencerCore(OrderCore):
         settings = self._settings
         patience = min(settings.patience * 2**self._late_answers, settings.entry_patience)
         deadline = self._takeover.deadline if self._takeover else at.now + patience
-        self._counter += 1
+        # Numbers must not be below a delivered place, which may be of an unknown epoch.
+        self._counter = max(self._counter, self._reached) + 1
         self._promised = Epoch(self._counter, self.site)
         self._takeover = takeover = PendingTakeover(self._promised, deadline)
         self._drop_entries(at)
@@ -258,6 +230,7 @@ class SequencerCore(OrderCore):
         return ()
 
     def _accept_answer(self, site: str, answer: Answer) -> None:
+        self._check_headers(site, [*answer.waiting, *(header for _, header in answer.places)])
         takeover = self._takeover
         if takeover is None:
             if answer.epoch == self._epoch and site in self.connected:
@@ -288,7 +261,7 @@ class SequencerCore(OrderCore):
             )
             effects.append(Send(Begin(takeover.epoch, places), (site,)))
         self._requested |= takeover.waiting_headers()
-        self._adopt_places(sort_places(merged), at)
+        self._adopt_places(sort_places(merged)[-MOST_HEADERS:], at)
         return effects
 
     def _number_messages(self, at: Instant) -> list[OrderEffect]:
@@ -315,6 +288,7 @@ class SequencerCore(OrderCore):
         return [Send(Request(sort_headers(due)), (self._leader,))] if due else []
 
     def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
+        self._check_headers(site, headers)
         if site not in self.connected:
             return ()
         delivery = self._delivery
@@ -340,7 +314,10 @@ class SequencerCore(OrderCore):
             if takeover is not None:
                 is_due = takeover.is_refused or takeover.epoch.counter < self._reached
             else:
-                is_due = self._epoch is None or self._epoch.counter < self._reached
+                epoch = self._epoch
+                is_due = (
+                    epoch is None or epoch.counter < self._reached or self._next >= MOST_NUMBERS
+                )
             if is_due:
                 effects += self._take_over(at)
             if self._takeover is not None and self._takeover.is_complete(at.now):
@@ -361,54 +338,3 @@ class SequencerCore(OrderCore):
         self._give_up_at = since and max(
             since + settings.entry_patience, self._followed_since + 2 * settings.patience
         )
-
-    def _drop_entries(self, at: Instant) -> None:
-        self._delivery.drop_entries(at.now)
-        self._stuck_until = None
-
-    def _adopt_places(self, places: Places, at: Instant) -> None:
-        """Let places of earlier epochs precede the numbers of this one."""
-        for stamp, header in places:
-            if self._delivery.place_of(header.id) is None:
-                self._delivery.add_entry(stamp, header, at.now)
-
-    def _deliver_known(self, places: Places) -> list[OrderEffect]:
-        """Deliver requested messages. Those between them may be missing here."""
-        effects: list[OrderEffect] = []
-        for stamp, (id, _) in places:
-            if self._delivery.is_waiting(id) and not self._delivery.is_numbered(id):
-                effects += self._deliver_from(id, stamp)
-        return effects
-
-    def _deliver_entries(self, at: Instant) -> list[OrderEffect]:
-        effects: list[OrderEffect] = []
-        delivery = self._delivery
-        self._stuck_until = None
-        while delivery.entries:
-            stamp, header, since = delivery.entries[0]
-            id = header.id
-            if delivery.is_waiting(id):
-                effects += self._deliver_from(id, stamp)
-            elif not delivery.is_delivered(id):
-                end = since + self._settings.entry_patience
-                if self._will_arrive(header):
-                    if at.now < end:
-                        self._stuck_until = end
-                        return effects
-                    self._overdue.add(id)
-                delivery.add_place(header, stamp)
-            delivery.pop_entry()
-        return effects
-
-    def _will_arrive(self, header: Header) -> bool:
-        """Return True if both ends were connected, and the sender has sent no later message."""
-        id, connected = header
-        origin = self._origins.get(id.site)
-        last = (0, 0) if origin is None else (origin.incarnation, origin.number)
-        return id.site in self.connected and self.site in connected and last < id[1:]
-
-    def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
-        # Own numbers must not be below a place that came from elsewhere.
-        self._reached = max(self._reached, stamp.time >> NUMBER_BITS)
-        self._counter = max(self._counter, self._reached)
-        return [self._deliver(*each) for each in self._delivery.take_messages(id, stamp)]
