@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 from random import Random
 
@@ -19,6 +20,7 @@ from broker.testing.order.schedule import (
     Shape,
     Start,
     StepClock,
+    Timed,
     make_schedule,
 )
 from broker.testing.order.site import Site
@@ -58,13 +60,16 @@ class Simulation:
         shape: Shape | None = None,
         settings: OrderSettings | None = None,
         link: type[Link] = Link,
+        sites: Sequence[str] = (),
+        actions: Sequence[Timed] | None = None,
     ) -> None:
+        """`sites` and `actions` take the place of those of the seed."""
         random = Random(seed)
         self._variant = variant
         self._link = link
         self._shape = shape or Shape()
         self._loop = Loop()
-        names = tuple("abcde"[: random.choice((3, 3, 4, 4, 5))])
+        names = tuple(sites or "abcde"[: random.choice((3, 3, 4, 4, 5))])
         self._network = Network(self._loop, random)
         self._network.is_running = lambda site: self._sites[site].is_running
         self.run = Run(
@@ -84,7 +89,9 @@ class Simulation:
         self._sites: dict[str, Site] = {}
         self._incarnations = dict.fromkeys(names, 0)
         self._floors = dict.fromkeys(names, 0)
-        self._schedule = make_schedule(random, names, self._shape)
+        if actions is None:
+            actions = make_schedule(random, names, self._shape)
+        self._schedule = actions
 
     def execute(self) -> Run:
         names = self.run.sites

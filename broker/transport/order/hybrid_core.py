@@ -52,10 +52,10 @@ class HybridCore(LogicalCore):
         self._clock = max(self._clock + 1, at.site_clock)
         return self._clock
 
-    def _is_ready(self, stamp: Stamp, arrival: int, at: Instant) -> bool:
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
         if at.site_clock >= stamp.time + self._delta:
             return True
-        return super()._is_ready(stamp, arrival, at)
+        return super()._is_ready(stamp, at)
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)

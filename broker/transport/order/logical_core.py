@@ -27,9 +27,9 @@ class LogicalCore(StampedCore):
     or clock has raised it. This ends, since only messages make new times. The rule also serves
     where a site waits for one that did not get the message.
 
-    A site that returns counts only for messages that arrive after its return. Its answer is above
-    every stamp that has arrived, so no message of it can be late. The offer is ahead of the own
-    clock to leave room for stamps that arrive meanwhile.
+    A site that returns has answered with a clock that is not below any stamp that has arrived. So
+    it holds back no earlier message, and its later messages are not late. An offer is ahead of the
+    own clock, to leave room for stamps that arrive until the answer.
     """
 
     def __init__(
@@ -38,11 +38,9 @@ class LogicalCore(StampedCore):
         super().__init__(site, incarnation, settings)
         self._clock = floor
         self._highest = 0  # of the stamps that have arrived or were given
-        # Of connected sites: their clocks, this clock as they know it, and arrivals before their
-        # return.
+        # Of connected sites: their clocks, and this clock as they know it.
         self._clocks: dict[str, int] = {}
         self._announced: dict[str, int] = {}
-        self._since: dict[str, int] = {}
         self._refusals: dict[str, int] = {}
         self._announce_at: float | None = None
 
@@ -78,7 +76,6 @@ class LogicalCore(StampedCore):
         self._clock = max(self._clock, answer)
         self.connected |= {site}
         self._answers[site] = self._clocks[site] = answer
-        self._since[site] = self._arrivals
         self._announced[site] = 0
         self._plan_announcement(at)
         return self._advance(at)
@@ -132,11 +129,8 @@ class LogicalCore(StampedCore):
         if site in self.connected:
             self._clocks[site] = max(self._clocks[site], time)
 
-    def _is_ready(self, stamp: Stamp, arrival: int, at: Instant) -> bool:
-        return all(
-            self._clocks[site] >= stamp.time or self._since[site] > arrival
-            for site in self.connected
-        )
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
+        return all(self._clocks[site] >= stamp.time for site in self.connected)
 
     def _uninformed_sites(self) -> set[str]:
         return {site for site in self.connected if self._announced[site] < self._clock}

@@ -57,7 +57,7 @@ class RealTimeCore(StampedCore):
     def _merge(self, site: str, time: int, at: Instant) -> None:
         pass
 
-    def _is_ready(self, stamp: Stamp, arrival: int, at: Instant) -> bool:
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
         return at.site_clock >= stamp.time + self._delta
 
     def _advance(self, at: Instant) -> list[OrderEffect]:

@@ -48,7 +48,7 @@ class StampedCore(OrderCore):
         """Handle the time of a stamp or clock of a site. Raises `ProtocolError`."""
         raise NotImplementedError
 
-    def _is_ready(self, stamp: Stamp, arrival: int, at: Instant) -> bool:
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
         """Return True if the lowest message in the queue is due."""
         raise NotImplementedError
 
@@ -83,8 +83,8 @@ class StampedCore(OrderCore):
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects: list[OrderEffect] = []
         while self._queue:
-            stamp, arrival, message = self._queue[0]
-            if not self._is_ready(stamp, arrival, at):
+            stamp, _, message = self._queue[0]
+            if not self._is_ready(stamp, at):
                 break
             heappop(self._queue)
             effects.append(self._deliver(message, stamp))

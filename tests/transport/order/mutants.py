@@ -31,7 +31,7 @@ from broker.transport.view import LinkState
 
 
 class DeliversOnArrival(LogicalCore):
-    def _is_ready(self, stamp: Stamp, arrival: int, at: Instant) -> bool:
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
         return True
 
 

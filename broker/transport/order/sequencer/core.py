@@ -82,6 +82,9 @@ class SequencerCore(NumberedCore):
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int:
         self._raise_counter(site, offer)
+        if self._epoch is not None and self._epoch.counter < offer and self._leader == self.site:
+            # The site has left this epoch, and may have delivered above it: number no more in it.
+            self._epoch = None
         return self._counter
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
@@ -334,7 +337,8 @@ class SequencerCore(NumberedCore):
             self._request_at = None
         elif self._request_at is None:
             self._request_at = at.now + settings.request_after
+        self._give_up_at = None
         since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
-        self._give_up_at = since and max(
-            since + settings.entry_patience, self._followed_since + 2 * settings.patience
-        )
+        if since is not None:
+            patience = self._followed_since + 2 * settings.patience
+            self._give_up_at = max(since + settings.entry_patience, patience)
