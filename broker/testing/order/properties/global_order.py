@@ -47,8 +47,10 @@ class Judge:
         self._needs_transitive = run.variant == SEQUENCER
 
     def was_connected(self, site: str, delivery: Delivery) -> bool:
-        sent = self._run.sent[delivery.id].time
-        return self.were_connected({site, delivery.id.site}, sent, delivery.time)
+        sent = self._run.sent.get(delivery.id)
+        if sent is None:
+            return False  # reliability reports it
+        return self.were_connected({site, delivery.id.site}, sent.time, delivery.time)
 
     def were_connected(self, sites: set[str], begin: float, end: float) -> bool:
         timeline = self._timeline
