@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, permutations
 
 from broker.testing.order.run import Run, Status
 from broker.testing.order.timeline import FOREVER, Intervals, Timeline
@@ -16,35 +16,50 @@ _GRACE = 1.0
 
 
 def awareness(run: Run, timeline: Timeline) -> Iterator[Violation]:
-    late = [each for each in run.statuses if each.reason in (LATE, OVERDUE)]
-    for status in late:
-        if status.reason == LATE and not _is_justified(run, status):
-            text = f"{status.process[0]} suspects {status.peer} for a late message"
+    suspicions = [each for each in run.statuses if each.reason in (LATE, OVERDUE)]
+    for status in suspicions:
+        if not _is_justified(run, status):
+            text = f"{status.process[0]} suspects {status.peer} as {status.reason}"
             yield Violation(status.time, Property.AWARENESS, f"{text}, and the path was good")
     for one, other in combinations(run.sites, 2):
-        yield from _followed_links(run, timeline, one, other, late)
+        yield from _followed_links(run, timeline, one, other, suspicions)
     yield from _messages_of_disconnected_sites(run, timeline)
     yield from _early_disconnections(run)
 
 
 def _is_justified(run: Run, status: Status) -> bool:
-    """Return True if the path of the late message was slow or silent while it travelled."""
+    """Return True if a path was slow or silent.
+
+    It is the path of the late message while it travelled, or a path of both sites while no number
+    came.
+    """
+    here, there = status.process[0], status.peer
+    if status.reason == OVERDUE:
+        begin = status.time - run.settings.entry_patience - 4 * run.settings.patience
+        return any(_was_bad(run, pair, begin, status.time) for pair in permutations((here, there)))
     delivery = next(
         each
         for each in run.deliveries[status.process]
-        if each.time >= status.time and each.id.site == status.peer
+        if each.time >= status.time and each.id.site == there
     )
-    sent = run.sent[delivery.id].time
-    path = status.peer, status.process[0]
-    slow = [(begin, end) for begin, end, *pair in run.slow if tuple(pair) == path]
-    silent = [time for time, *pair, _ in run.paths if tuple(pair) == path]
-    return any(begin <= status.time and sent <= end for begin, end in slow) or any(
-        sent <= time <= status.time for time in silent
-    )
+    return _was_bad(run, (there, here), run.sent[delivery.id].time, status.time)
+
+
+def _was_bad(run: Run, path: tuple[str, ...], begin: float, end: float) -> bool:
+    """Return True if a path was slow or silent at a time of the interval."""
+    slow = [(since, until) for since, until, *pair in run.slow if tuple(pair) == path]
+    is_up = True
+    for time, *pair, state in run.paths:
+        if tuple(pair) == path:
+            if begin <= time <= end:
+                return True
+            if time < begin:
+                is_up = state
+    return not is_up or any(since <= end and begin <= until for since, until in slow)
 
 
 def _followed_links(
-    run: Run, timeline: Timeline, one: str, other: str, late: list[Status]
+    run: Run, timeline: Timeline, one: str, other: str, suspicions: list[Status]
 ) -> Iterator[Violation]:
     """Check the status between two changes of a link, when its time has come."""
     pair = {one, other}
@@ -57,7 +72,7 @@ def _followed_links(
     silent: set[tuple[str, str]] = set()
     waived = Intervals(
         (each.time, each.time + run.timers.liveness + run.timers.heartbeat + _GRACE)
-        for each in late
+        for each in suspicions
         if {each.process[0], each.peer} == pair
     )
     timers = run.timers

@@ -69,6 +69,7 @@ class SequencerCore(NumberedCore):
         self._request_at: float | None = None
         # The leader has this long to answer, if this site is in no epoch.
         self._followed_since = 0.0
+        self._leader_follows = False  # it is itself a follower, and may wait as long
         self._give_up_at: float | None = None
 
     # ----------------------------------------------------------------- of the interface
@@ -140,6 +141,7 @@ class SequencerCore(NumberedCore):
                 return self._answer_request(site, headers)
             case Known(places):
                 if site == self._leader:
+                    self._leader_follows = True
                     return self._deliver_known(places)
             case _:
                 raise ProtocolError(f"{site} sent a packet of another variant")
@@ -179,6 +181,7 @@ class SequencerCore(NumberedCore):
             self._takeover = None
             if leader != before or leader == site:
                 self._epoch, self._followed_since = None, at.now
+                self._leader_follows = False
                 effects.append(Send(Follow(self._counter), (leader,)))
         elif self._takeover is None:
             self._epoch = None
@@ -214,6 +217,7 @@ class SequencerCore(NumberedCore):
         if epoch <= self._promised:
             return Refusal(epoch, self._promised.counter)
         self._promised, self._epoch = epoch, None
+        self._followed_since = at.now  # the sequencer is at work
         self._drop_entries(at)
         delivery = self._delivery
         places = sort_places(delivery.places_beyond(packet.delivered))
@@ -303,7 +307,7 @@ class SequencerCore(NumberedCore):
         known = {
             each: place for each in headers if (place := delivery.place_of(each.id)) is not None
         }
-        effects = [Send(Known(sort_places(known)), (site,))] if known else []
+        effects = [Send(Known(sort_places(known)), (site,))]
         if strange := [each for each in others if each not in delivery.unnumbered]:
             effects.append(Send(Request(sort_headers(strange)), (self._leader,)))
         return effects
@@ -340,5 +344,6 @@ class SequencerCore(NumberedCore):
         self._give_up_at = None
         since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
         if since is not None:
-            patience = self._followed_since + 2 * settings.patience
-            self._give_up_at = max(since + settings.entry_patience, patience)
+            patience = 2 * settings.patience
+            end = since + settings.entry_patience + patience * self._leader_follows
+            self._give_up_at = max(end, self._followed_since + patience)

@@ -101,6 +101,6 @@ class Request:
 
 @attrs.frozen
 class Known:
-    """Answer to a request: stamps that its sender knows."""
+    """Answer of a follower to a request: stamps that it knows."""
 
     places: Places
