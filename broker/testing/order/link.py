@@ -42,7 +42,7 @@ class IOwner(Protocol):
         """Report the peer as connected, or return False for another offer."""
 
     def report_state(self, peer: str, state: LinkState, reason: str) -> None: ...
-    def receive(self, peer: str, packet: object) -> None: ...
+    def receive(self, peer: str, packets: list[object]) -> None: ...
 
 
 class Link:
@@ -130,19 +130,25 @@ class Link:
             self._dial_at = self._loop.now
             self._check()
 
-    def packet_received(self, connection: Connection, packet: object) -> None:
-        if connection is not self._connection or self.is_stopped:
-            connection.close(self._name)
-            return
-        self._heard_at = self._loop.now
-        if self._is_silent:
-            self._is_silent = False
-            self._offer()
-        match packet:
-            case Data():
+    def packets_received(self, connection: Connection, packets: list[object]) -> None:
+        for packet in packets:
+            if connection is not self._connection or self.is_stopped:
+                connection.close(self._name)
+                return
+            self._heard_at = self._loop.now
+            if self._is_silent:
+                self._is_silent = False
+                self._offer()
+            if isinstance(packet, Data):
                 if self.channel.accept_data(packet):
                     self._held.append(packet.packet)
-                    self._deliver_held()
+            else:
+                self._deliver_held()
+                self._handle(packet)
+        self._deliver_held()
+
+    def _handle(self, packet: object) -> None:
+        match packet:
             case Heartbeat(is_good, stream, received):
                 self.channel.accept_acknowledgement(stream, received)
                 self._is_peer_satisfied = is_good
@@ -163,7 +169,6 @@ class Link:
                     self._answered(0)
             case Loss():
                 self._held.append(packet)
-                self._deliver_held()
             case Offer(clock):
                 self._send_now(Answer(self._owner.answer_offer(self._peer, clock)))
             case Answer(clock):
@@ -193,8 +198,8 @@ class Link:
     def _deliver_held(self) -> None:
         if self.state is not _DISCONNECTED:
             held, self._held = self._held, []
-            for packet in held:
-                self._owner.receive(self._peer, packet)
+            if held:
+                self._owner.receive(self._peer, held)
 
     def _report(self, state: LinkState, reason: str) -> None:
         if state is _SUSPECTED:

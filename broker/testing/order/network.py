@@ -20,8 +20,8 @@ class IEnd(Protocol):
     def connection_made(self, connection: Connection) -> None:
         """Handle a new connection."""
 
-    def packet_received(self, connection: Connection, packet: object) -> None:
-        """Handle a packet."""
+    def packets_received(self, connection: Connection, packets: list[object]) -> None:
+        """Handle the packets of one read."""
 
     def connection_lost(self, connection: Connection) -> None:
         """Handle that the other end or the network has ended a connection."""
@@ -87,33 +87,43 @@ class Connection:
         flow = self._flows[sender]
         if self._is_up(sender):
             count, flow.stalled = flow.stalled, 0
-            for _ in range(count):
-                self._deliver(sender)
+            self._deliver(sender, count)
 
     def _arrive(self, sender: str) -> None:
         flow = self._flows[sender]
         if flow.stalled or not self._is_up(sender):
             flow.stalled += 1
         else:
-            self._deliver(sender)
+            self._deliver(sender, 1)
 
     def _is_up(self, sender: str) -> bool:
         return self._network.paths[sender, self._peers[sender]].is_up
 
-    def _deliver(self, sender: str) -> None:
-        packet = self._flows[sender].packets.popleft()
-        receiver = self._peers[sender]
-        if receiver not in self._open:
-            if sender in self._open and self._is_up(receiver):
-                delay = self._network.draw_delay(receiver, sender)
-                self._network.loop.call_later(delay, self._lose, sender)
-        elif packet is _END:
-            self._lose(receiver)
-        elif packet is _ACCEPTED:
-            if sender in self._open:
+    def _deliver(self, sender: str, count: int) -> None:
+        flow, receiver = self._flows[sender], self._peers[sender]
+        batch: list[object] = []
+        for _ in range(count):
+            packet = flow.packets.popleft()
+            if packet is not _ACCEPTED and packet is not _END:
+                batch.append(packet)
+                continue
+            self._deliver_batch(sender, batch)
+            batch = []
+            if packet is _END:
+                self._lose(receiver)
+            elif sender in self._open and receiver in self._open:
                 self.ends[receiver].connection_made(self)
-        else:
-            self.ends[receiver].packet_received(self, packet)
+        self._deliver_batch(sender, batch)
+
+    def _deliver_batch(self, sender: str, batch: list[object]) -> None:
+        receiver = self._peers[sender]
+        if not batch:
+            return
+        if receiver in self._open:
+            self.ends[receiver].packets_received(self, batch)
+        elif sender in self._open and self._is_up(receiver):
+            delay = self._network.draw_delay(receiver, sender)
+            self._network.loop.call_later(delay, self._lose, sender)
 
     def _lose(self, end: str) -> None:
         if end in self._open:

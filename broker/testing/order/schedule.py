@@ -50,6 +50,7 @@ class StepClock(NamedTuple):
 
 class Publish(NamedTuple):
     site: str
+    count: int = 1
 
 
 Action: TypeAlias = SetPath | Cut | Kill | Start | SetExtraDelay | StepClock | Publish
@@ -102,9 +103,8 @@ def _traffic(random: Random, sites: tuple[str, ...], shape: Shape) -> Iterator[T
         time = random.uniform(0.0, 2.0)
         while time < end:
             # Sometimes several sites publish at once, or one several messages.
-            for each in {site, *random.sample(sites, random.choice((0, 0, 1, 2)))}:
-                for _ in range(random.choice((1, 1, 1, 3))):
-                    yield time, Publish(each)
+            for each in dict.fromkeys((site, *random.sample(sites, random.choice((0, 0, 1, 2))))):
+                yield time, Publish(each, random.choice((1, 1, 1, 3)))
             time += random.expovariate(1 / (3 * mean))
         # Losses before it are found by its number.
         yield end, Publish(site)

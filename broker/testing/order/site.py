@@ -47,8 +47,8 @@ class Site:
         self._numbers: dict[str, MessageId] = {}  # the last messages of other sites
         self.last_sent = MessageId(*process, 0)
 
-    def publish(self) -> None:
-        self._call(lambda: self.core.submit([b""], self._instant()))
+    def publish(self, count: int) -> None:
+        self._call(lambda: self.core.submit([b""] * count, self._instant()))
 
     def stop(self, *, silently: bool) -> int:
         """Kill the process, and return what it has stored."""
@@ -80,17 +80,30 @@ class Site:
         self._record_status(peer, state, reason)
         self._call(lambda: self.core.disconnect(peer, state, self._instant()))
 
-    def receive(self, peer: str, packet: object) -> None:
-        if isinstance(packet, Loss):
-            self._record_missing(packet.last)
-            self._call(lambda: self.core.miss_messages(packet.last, self._instant()))
-            return
-        if isinstance(packet, Message):
-            id = packet.id
-            self._record_missing(id._replace(number=id.number - 1))
-            self._numbers[peer] = id
-            self._run.received[self.process].setdefault(id, self._loop.now)
-        self._call(lambda: self.core.receive(peer, [packet], self._instant()))
+    def receive(self, peer: str, packets: list[object]) -> None:
+        batch: list[object] = []
+        for packet in packets:
+            if isinstance(packet, Loss):
+                self._receive_batch(peer, batch)
+                batch = []
+                self._record_missing(packet.last)
+                self._miss_messages(packet.last)
+            else:
+                batch.append(packet)
+        self._receive_batch(peer, batch)
+
+    def _receive_batch(self, peer: str, batch: list[object]) -> None:
+        for packet in batch:
+            if isinstance(packet, Message):
+                id = packet.id
+                self._record_missing(id._replace(number=id.number - 1))
+                self._numbers[peer] = id
+                self._run.received[self.process].setdefault(id, self._loop.now)
+        if batch:
+            self._call(lambda: self.core.receive(peer, batch, self._instant()))
+
+    def _miss_messages(self, last: MessageId) -> None:
+        self._call(lambda: self.core.miss_messages(last, self._instant()))
 
     # ----------------------------------------------------------------- of the core
 
