@@ -50,7 +50,7 @@ class StepClock(NamedTuple):
 
 class Publish(NamedTuple):
     site: str
-    count: int = 1
+    messages: int = 1
 
 
 Action: TypeAlias = SetPath | Cut | Kill | Start | SetExtraDelay | StepClock | Publish

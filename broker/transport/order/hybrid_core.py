@@ -17,8 +17,8 @@ from broker.transport.order.stamped_core import StampedCore
 class HybridCore(LogicalCore):
     """Delivers the lowest stamp when the condition of logical time or of real time holds.
 
-    The clock is the highest of the site clock and of all stamps that arrived. A site tells only
-    the second part, so that an idle group is silent.
+    A stamp is the site clock, or above the highest time that has arrived. Clock answers contain
+    that time only: with the site clock, each answer would cause another one.
     """
 
     def __init__(

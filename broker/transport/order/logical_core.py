@@ -23,9 +23,9 @@ MOST_AHEAD = 2**40
 class LogicalCore(StampedCore):
     """Delivers the lowest stamp when the clock of each connected site is beyond it.
 
-    A site tells its clock to each connected site that may not know it, `clock_delay` after a stamp
-    or clock has raised it. This ends, since only messages make new times. The rule also serves
-    where a site waits for one that did not get the message.
+    `clock_delay` after a stamp or clock has raised its own clock, a site sends it to each connected
+    site that has a lower one of it. This ends, since only messages make new times. A site that did
+    not get a message answers too, through the clocks of those that got it.
 
     A site that returns has answered with a clock that is not below any stamp that has arrived. So
     it holds back no earlier message, and its later messages are not late. An offer is ahead of the

@@ -16,9 +16,9 @@ from broker.transport.order.settings import OrderSettings
 class StampedCore(OrderCore):
     """Delivers the lowest stamp when a condition of the variant holds.
 
-    A message below a delivered stamp is delivered at once, as late. If its sender is connected and
-    knew so when it sent the message, the sender is suspected first: so no two connected sites see
-    a late message of each other (R16). The queue is bounded by the time for which a message waits.
+    A message below a delivered stamp is delivered at once, as late. If both ends were connected
+    when it was sent, the sender is suspected first: so no two connected sites get late messages of
+    each other (R16). The queue is bounded by the time for which a message waits.
     """
 
     def __init__(self, site: str, incarnation: int, settings: OrderSettings) -> None:

@@ -53,8 +53,7 @@ class SequencerCore(NumberedCore):
     def __init__(
         self, site: str, incarnation: int, settings: OrderSettings, floor: int = 0
     ) -> None:
-        super().__init__(site, incarnation, settings)
-        self._counter = floor  # the highest known
+        super().__init__(site, incarnation, settings, floor)
         self._leader = site  # the lowest connected site
         self._promised = Epoch(floor, "")
         # The epoch of this member, and the number after the last known one.
@@ -196,8 +195,7 @@ class SequencerCore(NumberedCore):
         settings = self._settings
         patience = min(settings.patience * 2**self._late_answers, settings.entry_patience)
         deadline = self._takeover.deadline if self._takeover else at.now + patience
-        # Numbers must not be below a delivered place, which may be of an unknown epoch.
-        self._counter = max(self._counter, self._reached) + 1
+        self._counter += 1
         self._promised = Epoch(self._counter, self.site)
         self._takeover = takeover = PendingTakeover(self._promised, deadline)
         self._drop_entries(at)
@@ -214,8 +212,9 @@ class SequencerCore(NumberedCore):
         self._raise_counter(site, epoch.counter)
         if site != self._leader:
             return Refusal(epoch, 0)
-        if epoch <= self._promised:
-            return Refusal(epoch, self._promised.counter)
+        known = max(self._promised.counter, self._reached)
+        if epoch <= self._promised or epoch.counter <= self._reached:
+            return Refusal(epoch, known)
         self._promised, self._epoch = epoch, None
         self._followed_since = at.now  # the sequencer is at work
         self._drop_entries(at)
@@ -315,16 +314,13 @@ class SequencerCore(NumberedCore):
     # ----------------------------------------------------------------- of delivery
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
-        effects: list[OrderEffect] = []
+        effects = self._leave_passed_epoch()
         if self._leader == self.site:
             takeover = self._takeover
             if takeover is not None:
-                is_due = takeover.is_refused or takeover.epoch.counter < self._reached
+                is_due = takeover.is_refused or takeover.epoch.counter <= self._reached
             else:
-                epoch = self._epoch
-                is_due = (
-                    epoch is None or epoch.counter < self._reached or self._next >= MOST_NUMBERS
-                )
+                is_due = self._epoch is None or self._next >= MOST_NUMBERS
             if is_due:
                 effects += self._take_over(at)
             if self._takeover is not None and self._takeover.is_complete(at.now):
@@ -332,8 +328,18 @@ class SequencerCore(NumberedCore):
             if self._takeover is None:
                 effects += self._number_messages(at)
         effects += self._deliver_entries(at)
+        effects += self._leave_passed_epoch()
         self._plan_requests(at)
         return effects
+
+    def _leave_passed_epoch(self) -> list[OrderEffect]:
+        """Leave an epoch whose numbers are late, since places of a higher one came otherwise."""
+        if self._epoch is None or self._epoch.counter >= self._reached:
+            return []
+        self._epoch = None
+        if self._leader == self.site:
+            return []
+        return [Send(Follow(self._counter), (self._leader,))]
 
     def _plan_requests(self, at: Instant) -> None:
         settings, is_follower = self._settings, self._leader != self.site
@@ -345,5 +351,5 @@ class SequencerCore(NumberedCore):
         since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
         if since is not None:
             patience = 2 * settings.patience
-            end = since + settings.entry_patience + patience * self._leader_follows
+            end = since + settings.entry_patience + 2 * patience * self._leader_follows
             self._give_up_at = max(end, self._followed_since + patience)

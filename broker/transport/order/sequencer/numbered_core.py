@@ -24,10 +24,11 @@ class NumberedCore(OrderCore):
     `entry_patience`. The message is late then, and its site is suspected.
     """
 
-    def __init__(self, site: str, incarnation: int, settings: OrderSettings) -> None:
+    def __init__(self, site: str, incarnation: int, settings: OrderSettings, floor: int) -> None:
         super().__init__(site, incarnation, settings)
         self._delivery = Delivery(settings.history)
-        self._reached = 0  # the epoch counter of the highest delivered stamp
+        self._counter = floor  # of the highest known epoch
+        self._reached = 0  # of the highest delivered stamp
         self._stuck_until: float | None = None  # the first entry waits for its message
         # Messages of connected sites for which this site has waited in vain.
         self._overdue: set[MessageId] = set()
@@ -111,4 +112,5 @@ class NumberedCore(OrderCore):
 
     def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
         self._reached = max(self._reached, stamp.time >> NUMBER_BITS)
+        self._counter = max(self._counter, self._reached)
         return [self._deliver(*each) for each in self._delivery.take_messages(id, stamp)]

@@ -13,6 +13,7 @@ from broker.transport.order.sequencer.packet import (
     Epoch,
     Follow,
     Header,
+    Known,
     Numbers,
     Refusal,
     Request,
@@ -124,6 +125,23 @@ def test_a_site_that_left_and_returned_unnoticed_gets_nothing_late() -> None:
     group.send("a", "x")
     group.settle()
     assert group.texts("b") == ["alone", "x"]
+
+
+def test_places_of_a_higher_epoch_make_a_follower_ask_for_another_epoch() -> None:
+    group = Group("sequencer", "ab")
+    epoch = group.cores["a"]._epoch  # type: ignore[attr-defined]
+    header = Header(MessageId("b", 1, 1), frozenset("a"))
+    group.apply("b", group.cores["b"].submit([b"x"], group.at))
+    group.transit["b", "a"].clear()
+    # A place that a site behind another sequencer has passed on.
+    higher = Epoch(epoch.counter + 3, "0")
+    group.receive("b", "a", Known(((higher.stamp(0), header),)))
+    assert group.texts("b") == ["x"]
+    assert Follow(higher.counter) in group.transit["b", "a"]
+    group.settle()
+    group.send("a", "y")
+    group.settle()
+    assert group.texts("b") == ["x", "y"]
 
 
 def test_a_takeover_goes_on_without_an_answer_and_takes_the_site_in_later() -> None:
