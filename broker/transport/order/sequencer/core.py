@@ -220,7 +220,8 @@ class SequencerCore(NumberedCore):
         self._drop_entries(at)
         delivery = self._delivery
         places = sort_places(delivery.places_beyond(packet.delivered))
-        return Answer(epoch, dict(delivery.delivered), places, sort_headers(delivery.unnumbered))
+        waiting = sort_headers(delivery.unnumbered)[:MOST_HEADERS]
+        return Answer(epoch, dict(delivery.delivered), places[-MOST_HEADERS:], waiting)
 
     def _accept_follower(self, site: str, counter: int) -> Iterable[OrderEffect]:
         self._raise_counter(site, counter)
@@ -236,7 +237,8 @@ class SequencerCore(NumberedCore):
         return ()
 
     def _accept_answer(self, site: str, answer: Answer) -> None:
-        self._check_headers(site, [*answer.waiting, *(header for _, header in answer.places)])
+        self._check_headers(site, answer.waiting)
+        self._check_headers(site, [header for _, header in answer.places])
         takeover = self._takeover
         if takeover is None:
             if answer.epoch == self._epoch and site in self.connected:
@@ -265,7 +267,7 @@ class SequencerCore(NumberedCore):
             places = sort_places(
                 {each: stamp for each, stamp in merged.items() if not answer.has_delivered(each.id)}
             )
-            effects.append(Send(Begin(takeover.epoch, places), (site,)))
+            effects.append(Send(Begin(takeover.epoch, places[-MOST_HEADERS:]), (site,)))
         self._requested |= takeover.waiting_headers()
         self._adopt_places(sort_places(merged)[-MOST_HEADERS:], at)
         return effects
@@ -275,13 +277,18 @@ class SequencerCore(NumberedCore):
         new = [each for each in self._requested if delivery.is_without_place(each.id)]
         self._requested.clear()
         headers = sort_headers([*new, *delivery.unnumbered])
-        if not headers or self._epoch is None:
+        if self._epoch is None:
             return []
-        first, self._next = self._next, self._next + len(headers)
-        for number, header in enumerate(headers, first):
-            delivery.add_entry(self._epoch.stamp(number), header, at.now)
         members = tuple(sorted(self._members))
-        return [Send(Numbers(self._epoch, first, headers), members)] if members else []
+        effects: list[OrderEffect] = []
+        for begin in range(0, len(headers), MOST_HEADERS):
+            part = headers[begin : begin + MOST_HEADERS]
+            first, self._next = self._next, self._next + len(part)
+            for number, header in enumerate(part, first):
+                delivery.add_entry(self._epoch.stamp(number), header, at.now)
+            if members:
+                effects.append(Send(Numbers(self._epoch, first, part), members))
+        return effects
 
     # ----------------------------------------------------------------- of requests
 
@@ -291,7 +298,7 @@ class SequencerCore(NumberedCore):
         self._request_at = None
         before = at.now - self._settings.request_after
         due = [each for each, since in self._delivery.unnumbered.items() if since <= before]
-        return [Send(Request(sort_headers(due)), (self._leader,))] if due else []
+        return [Send(Request(sort_headers(due)[:MOST_HEADERS]), (self._leader,))] if due else []
 
     def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
         self._check_headers(site, headers)

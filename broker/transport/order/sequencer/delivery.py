@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -36,15 +36,15 @@ class Delivery:
         self.unnumbered: dict[Header, float] = {}
         self._most = most
         # Messages that are not delivered with their arrivals, by site and incarnation, then number.
-        self._messages: dict[tuple[str, int], dict[int, tuple[Message, float]]] = {}
-        self._places: dict[MessageId, tuple[Stamp, Header]] = {}
+        self._messages: dict[tuple[str, int], OrderedDict[int, tuple[Message, float]]] = {}
+        self._places: OrderedDict[MessageId, tuple[Stamp, Header]] = OrderedDict()
         self._numbered: set[MessageId] = set()
         # Of dropped entries: their times, so that they do not wait anew.
         self._since: dict[MessageId, float] = {}
 
     def add_message(self, message: Message, now: float) -> None:
         id = message.id
-        self._messages.setdefault(id[:2], {})[id.number] = message, now
+        self._messages.setdefault(id[:2], OrderedDict())[id.number] = message, now
         if id not in self._numbered:
             self.unnumbered[header_of(message)] = now
 
@@ -93,7 +93,7 @@ class Delivery:
     def add_place(self, header: Header, stamp: Stamp) -> None:
         self._places[header.id] = stamp, header
         if len(self._places) > self._most:
-            del self._places[next(iter(self._places))]
+            self._places.popitem(last=False)
 
     def take_messages(self, id: MessageId, stamp: Stamp) -> Iterator[tuple[Message, Stamp]]:
         """Yield a message, and before it earlier ones of its sender (R15).
@@ -101,7 +101,7 @@ class Delivery:
         Without a known place they get the stamp of the message itself.
         """
         messages = self._messages[id[:2]]
-        for number in [each for each in messages if each <= id.number]:
+        while messages and (number := next(iter(messages))) <= id.number:
             message, _ = messages.pop(number)
             known = None if number == id.number else self.place_of(message.id)
             place = stamp if known is None else known

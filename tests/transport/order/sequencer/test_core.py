@@ -144,6 +144,15 @@ def test_places_of_a_higher_epoch_make_a_follower_ask_for_another_epoch() -> Non
     assert group.texts("b") == ["x", "y"]
 
 
+def test_a_long_backlog_is_numbered_in_several_packets() -> None:
+    group = Group("sequencer", "ab")
+    group.send("a", *map(str, range(10_001)))
+    numbers = [each for each in group.transit["a", "b"] if isinstance(each, Numbers)]
+    assert [len(each.headers) for each in numbers] == [10_000, 1]
+    group.settle()
+    assert len(group.texts("b")) == 10_001
+
+
 def test_a_takeover_goes_on_without_an_answer_and_takes_the_site_in_later() -> None:
     group = Group("sequencer")
     held = ("c", "a"), ("c", "b")
