@@ -68,7 +68,7 @@ class SequencerCore(NumberedCore):
         self._request_at: float | None = None
         # The leader has this long to answer, if this site is in no epoch.
         self._followed_since = 0.0
-        self._leader_follows = False  # it is itself a follower, and may wait as long
+        self._depth = 0  # followers between this site and a sequencer, which may wait as long
         self._give_up_at: float | None = None
 
     # ----------------------------------------------------------------- of the interface
@@ -134,13 +134,13 @@ class SequencerCore(NumberedCore):
                 self._check_sequencer(site, epoch)
                 if epoch == self._promised and site == self._leader:
                     self._check_headers(site, [header for _, header in places])
-                    self._epoch, self._next = epoch, 0
+                    self._epoch, self._next, self._depth = epoch, 0, 0
                     self._adopt_places(places, at)
             case Request(headers):
                 return self._answer_request(site, headers)
-            case Known(places):
+            case Known(places, depth):
                 if site == self._leader:
-                    self._leader_follows = True
+                    self._depth = depth + 1
                     return self._deliver_known(places)
             case _:
                 raise ProtocolError(f"{site} sent a packet of another variant")
@@ -180,7 +180,7 @@ class SequencerCore(NumberedCore):
             self._takeover = None
             if leader != before or leader == site:
                 self._epoch, self._followed_since = None, at.now
-                self._leader_follows = False
+                self._depth = 0
                 effects.append(Send(Follow(self._counter), (leader,)))
         elif self._takeover is None:
             self._epoch = None
@@ -313,7 +313,7 @@ class SequencerCore(NumberedCore):
         known = {
             each: place for each in headers if (place := delivery.place_of(each.id)) is not None
         }
-        effects = [Send(Known(sort_places(known)), (site,))]
+        effects = [Send(Known(sort_places(known), self._depth), (site,))]
         if strange := [each for each in others if each not in delivery.unnumbered]:
             effects.append(Send(Request(sort_headers(strange)), (self._leader,)))
         return effects
@@ -358,5 +358,6 @@ class SequencerCore(NumberedCore):
         since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
         if since is not None:
             patience = 2 * settings.patience
-            end = since + settings.entry_patience + 2 * patience * self._leader_follows
+            grace = patience * (self._depth + 1) if self._depth else 0.0
+            end = since + settings.entry_patience + grace
             self._give_up_at = max(end, self._followed_since + patience)

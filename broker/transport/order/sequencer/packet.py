@@ -104,3 +104,5 @@ class Known:
     """Answer of a follower to a request: stamps that it knows."""
 
     places: Places
+    #: Followers between its sender and a sequencer.
+    depth: int = 0
