@@ -139,6 +139,7 @@ class SequencerCore(NumberedCore):
             case Request(headers):
                 return self._answer_request(site, headers)
             case Known(places, depth):
+                self._check_headers(site, [header for _, header in places])
                 if site == self._leader:
                     self._depth = depth + 1
                     return self._deliver_known(places)

@@ -74,11 +74,17 @@ class NumberedCore(OrderCore):
                 self._delivery.add_entry(stamp, header, at.now)
 
     def _deliver_known(self, places: Places) -> list[OrderEffect]:
-        """Deliver requested messages. Those between them may be missing here."""
+        """Deliver requested messages. Those between them may be missing here.
+
+        Other places are kept: sites behind this one request them.
+        """
         effects: list[OrderEffect] = []
-        for stamp, (id, _) in places:
+        for stamp, header in places:
+            id = header.id
             if self._delivery.is_waiting(id) and not self._delivery.is_numbered(id):
                 effects += self._deliver_from(id, stamp)
+            elif self._delivery.is_without_place(id):
+                self._delivery.add_place(header, stamp)
         return effects
 
     def _deliver_entries(self, at: Instant) -> list[OrderEffect]:

@@ -187,6 +187,18 @@ def test_a_sequencer_passes_numbers_to_a_site_behind_another_one() -> None:
     assert sorted(group.texts("a")) == ["from a", "from b"]
 
 
+def test_a_place_reaches_a_site_behind_one_that_did_not_get_the_message() -> None:
+    group = Group("sequencer", "abcd", connected=False)
+    for one, other in ("ab", "ba", "bc", "cb", "cd", "dc"):
+        assert group.connect(one, other)
+    group.settle()
+    group.send("b", "x")
+    group.transit["b", "c"].clear()
+    group.settle()
+    group.advance(6 * SETTINGS.request_after)
+    assert group.texts("d") == ["x"]
+
+
 def test_a_follower_suspects_a_sequencer_that_never_answers() -> None:
     group = Group("sequencer", connected=False)
     assert group.connect("b", "a")
