@@ -67,7 +67,8 @@ def _followed_links(
     changes += [(time, (a, b), up) for time, a, b, up in run.paths if {a, b} == pair]
     changes += [(time, None, True) for time, a, b in run.breaks if {a, b} == pair]
     changes += [(time, None, True) for time, process, _ in run.lives if process[0] in pair]
-    changes += [(time, None, True) for begin, end, a, b in run.slow for time in (begin, end)]
+    slow = [(begin, end) for begin, end, a, b in run.slow if {a, b} == pair]
+    changes += [(time, None, True) for times in slow for time in times]
     changes.sort(key=lambda change: change[0])
     silent: set[tuple[str, str]] = set()
     waived = Intervals(
