@@ -30,13 +30,14 @@ def awareness(run: Run, timeline: Timeline) -> Iterator[Violation]:
 def _is_justified(run: Run, status: Status) -> bool:
     """Return True if a path was slow or silent.
 
-    It is the path of the late message while it travelled, or a path of both sites while no number
-    came.
+    It is the path of the late message while it travelled. Numbers may pass several sites: if none
+    came, it is any path.
     """
     here, there = status.process[0], status.peer
     if status.reason == OVERDUE:
         begin = status.time - run.settings.entry_patience - 4 * run.settings.patience
-        return any(_was_bad(run, pair, begin, status.time) for pair in permutations((here, there)))
+        pairs = permutations(run.sites, 2)
+        return any(_was_bad(run, pair, begin, status.time) for pair in pairs)
     delivery = next(
         each
         for each in run.deliveries[status.process]

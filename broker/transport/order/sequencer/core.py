@@ -22,6 +22,7 @@ from broker.transport.order.sequencer.packet import (
     Header,
     Known,
     Numbers,
+    Raised,
     Refusal,
     Request,
     Takeover,
@@ -65,6 +66,8 @@ class SequencerCore(NumberedCore):
         self._late_answers = 0
         # Messages that other sites wait for, and that this sequencer must number.
         self._requested: set[Header] = set()
+        # Connected sites that have begun a takeover.
+        self._sequencers: set[str] = set()
         self._request_at: float | None = None
         # The leader has this long to answer, if this site is in no epoch.
         self._followed_since = 0.0
@@ -82,9 +85,7 @@ class SequencerCore(NumberedCore):
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int:
         self._raise_counter(site, offer)
-        if self._epoch is not None and self._epoch.counter < offer and self._leader == self.site:
-            # The site has left this epoch, and may have delivered above it: number no more in it.
-            self._epoch = None
+        self._leave_epoch_below(offer)
         return self._counter
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
@@ -96,6 +97,7 @@ class SequencerCore(NumberedCore):
         if site not in self.connected:
             return []
         self.connected -= {site}
+        self._sequencers.discard(site)
         return self._membership_changed(site, at)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
@@ -125,7 +127,10 @@ class SequencerCore(NumberedCore):
             case Follow(counter):
                 return self._accept_follower(site, counter)
             case Takeover():
-                return [Send(self._answer_takeover(site, packet, at), (site,))]
+                return self._accept_takeover(site, packet, at)
+            case Raised(counter):
+                self._raise_counter(site, counter)
+                self._leave_epoch_below(counter)
             case Answer():
                 self._accept_answer(site, packet)
             case Refusal(epoch, counter):
@@ -206,6 +211,22 @@ class SequencerCore(NumberedCore):
         takeover.remove_site(site)
         takeover.awaited.add(site)
         return Send(Takeover(takeover.epoch, dict(self._delivery.delivered)), (site,))
+
+    def _leave_epoch_below(self, counter: int) -> None:
+        """Number no more in an epoch below one that another site may have delivered."""
+        if self._leader == self.site and self._epoch and self._epoch.counter < counter:
+            self._epoch = None
+
+    def _accept_takeover(self, site: str, packet: Takeover, at: Instant) -> list[OrderEffect]:
+        answer = self._answer_takeover(site, packet, at)
+        effects: list[OrderEffect] = [Send(answer, (site,))]
+        if site in self.connected:
+            self._sequencers.add(site)
+        others = tuple(sorted(self._sequencers - {site}))
+        if others and isinstance(answer, Answer):
+            # Another sequencer may get this site back, and must number above this epoch then.
+            effects.append(Send(Raised(packet.epoch.counter), others))
+        return effects
 
     def _answer_takeover(self, site: str, packet: Takeover, at: Instant) -> Answer | Refusal:
         epoch = packet.epoch

@@ -45,6 +45,13 @@ class Follow:
 
 
 @attrs.frozen
+class Raised:
+    """Its sender has answered a takeover of another sequencer, up to this counter."""
+
+    counter: int
+
+
+@attrs.frozen
 class Takeover:
     """Its sender begins an epoch and has delivered these."""
 

@@ -153,6 +153,21 @@ def test_a_long_backlog_is_numbered_in_several_packets() -> None:
     assert len(group.texts("b")) == 10_001
 
 
+def test_a_sequencer_numbers_above_the_epochs_of_a_site_that_follows_another() -> None:
+    """d sees a and b, which do not see each other, and loses a."""
+    group = Group("sequencer", "abd", connected=False)
+    for one, other in ("bd", "db", "ad", "da"):
+        assert group.connect(one, other)
+        group.settle()
+    group.send("d", "x")
+    group.settle()
+    group.disconnect("a", "d")
+    group.disconnect("d", "a")
+    group.send("b", "y")
+    group.settle(("a", "b"), ("b", "a"))
+    assert group.texts("d") == ["x", "y"]
+
+
 def test_a_takeover_goes_on_without_an_answer_and_takes_the_site_in_later() -> None:
     group = Group("sequencer")
     held = ("c", "a"), ("c", "b")
