@@ -1,0 +1,1 @@
+"""Simulation and checker of orders, for tests."""

@@ -1,0 +1,157 @@
+"""Runs a variant over the schedule of a seed, and returns the record for the checker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from random import Random
+
+from broker.testing.order.link import Link
+from broker.testing.order.loop import Loop
+from broker.testing.order.network import Network, Path
+from broker.testing.order.run import Run
+from broker.testing.order.schedule import (
+    Action,
+    Cut,
+    Kill,
+    Publish,
+    SetExtraDelay,
+    SetPath,
+    Shape,
+    Start,
+    StepClock,
+    Timed,
+    make_schedule,
+)
+from broker.testing.order.site import Site
+from broker.testing.order.timers import Timers
+from broker.transport.order import IOrderVariant, OrderSettings
+from broker.transport.order.instant import MICROSECONDS
+
+#: `suspect` is short, so that many outages are longer.
+TIMERS = Timers(suspect=15.0)
+#: Bounds of the start of a clock, and of its steps in sum.
+_SKEW = 20_000
+_DELAYS = ((0.001, 0.002), (0.01, 0.02), (0.05, 0.03))
+
+
+class SiteClock:
+    """A clock that runs on with monotonic time. It stands still instead of stepping back."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+        self._highest = 0
+
+    def step(self, microseconds: int) -> None:
+        self._offset = max(-_SKEW, min(_SKEW, self._offset + microseconds))
+
+    def read(self, now: float) -> int:
+        self._highest = max(self._highest, _SKEW + self._offset + round(now * MICROSECONDS))
+        return self._highest
+
+
+class Simulation:
+    """Three to five sites, and what a seed does to them."""
+
+    def __init__(
+        self,
+        variant: IOrderVariant,
+        seed: int,
+        shape: Shape | None = None,
+        settings: OrderSettings | None = None,
+        link: type[Link] = Link,
+        sites: Sequence[str] = (),
+        actions: Sequence[Timed] | None = None,
+    ) -> None:
+        """`sites` and `actions` take the place of those of the seed."""
+        random = Random(seed)
+        self._variant = variant
+        self._link = link
+        self._shape = shape or Shape()
+        self._loop = Loop()
+        names = tuple(sites or "abcde"[: random.choice((3, 3, 4, 4, 5))])
+        self._network = Network(self._loop, random)
+        self._network.is_running = lambda site: self._sites[site].is_running
+        self.run = Run(
+            variant.name,
+            names,
+            settings or OrderSettings(),
+            TIMERS,
+            delay=max(map(sum, _DELAYS)),
+            skew=2 * _SKEW / MICROSECONDS,
+        )
+        self._keeps_packets = random.random() < 0.5
+        for pair in permutations(names, 2):
+            self._network.paths[pair] = Path(*random.choice(_DELAYS))
+        # Silence of a path is counted: overlapping faults end with the last of them.
+        self._silences = dict.fromkeys(self._network.paths, 0)
+        self._clocks = {name: SiteClock(random.randrange(-_SKEW, _SKEW)) for name in names}
+        self._sites: dict[str, Site] = {}
+        self._incarnations = dict.fromkeys(names, 0)
+        self._floors = dict.fromkeys(names, 0)
+        if actions is None:
+            actions = make_schedule(random, names, self._shape)
+        self._schedule = actions
+
+    def execute(self) -> Run:
+        names = self.run.sites
+        for name in names:
+            self._create_site(name)
+        for name in names:
+            self._start_links(name)
+        for time, action in self._schedule:
+            self._loop.call_at(time, self._perform, action)
+        self.run.end = self._shape.faulty + self._shape.calm
+        self._loop.run_until(self.run.end)
+        return self.run
+
+    def _create_site(self, name: str) -> None:
+        self._incarnations[name] += 1
+        process = name, self._incarnations[name]
+        core = self._variant.create_core(*process, self.run.settings, self._floors[name])
+        clock = self._clocks[name]
+        site = Site(process, core, self._loop, lambda: clock.read(self._loop.now), self.run)
+        self._sites[name] = site
+        for peer in self.run.sites:
+            if peer != name:
+                link = self._link(
+                    site, (name, peer), process[1], self._network, TIMERS, self._keeps_packets
+                )
+                site.links[peer] = self._network.ends[name, peer] = link
+        self.run.lives.append((self._loop.now, process, True))
+
+    def _start_links(self, name: str) -> None:
+        for link in self._sites[name].links.values():
+            link.start()
+
+    def _perform(self, action: Action) -> None:
+        now, network = self._loop.now, self._network
+        match action:
+            case Publish(name, messages):
+                if self._sites[name].is_running:
+                    self._sites[name].publish(messages)
+            case SetPath(sender, receiver, is_up):
+                self._set_path(sender, receiver, is_up)
+            case Cut(one, other):
+                self.run.breaks.append((now, one, other))
+                network.cut(one, other)
+            case SetExtraDelay(sender, receiver, seconds):
+                network.paths[sender, receiver].extra = seconds
+                self.run.slow.append((now, now + 10.0 * bool(seconds), sender, receiver))
+            case StepClock(name, microseconds):
+                self._clocks[name].step(microseconds)
+            case Kill(name, silently) if self._sites[name].is_running:
+                self._floors[name] = self._sites[name].stop(silently=silently)
+                self.run.lives.append((now, self._sites[name].process, False))
+            case Start(name) if not self._sites[name].is_running:
+                self._create_site(name)
+                self._start_links(name)
+
+    def _set_path(self, sender: str, receiver: str, is_up: bool) -> None:
+        pair = sender, receiver
+        is_calm = self._loop.now >= self._shape.faulty
+        count = 0 if is_calm else max(0, self._silences[pair] + (-1 if is_up else 1))
+        self._silences[pair] = count
+        if self._network.paths[pair].is_up is not (count == 0):
+            self.run.paths.append((self._loop.now, sender, receiver, count == 0))
+            self._network.set_path(sender, receiver, count == 0)

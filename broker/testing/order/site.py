@@ -1,0 +1,168 @@
+"""A simulated site: the core of an order above the links to all other sites."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from broker.testing.order.channel import Loss
+from broker.testing.order.link import Link
+from broker.testing.order.loop import Loop
+from broker.testing.order.run import Delivery, Missing, Process, Run, Sent, Status
+from broker.transport.effects import Failed
+from broker.transport.order import (
+    Deliver,
+    Instant,
+    IOrderCore,
+    Message,
+    MessageId,
+    OrderEffect,
+    Send,
+    Suspect,
+)
+from broker.transport.view import LinkState
+
+
+class Site:
+    """One process of a site. All effects of a call are applied before the next one."""
+
+    def __init__(
+        self,
+        process: Process,
+        core: IOrderCore,
+        loop: Loop,
+        read_clock: Callable[[], int],
+        run: Run,
+    ) -> None:
+        self.name, self.incarnation = self.process = process
+        self.core = core
+        self.links: dict[str, Link] = {}
+        self.is_running = True
+        self._loop = loop
+        self._read_clock = read_clock
+        self._run = run
+        self._calls: deque[Callable[[], Iterable[OrderEffect]]] = deque()
+        self._is_applying = False
+        self._timer = float("inf")
+        self._numbers: dict[str, MessageId] = {}  # the last messages of other sites
+        self.last_sent = MessageId(*process, 0)
+
+    def publish(self, count: int) -> None:
+        self._call(lambda: self.core.submit([b""] * count, self._instant()))
+
+    def stop(self, *, silently: bool) -> int:
+        """Kill the process, and return what it has stored."""
+        self.is_running = False
+        for link in self.links.values():
+            link.stop(silently=silently)
+        return self.core.floor
+
+    # ----------------------------------------------------------------- of the links
+
+    def make_offer(self, peer: str) -> int:
+        return self.core.offer_clock(peer, self._instant())
+
+    def answer_offer(self, peer: str, clock: int) -> int:
+        answer = self.core.answer_clock(peer, clock, self._instant())
+        self._arm()
+        return answer
+
+    def accept_answer(self, peer: str, clock: int) -> bool:
+        effects = self.core.connect(peer, clock, self._instant())
+        if effects is None:
+            return False
+        self.links[peer].state = LinkState.CONNECTED
+        self._record_status(peer, LinkState.CONNECTED, "")
+        self._call(lambda: effects)
+        return True
+
+    def report_state(self, peer: str, state: LinkState, reason: str) -> None:
+        self._record_status(peer, state, reason)
+        self._call(lambda: self.core.disconnect(peer, state, self._instant()))
+
+    def receive(self, peer: str, packets: list[object]) -> None:
+        batch: list[object] = []
+        for packet in packets:
+            if isinstance(packet, Loss):
+                self._receive_batch(peer, batch)
+                batch = []
+                self._record_missing(packet.last)
+                self._miss_messages(packet.last)
+            else:
+                batch.append(packet)
+        self._receive_batch(peer, batch)
+
+    def _receive_batch(self, peer: str, batch: list[object]) -> None:
+        for packet in batch:
+            if isinstance(packet, Message):
+                id = packet.id
+                self._record_missing(id._replace(number=id.number - 1))
+                self._numbers[peer] = id
+                self._run.received[self.process].setdefault(id, self._loop.now)
+        if batch:
+            self._call(lambda: self.core.receive(peer, batch, self._instant()))
+
+    def _miss_messages(self, last: MessageId) -> None:
+        self._call(lambda: self.core.miss_messages(last, self._instant()))
+
+    # ----------------------------------------------------------------- of the core
+
+    def _instant(self) -> Instant:
+        return Instant(self._loop.now, self._read_clock())
+
+    def _call(self, operation: Callable[[], Iterable[OrderEffect]]) -> None:
+        self._calls.append(operation)
+        if self._is_applying or not self.is_running:
+            return
+        self._is_applying = True
+        while self._calls:
+            for effect in self._calls.popleft()():
+                self._apply(effect)
+        self._is_applying = False
+        self._arm()
+
+    def _apply(self, effect: OrderEffect) -> None:
+        match effect:
+            case Send(packet, sites):
+                self._send(packet, tuple(self.links) if sites is None else sites)
+            case Deliver(message, stamp, late):
+                delivery = Delivery(self._loop.now, message.id, stamp, late)
+                self._run.deliveries[self.process].append(delivery)
+            case Suspect(site, reason):
+                self.links[site].suspect(reason)
+            case Failed(error):
+                self._run.failures.append((self._loop.now, self.process, str(error)))
+
+    def _send(self, packet: object, sites: Sequence[str]) -> None:
+        accepted = [site for site in sites if self.links[site].send(packet)]
+        if isinstance(packet, Message):
+            now, self.last_sent = self._loop.now, packet.id
+            self._run.sent[packet.id] = Sent(now, frozenset((*accepted, self.name)))
+            self._run.received[self.process][packet.id] = now
+
+    def _arm(self) -> None:
+        due = self.core.next_timeout()
+        if due is not None and due < self._timer:
+            self._timer = due
+            self._loop.call_at(due, self._handle_timeout, due)
+
+    def _handle_timeout(self, due: float) -> None:
+        if due == self._timer and self.is_running:
+            self._timer = float("inf")
+            self._call(lambda: self.core.handle_timeout(self._instant()))
+
+    # ----------------------------------------------------------------- of the record
+
+    def _record_status(self, peer: str, state: LinkState, reason: str) -> None:
+        status = Status(self._loop.now, self.process, peer, state, reason)
+        self._run.statuses.append(status)
+
+    def _record_missing(self, last: MessageId) -> None:
+        """Record that numbers after the last known one, up to this, are missing."""
+        known = self._numbers.get(last.site)
+        is_same = known is not None and known.incarnation == last.incarnation
+        first = known.number + 1 if known is not None and is_same else 1
+        if last.number >= first:
+            now, sender = self._loop.now, (last.site, last.incarnation)
+            self._run.missing.append(Missing(now, self.process, sender, first, last.number))
+            self._numbers[last.site] = last

@@ -1,0 +1,26 @@
+"""Intermittent global order: one core for each variant, behind one interface (RCM R34-R36)."""
+
+from __future__ import annotations
+
+from broker.transport.order.contract import IOrderCore, IOrderVariant
+from broker.transport.order.effects import Deliver, OrderEffect, Place, Send, Suspect
+from broker.transport.order.instant import Instant
+from broker.transport.order.packet import Message, MessageId, Stamp
+from broker.transport.order.settings import OrderSettings
+from broker.transport.order.variants import VARIANTS
+
+__all__ = [
+    "VARIANTS",
+    "Deliver",
+    "IOrderCore",
+    "IOrderVariant",
+    "Instant",
+    "Message",
+    "MessageId",
+    "OrderEffect",
+    "OrderSettings",
+    "Place",
+    "Send",
+    "Stamp",
+    "Suspect",
+]

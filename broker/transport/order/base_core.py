@@ -1,0 +1,107 @@
+"""State of every variant: connected sites, numbers of messages, and what was delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.errors import ProtocolError
+from broker.transport.effects import Failed
+from broker.transport.order.effects import Deliver, OrderEffect, Packet, Suspect
+from broker.transport.order.history import History
+from broker.transport.order.instant import Instant
+from broker.transport.order.packet import Message, MessageId, Stamp
+from broker.transport.order.settings import OrderSettings
+from broker.transport.view import LinkState
+
+
+class Origin:
+    """The last message of a site: its incarnation, number and stamp (K21)."""
+
+    def __init__(self, incarnation: int) -> None:
+        self.incarnation = incarnation
+        self.number = 0
+        self.time: int | None = None
+
+
+class OrderCore:
+    """The part that all variants share. A variant decides about stamps and times of delivery."""
+
+    def __init__(self, site: str, incarnation: int, settings: OrderSettings) -> None:
+        self.site = site
+        self.connected: frozenset[str] = frozenset()
+        self.duplicates = 0
+        self._incarnation = incarnation
+        self._settings = settings
+        self._sent = 0
+        self._origins: dict[str, Origin] = {}
+        self._history = History(settings.history)
+
+    # ----------------------------------------------------------------- of the interface
+
+    def receive(self, site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
+        effects: list[OrderEffect] = []
+        try:
+            for packet in packets:
+                effects += self._accept_packet(site, packet, at)
+        except ProtocolError as error:
+            effects.append(Failed(error, site))
+        effects += self._advance(at)
+        return effects
+
+    def miss_messages(self, last: MessageId, at: Instant) -> list[OrderEffect]:
+        origin = self._origin(last)
+        if origin.incarnation == last.incarnation:
+            origin.number = max(origin.number, last.number)
+        return self._advance(at)
+
+    def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
+        if site not in self.connected:
+            return []
+        self.connected -= {site}
+        return self._advance(at)
+
+    # ----------------------------------------------------------------- of the variants
+
+    def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
+        """Raises `ProtocolError`."""
+        raise NotImplementedError
+
+    def _advance(self, at: Instant) -> list[OrderEffect]:
+        """Deliver messages whose condition holds."""
+        raise NotImplementedError
+
+    def _name_message(self) -> MessageId:
+        self._sent += 1
+        return MessageId(self.site, self._incarnation, self._sent)
+
+    def _is_new(self, site: str, message: Message) -> bool:
+        """Return False for a duplicate. Raises `ProtocolError` for a wrong sender."""
+        id = message.id
+        if id.site != site:
+            raise ProtocolError(f"{site} sent a message of {id.site}")
+        origin = self._origin(id)
+        if id.incarnation < origin.incarnation:
+            raise ProtocolError(f"{site} sent a message of its incarnation {id.incarnation}")
+        if id.number <= origin.number:
+            self.duplicates += 1
+            return False
+        if message.stamp is not None:
+            time, name = message.stamp
+            if name != site or (origin.time is not None and time <= origin.time):
+                raise ProtocolError(f"the stamps of {site} fall to {time}")
+            origin.time = time
+        origin.number = id.number
+        return True
+
+    def _origin(self, id: MessageId) -> Origin:
+        origin = self._origins.get(id.site)
+        if origin is None or id.incarnation > origin.incarnation:
+            origin = self._origins[id.site] = Origin(id.incarnation)
+        return origin
+
+    def _deliver(self, message: Message, stamp: Stamp) -> Deliver:
+        return Deliver(message, stamp, self._history.add(stamp, message.id))
+
+    def _suspect(self, site: str, reason: str) -> Suspect:
+        self.connected -= {site}
+        return Suspect(site, reason)

@@ -1,0 +1,77 @@
+"""The interface of the variants of an order (RCM R34-R36, R48)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zope.interface import Attribute, Interface
+
+from broker.transport.order.effects import OrderEffect, Packet
+from broker.transport.order.instant import Instant
+from broker.transport.order.packet import MessageId
+from broker.transport.order.settings import OrderSettings
+from broker.transport.view import LinkState
+
+
+class IOrderCore(Interface):
+    """The order at one site of a group: sans-I/O, and never re-entered.
+
+    Below it, packets of one site to another arrive once and in order while neither sees the other
+    as disconnected. Heartbeats carry no order and do not come here (K20). A wrong packet is
+    returned as `Failed` with the site.
+
+    Before the owner reports a site as connected, both ends exchange clocks. Each end sends an
+    offer and gets an answer, also if the connection itself did not break:
+
+        offer_clock at this end -> answer_clock at the other end -> connect at this end
+    """
+
+    connected: frozenset[str] = Attribute("sites for which this core waits")
+    floor: int = Attribute(
+        "clock, or epoch counter: store it before effects are applied, for the next incarnation"
+    )
+
+    def submit(payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
+        """Stamp and send own messages. The site delivers them through the order too (K36)."""
+
+    def receive(site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
+        """Accept packets of a site, also of one that is suspected."""
+
+    def miss_messages(last: MessageId, at: Instant) -> list[OrderEffect]:
+        """Handle that messages of a site up to `last` come no more, if they have not come (L6)."""
+
+    def offer_clock(site: str, at: Instant) -> int:
+        """Return the value of this end's offer: its clock, or its epoch."""
+
+    def answer_clock(site: str, offer: int, at: Instant) -> int:
+        """Return the answer to a site's offer. Raises `ProtocolError` for an impossible value."""
+
+    def connect(site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
+        """Handle the answer to this end's offer. The site is connected from now on.
+
+        Return None if stamps above the answer have arrived meanwhile: then make another offer.
+        Raises `ProtocolError` for an impossible value.
+        """
+
+    def disconnect(site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
+        """Handle that a site is suspected or disconnected from now on."""
+
+    def handle_timeout(at: Instant) -> list[OrderEffect]:
+        """Do the work due at `at.now`, if any. Afterwards `next_timeout` lies after it."""
+
+    def next_timeout() -> float | None:
+        """Return the monotonic time of the next `handle_timeout`, or None."""
+
+
+class IOrderVariant(Interface):
+    """A variant: its name, and its cores."""
+
+    name: str = Attribute("name in the configuration")
+
+    def create_core(
+        site: str, incarnation: int, settings: OrderSettings, floor: int = 0
+    ) -> IOrderCore:
+        """Return the core of a site.
+
+        `floor` is the highest `IOrderCore.floor` of earlier incarnations.
+        """

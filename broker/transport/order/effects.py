@@ -1,0 +1,58 @@
+"""Effects of the cores of an order; `broker.transport.effects.Failed` is another."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from broker.transport.effects import Failed
+from broker.transport.order.packet import Message, MessageId, Stamp
+
+#: A packet of a variant. The owner encodes it.
+Packet: TypeAlias = object
+
+#: A site whose message came late, although both ends were connected.
+LATE = "late"
+#: A site from which no numbers come.
+OVERDUE = "overdue"
+
+
+@attrs.frozen
+class Send:
+    """Send a packet to sites, or to all other sites of the group."""
+
+    packet: Packet
+    sites: tuple[str, ...] | None = None
+
+
+@attrs.frozen
+class Place:
+    """Place of a late message among those delivered before it (R17, T16).
+
+    None stands for no message, or for one that the history does not contain any more.
+    """
+
+    before: MessageId | None
+    after: MessageId | None
+
+
+@attrs.frozen
+class Deliver:
+    """Deliver a message: in time (`late` is None), or late."""
+
+    message: Message
+    stamp: Stamp
+    late: Place | None = None
+
+
+@attrs.frozen
+class Suspect:
+    """Report the site as suspected before the next effect. The core does not wait for it any
+    more."""
+
+    site: str
+    reason: str
+
+
+OrderEffect: TypeAlias = Send | Deliver | Suspect | Failed

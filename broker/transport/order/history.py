@@ -1,0 +1,49 @@
+"""Delivered messages of a site in the order of their stamps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from broker.transport.order.effects import Place
+from broker.transport.order.packet import MessageId, Stamp
+
+
+class Key(NamedTuple):
+    """Sort key of a message: the number orders messages of one sender at one place."""
+
+    stamp: Stamp
+    number: int
+
+
+class History:
+    """The last `most` delivered messages by stamp, late ones included (R12, R35).
+
+    Beyond `most` the lowest stamps are dropped. A message below them is late and has no
+    neighbour before it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._keys: list[Key] = []
+        self._ids: list[MessageId] = []
+
+    def is_late(self, stamp: Stamp, number: int) -> bool:
+        """Return True if a message with a higher stamp was delivered."""
+        return bool(self._keys) and Key(stamp, number) < self._keys[-1]
+
+    def add(self, stamp: Stamp, id: MessageId) -> Place | None:
+        """Add a delivered message. Return the neighbours of a late one."""
+        key = Key(stamp, id.number)
+        if not self.is_late(stamp, id.number):
+            self._keys.append(key)
+            self._ids.append(id)
+            if len(self._keys) > self._most + self._most // 4:
+                excess = len(self._keys) - self._most
+                del self._keys[:excess], self._ids[:excess]
+            return None
+        index = bisect_left(self._keys, key)
+        place = Place(self._ids[index - 1] if index else None, self._ids[index])
+        self._keys.insert(index, key)
+        self._ids.insert(index, id)
+        return place

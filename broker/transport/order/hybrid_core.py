@@ -1,0 +1,63 @@
+"""Hybrid of logical and real time: hybrid logical clocks (RCM R36; L5)."""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from broker.transport.order.contract import IOrderCore
+from broker.transport.order.effects import OrderEffect
+from broker.transport.order.instant import MICROSECONDS, Instant
+from broker.transport.order.logical_core import LogicalCore
+from broker.transport.order.packet import Stamp
+from broker.transport.order.settings import OrderSettings
+from broker.transport.order.stamped_core import StampedCore
+
+
+@implementer(IOrderCore)
+class HybridCore(LogicalCore):
+    """Delivers the lowest stamp when the condition of logical time or of real time holds.
+
+    A stamp is the site clock, or above the highest time that has arrived. Clock answers contain
+    that time only: with the site clock, each answer would cause another one.
+    """
+
+    def __init__(
+        self, site: str, incarnation: int, settings: OrderSettings, floor: int = 0
+    ) -> None:
+        super().__init__(site, incarnation, settings, floor)
+        self._delta = round(settings.delta * MICROSECONDS)
+        self._due: float | None = None
+
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+        answer = super().answer_clock(site, offer, at)
+        self._clock = max(answer, at.site_clock)
+        return self._clock
+
+    def handle_timeout(self, at: Instant) -> list[OrderEffect]:
+        return super().handle_timeout(at) + self._advance(at)
+
+    def next_timeout(self) -> float | None:
+        if self._due is None or self._announce_at is None:
+            return self._announce_at if self._due is None else self._due
+        return min(self._due, self._announce_at)
+
+    def _headroom(self, refusals: int) -> int:
+        # Mostly the site clock is enough, and a lead delays the condition of real time.
+        return (25_000 << min(refusals, 8)) if refusals else 0
+
+    def _check_time(self, site: str, time: int, at: Instant) -> None:
+        StampedCore._check_time(self, site, time, at)
+
+    def _next_time(self, at: Instant) -> int:
+        self._clock = max(self._clock + 1, at.site_clock)
+        return self._clock
+
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
+        if at.site_clock >= stamp.time + self._delta:
+            return True
+        return super()._is_ready(stamp, at)
+
+    def _advance(self, at: Instant) -> list[OrderEffect]:
+        effects = super()._advance(at)
+        self._due = at.until(self._queue[0][0].time + self._delta) if self._queue else None
+        return effects

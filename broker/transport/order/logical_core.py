@@ -1,0 +1,140 @@
+"""Logical time: Lamport stamps, and the clocks of connected sites only (RCM R34; L2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zope.interface import implementer
+
+from broker.errors import ProtocolError
+from broker.transport.order.contract import IOrderCore
+from broker.transport.order.effects import OrderEffect, Packet, Send
+from broker.transport.order.instant import Instant
+from broker.transport.order.packet import Clock, Stamp
+from broker.transport.order.settings import OrderSettings
+from broker.transport.order.stamped_core import StampedCore
+from broker.transport.view import LinkState
+
+#: A time further ahead of the own clock is an error.
+MOST_AHEAD = 2**40
+
+
+@implementer(IOrderCore)
+class LogicalCore(StampedCore):
+    """Delivers the lowest stamp when the clock of each connected site is beyond it.
+
+    `clock_delay` after a stamp or clock has raised its own clock, a site sends it to each connected
+    site that has a lower one of it. This ends, since only messages make new times. A site that did
+    not get a message answers too, through the clocks of those that got it.
+
+    A site that returns has answered with a clock that is not below any stamp that has arrived. So
+    it holds back no earlier message, and its later messages are not late. An offer is ahead of the
+    own clock, to leave room for stamps that arrive until the answer.
+    """
+
+    def __init__(
+        self, site: str, incarnation: int, settings: OrderSettings, floor: int = 0
+    ) -> None:
+        super().__init__(site, incarnation, settings)
+        self._clock = floor
+        self._highest = 0  # of the stamps that have arrived or were given
+        # Of connected sites: their clocks, and this clock as they know it.
+        self._clocks: dict[str, int] = {}
+        self._announced: dict[str, int] = {}
+        self._refusals: dict[str, int] = {}
+        self._announce_at: float | None = None
+
+    @property
+    def floor(self) -> int:
+        return self._clock
+
+    def submit(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
+        effects = super().submit(payloads, at)
+        self._highest = self._clock
+        self._announced.update(dict.fromkeys(self.connected, self._clock))
+        return effects
+
+    def receive(self, site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
+        effects = super().receive(site, packets, at)
+        self._plan_announcement(at)
+        return effects
+
+    def offer_clock(self, site: str, at: Instant) -> int:
+        return self._clock + self._headroom(self._refusals.get(site, 0))
+
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+        self._check_time(site, offer, at)
+        self._clock = max(self._clock, offer)
+        self._plan_announcement(at)
+        return self._clock
+
+    def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
+        if answer < self._highest:
+            self._refusals[site] = self._refusals.get(site, 0) + 1
+            return None
+        self._refusals.pop(site, None)
+        self._clock = max(self._clock, answer)
+        self.connected |= {site}
+        self._answers[site] = self._clocks[site] = answer
+        self._announced[site] = 0
+        self._plan_announcement(at)
+        return self._advance(at)
+
+    def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
+        self._refusals.pop(site, None)
+        return super().disconnect(site, state, at)
+
+    def handle_timeout(self, at: Instant) -> list[OrderEffect]:
+        if self._announce_at is None or at.now < self._announce_at:
+            return []
+        self._announce_at = None
+        sites = tuple(sorted(self._uninformed_sites()))
+        if not sites:
+            return []
+        self._announced.update(dict.fromkeys(sites, self._clock))
+        return [Send(Clock(self._clock), sites)]
+
+    def next_timeout(self) -> float | None:
+        return self._announce_at
+
+    # ----------------------------------------------------------------- of the hybrid
+
+    def _headroom(self, refusals: int) -> int:
+        """Return the lead of an offer before the own clock, after this many refused answers."""
+        return 1024 << min(refusals, 16)
+
+    def _check_time(self, site: str, time: int, at: Instant) -> None:
+        if time > self._clock + MOST_AHEAD:
+            raise ProtocolError(f"the time {time} of {site} is too far ahead of {self._clock}")
+
+    def _next_time(self, at: Instant) -> int:
+        self._clock += 1
+        return self._clock
+
+    # ----------------------------------------------------------------- of the clocks
+
+    def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
+        if not isinstance(packet, Clock):
+            return super()._accept_packet(site, packet, at)
+        self._check_time(site, packet.time, at)
+        self._raise_clock(site, packet.time)
+        return ()
+
+    def _merge(self, site: str, time: int, at: Instant) -> None:
+        self._highest = max(self._highest, time)
+        self._raise_clock(site, time)
+
+    def _raise_clock(self, site: str, time: int) -> None:
+        self._clock = max(self._clock, time)
+        if site in self.connected:
+            self._clocks[site] = max(self._clocks[site], time)
+
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
+        return all(self._clocks[site] >= stamp.time for site in self.connected)
+
+    def _uninformed_sites(self) -> set[str]:
+        return {site for site in self.connected if self._announced[site] < self._clock}
+
+    def _plan_announcement(self, at: Instant) -> None:
+        if self._announce_at is None and self._uninformed_sites():
+            self._announce_at = at.now + self._settings.clock_delay

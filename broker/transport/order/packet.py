@@ -1,0 +1,43 @@
+"""Packets of the cores that stamp at the sender, and the names of messages and places."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import attrs
+
+
+class MessageId(NamedTuple):
+    """Identity of a message. Numbers of an incarnation begin with 1 and have no gaps (K21)."""
+
+    site: str
+    incarnation: int
+    number: int
+
+
+class Stamp(NamedTuple):
+    """Place of a message in the order: 64 bits, signed, and the name of a site for ties (L2)."""
+
+    time: int
+    site: str
+
+
+@attrs.frozen(eq=False)
+class Message:
+    """One message of a site to all sites of its group.
+
+    `connected` are the sites that its sender saw as connected when it sent the message.
+    """
+
+    id: MessageId
+    payload: bytes
+    connected: frozenset[str]
+    #: None if a sequencer gives the place.
+    stamp: Stamp | None = None
+
+
+@attrs.frozen
+class Clock:
+    """All later stamps of its sender are higher (K20, T15)."""
+
+    time: int

@@ -1,0 +1,66 @@
+"""Real time: stamps of the site clock, delivered when they are `delta` old (RCM R36; L4)."""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from broker.transport.order.contract import IOrderCore
+from broker.transport.order.effects import OrderEffect
+from broker.transport.order.instant import MICROSECONDS, Instant
+from broker.transport.order.packet import Stamp
+from broker.transport.order.settings import OrderSettings
+from broker.transport.order.stamped_core import StampedCore
+
+
+@implementer(IOrderCore)
+class RealTimeCore(StampedCore):
+    """Delivers the lowest stamp `delta` after it, by the clock of the receiving site.
+
+    No site waits for another. A message that needs more than `delta` and the difference of the
+    clocks may be late: then its sender is suspected.
+    """
+
+    def __init__(
+        self, site: str, incarnation: int, settings: OrderSettings, floor: int = 0
+    ) -> None:
+        super().__init__(site, incarnation, settings)
+        self._last = floor
+        self._delta = round(settings.delta * MICROSECONDS)
+        self._due: float | None = None
+
+    @property
+    def floor(self) -> int:
+        return self._last
+
+    def offer_clock(self, site: str, at: Instant) -> int:
+        return at.site_clock
+
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+        self._check_time(site, offer, at)
+        return max(self._last, at.site_clock)
+
+    def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
+        self.connected |= {site}
+        self._answers[site] = answer
+        return []
+
+    def handle_timeout(self, at: Instant) -> list[OrderEffect]:
+        return self._advance(at)
+
+    def next_timeout(self) -> float | None:
+        return self._due
+
+    def _next_time(self, at: Instant) -> int:
+        self._last = max(self._last + 1, at.site_clock)
+        return self._last
+
+    def _merge(self, site: str, time: int, at: Instant) -> None:
+        pass
+
+    def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
+        return at.site_clock >= stamp.time + self._delta
+
+    def _advance(self, at: Instant) -> list[OrderEffect]:
+        effects = super()._advance(at)
+        self._due = at.until(self._queue[0][0].time + self._delta) if self._queue else None
+        return effects

@@ -1,0 +1,5 @@
+"""One site numbers the messages of all; the next one takes over (RCM R36; L3)."""
+
+from broker.transport.order.sequencer.core import SequencerCore
+
+__all__ = ["SequencerCore"]

@@ -1,0 +1,385 @@
+"""The core of the sequencer variant: the lowest connected site numbers all messages (L3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from zope.interface import implementer
+
+from broker.errors import ProtocolError
+from broker.transport.order.contract import IOrderCore
+from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, Suspect
+from broker.transport.order.instant import Instant
+from broker.transport.order.packet import Message
+from broker.transport.order.sequencer.delivery import sort_headers, sort_places
+from broker.transport.order.sequencer.numbered_core import MOST_HEADERS, NumberedCore
+from broker.transport.order.sequencer.packet import (
+    NUMBER_BITS,
+    Answer,
+    Begin,
+    Epoch,
+    Follow,
+    Header,
+    Known,
+    Numbers,
+    Raised,
+    Refusal,
+    Request,
+    Takeover,
+)
+from broker.transport.order.sequencer.takeover import PendingTakeover
+from broker.transport.order.settings import OrderSettings
+from broker.transport.view import LinkState
+
+#: Of one epoch.
+MOST_NUMBERS = 2 ** (NUMBER_BITS - 1)
+#: A counter further ahead of the highest known one is an error.
+MOST_AHEAD = 2**20
+
+
+@implementer(IOrderCore)
+class SequencerCore(NumberedCore):
+    """A member of an epoch, or its sequencer.
+
+    Each site follows the lowest site that it sees as connected. A site that sees no lower one is a
+    sequencer. When the connected sites change it begins an epoch: it stops numbering, asks all
+    connected sites for the places that they know, and numbers on when they have answered.
+
+    A follower whose messages wait for too long suspects a sequencer that does not answer.
+
+    A site whose lowest connected site is itself a follower is in no epoch. It requests numbers
+    from that site, which passes the request on (non-transitive partitions).
+    """
+
+    def __init__(
+        self, site: str, incarnation: int, settings: OrderSettings, floor: int = 0
+    ) -> None:
+        super().__init__(site, incarnation, settings, floor)
+        self._leader = site  # the lowest connected site
+        self._promised = Epoch(floor, "")
+        # The epoch of this member, and the number after the last known one.
+        self._epoch: Epoch | None = None
+        self._next = 0
+        self._members: frozenset[str] = frozenset()  # of this sequencer's epoch
+        self._takeover: PendingTakeover | None = None
+        # Since all answers to a takeover came in time; each one doubles the patience.
+        self._late_answers = 0
+        # Messages that other sites wait for, and that this sequencer must number.
+        self._requested: set[Header] = set()
+        # Connected sites that have begun a takeover.
+        self._sequencers: set[str] = set()
+        self._request_at: float | None = None
+        # The leader has this long to answer, if this site is in no epoch.
+        self._followed_since = 0.0
+        self._depth = 0  # followers between this site and a sequencer, which may wait as long
+        self._give_up_at: float | None = None
+
+    # ----------------------------------------------------------------- of the interface
+
+    @property
+    def floor(self) -> int:
+        return self._counter
+
+    def offer_clock(self, site: str, at: Instant) -> int:
+        return self._counter
+
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+        self._raise_counter(site, offer)
+        self._leave_epoch_below(offer)
+        return self._counter
+
+    def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
+        self._raise_counter(site, answer)
+        self.connected |= {site}
+        return self._membership_changed(site, at)
+
+    def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
+        if site not in self.connected:
+            return []
+        self.connected -= {site}
+        self._sequencers.discard(site)
+        return self._membership_changed(site, at)
+
+    def handle_timeout(self, at: Instant) -> list[OrderEffect]:
+        if self._give_up_at is not None and at.now >= self._give_up_at:
+            self._followed_since = at.now
+            return [*self._advance(at), Suspect(self._leader, OVERDUE)]
+        return self._request_numbers(at) + self._advance(at)
+
+    def next_timeout(self) -> float | None:
+        times = [] if self._request_at is None else [self._request_at]
+        if self._takeover is not None:
+            times.append(self._takeover.deadline)
+        if self._stuck_until is not None:
+            times.append(self._stuck_until)
+        if self._give_up_at is not None:
+            times.append(self._give_up_at)
+        return min(times, default=None)
+
+    # ----------------------------------------------------------------- of packets
+
+    def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
+        match packet:
+            case Message(stamp=None):
+                return self._accept_message(site, packet, at)
+            case Numbers(epoch, first, headers):
+                self._accept_numbers(site, epoch, first, headers, at)
+            case Follow(counter):
+                return self._accept_follower(site, counter)
+            case Takeover():
+                return self._accept_takeover(site, packet, at)
+            case Raised(counter):
+                self._raise_counter(site, counter)
+                self._leave_epoch_below(counter)
+            case Answer():
+                self._accept_answer(site, packet)
+            case Refusal(epoch, counter):
+                self._accept_refusal(site, epoch, counter)
+            case Begin(epoch, places):
+                self._check_sequencer(site, epoch)
+                if epoch == self._promised and site == self._leader:
+                    self._check_headers(site, [header for _, header in places])
+                    self._epoch, self._next, self._depth = epoch, 0, 0
+                    self._adopt_places(places, at)
+            case Request(headers):
+                return self._answer_request(site, headers)
+            case Known(places, depth):
+                self._check_headers(site, [header for _, header in places])
+                if site == self._leader:
+                    self._depth = depth + 1
+                    return self._deliver_known(places)
+            case _:
+                raise ProtocolError(f"{site} sent a packet of another variant")
+        return ()
+
+    def _accept_numbers(
+        self, site: str, epoch: Epoch, first: int, headers: Sequence[Header], at: Instant
+    ) -> None:
+        self._check_sequencer(site, epoch)
+        if epoch != self._epoch or site != self._leader:
+            return  # of an epoch that this site has left
+        if first != self._next:
+            raise ProtocolError(f"{site} sent number {first} after {self._next - 1}")
+        self._check_headers(site, headers)
+        self._next += len(headers)
+        for number, header in enumerate(headers, first):
+            self._delivery.add_entry(epoch.stamp(number), header, at.now)
+
+    @staticmethod
+    def _check_sequencer(site: str, epoch: Epoch) -> None:
+        if epoch.sequencer != site:
+            raise ProtocolError(f"{site} is not the sequencer of {epoch}")
+
+    # ----------------------------------------------------------------- of epochs
+
+    def _raise_counter(self, site: str, counter: int) -> None:
+        if counter > self._counter + MOST_AHEAD:
+            raise ProtocolError(f"the epoch {counter} of {site} is too far ahead")
+        self._counter = max(self._counter, counter)
+
+    def _membership_changed(self, site: str, at: Instant) -> list[OrderEffect]:
+        """Begin an epoch after suspicion or return of a site, or follow another sequencer."""
+        before = self._leader
+        self._leader = leader = min(self.connected | {self.site})
+        effects: list[OrderEffect] = []
+        if leader != self.site:
+            self._takeover = None
+            if leader != before or leader == site:
+                self._epoch, self._followed_since = None, at.now
+                self._depth = 0
+                effects.append(Send(Follow(self._counter), (leader,)))
+        elif self._takeover is None:
+            self._epoch = None
+        else:
+            self._takeover.remove_site(site)
+            if site in self.connected:
+                effects.append(self._await_answer(self._takeover, site))
+        return effects + self._advance(at)
+
+    def _take_over(self, at: Instant) -> list[OrderEffect]:
+        """Ask all connected sites for their places; number nothing until they have answered."""
+        settings = self._settings
+        patience = min(settings.patience * 2**self._late_answers, settings.entry_patience)
+        deadline = self._takeover.deadline if self._takeover else at.now + patience
+        self._counter += 1
+        self._promised = Epoch(self._counter, self.site)
+        self._takeover = takeover = PendingTakeover(self._promised, deadline)
+        self._drop_entries(at)
+        return [self._await_answer(takeover, site) for site in sorted(self.connected)]
+
+    def _await_answer(self, takeover: PendingTakeover, site: str) -> Send:
+        takeover.remove_site(site)
+        takeover.awaited.add(site)
+        return Send(Takeover(takeover.epoch, dict(self._delivery.delivered)), (site,))
+
+    def _leave_epoch_below(self, counter: int) -> None:
+        """Number no more in an epoch below one that another site may have delivered."""
+        if self._leader == self.site and self._epoch and self._epoch.counter < counter:
+            self._epoch = None
+
+    def _accept_takeover(self, site: str, packet: Takeover, at: Instant) -> list[OrderEffect]:
+        answer = self._answer_takeover(site, packet, at)
+        effects: list[OrderEffect] = [Send(answer, (site,))]
+        if site in self.connected:
+            self._sequencers.add(site)
+        others = tuple(sorted(self._sequencers - {site}))
+        if others and isinstance(answer, Answer):
+            # Another sequencer may get this site back, and must number above this epoch then.
+            effects.append(Send(Raised(packet.epoch.counter), others))
+        return effects
+
+    def _answer_takeover(self, site: str, packet: Takeover, at: Instant) -> Answer | Refusal:
+        epoch = packet.epoch
+        self._check_sequencer(site, epoch)
+        self._raise_counter(site, epoch.counter)
+        if site != self._leader:
+            return Refusal(epoch, 0)
+        known = max(self._promised.counter, self._reached)
+        if epoch <= self._promised or epoch.counter <= self._reached:
+            return Refusal(epoch, known)
+        self._promised, self._epoch = epoch, None
+        self._followed_since = at.now  # the sequencer is at work
+        self._drop_entries(at)
+        delivery = self._delivery
+        places = sort_places(delivery.places_beyond(packet.delivered))
+        waiting = sort_headers(delivery.unnumbered)[:MOST_HEADERS]
+        return Answer(epoch, dict(delivery.delivered), places[-MOST_HEADERS:], waiting)
+
+    def _accept_follower(self, site: str, counter: int) -> Iterable[OrderEffect]:
+        self._raise_counter(site, counter)
+        if self._leader != self.site:
+            # The sequencer's epoch must be above those of sites behind this one.
+            if counter > self._promised.counter:
+                return [Send(Follow(counter), (self._leader,))]
+        elif site in self.connected:
+            if self._takeover is None:
+                self._epoch = None
+            elif site not in self._takeover.awaited:
+                return [self._await_answer(self._takeover, site)]
+        return ()
+
+    def _accept_answer(self, site: str, answer: Answer) -> None:
+        self._check_headers(site, answer.waiting)
+        self._check_headers(site, [header for _, header in answer.places])
+        takeover = self._takeover
+        if takeover is None:
+            if answer.epoch == self._epoch and site in self.connected:
+                self._epoch = None  # too late for this epoch
+                self._late_answers += 1
+        elif answer.epoch == takeover.epoch and site in takeover.awaited:
+            takeover.awaited.discard(site)
+            takeover.answers[site] = answer
+
+    def _accept_refusal(self, site: str, epoch: Epoch, counter: int) -> None:
+        self._raise_counter(site, counter)
+        takeover = self._takeover
+        if takeover is not None and epoch == takeover.epoch:
+            takeover.remove_site(site)
+            takeover.is_refused |= counter >= epoch.counter
+
+    def _begin_epoch(self, takeover: PendingTakeover, at: Instant) -> list[OrderEffect]:
+        delivery = self._delivery
+        self._takeover, self._epoch, self._next = None, takeover.epoch, 0
+        self._members = frozenset(takeover.answers)
+        if not takeover.awaited:
+            self._late_answers = 0
+        merged = takeover.merge_places(delivery.places_beyond({}))
+        effects: list[OrderEffect] = []
+        for site, answer in sorted(takeover.answers.items()):
+            places = sort_places(
+                {each: stamp for each, stamp in merged.items() if not answer.has_delivered(each.id)}
+            )
+            effects.append(Send(Begin(takeover.epoch, places[-MOST_HEADERS:]), (site,)))
+        self._requested |= takeover.waiting_headers()
+        self._adopt_places(sort_places(merged)[-MOST_HEADERS:], at)
+        return effects
+
+    def _number_messages(self, at: Instant) -> list[OrderEffect]:
+        delivery = self._delivery
+        new = [each for each in self._requested if delivery.is_without_place(each.id)]
+        self._requested.clear()
+        headers = sort_headers([*new, *delivery.unnumbered])
+        if self._epoch is None:
+            return []
+        members = tuple(sorted(self._members))
+        effects: list[OrderEffect] = []
+        for begin in range(0, len(headers), MOST_HEADERS):
+            part = headers[begin : begin + MOST_HEADERS]
+            first, self._next = self._next, self._next + len(part)
+            for number, header in enumerate(part, first):
+                delivery.add_entry(self._epoch.stamp(number), header, at.now)
+            if members:
+                effects.append(Send(Numbers(self._epoch, first, part), members))
+        return effects
+
+    # ----------------------------------------------------------------- of requests
+
+    def _request_numbers(self, at: Instant) -> list[OrderEffect]:
+        if self._request_at is None or at.now < self._request_at:
+            return []
+        self._request_at = None
+        before = at.now - self._settings.request_after
+        due = [each for each, since in self._delivery.unnumbered.items() if since <= before]
+        return [Send(Request(sort_headers(due)[:MOST_HEADERS]), (self._leader,))] if due else []
+
+    def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
+        self._check_headers(site, headers)
+        if site not in self.connected:
+            return ()
+        delivery = self._delivery
+        others = [each for each in headers if delivery.is_without_place(each.id)]
+        if self._leader == self.site:
+            # The site gets the places with the next epoch: one by one they would overtake others.
+            self._requested.update(others)
+            return ()
+        known = {
+            each: place for each in headers if (place := delivery.place_of(each.id)) is not None
+        }
+        effects = [Send(Known(sort_places(known), self._depth), (site,))]
+        if strange := [each for each in others if each not in delivery.unnumbered]:
+            effects.append(Send(Request(sort_headers(strange)), (self._leader,)))
+        return effects
+
+    # ----------------------------------------------------------------- of delivery
+
+    def _advance(self, at: Instant) -> list[OrderEffect]:
+        effects = self._leave_passed_epoch()
+        if self._leader == self.site:
+            takeover = self._takeover
+            if takeover is not None:
+                is_due = takeover.is_refused or takeover.epoch.counter <= self._reached
+            else:
+                is_due = self._epoch is None or self._next >= MOST_NUMBERS
+            if is_due:
+                effects += self._take_over(at)
+            if self._takeover is not None and self._takeover.is_complete(at.now):
+                effects += self._begin_epoch(self._takeover, at)
+            if self._takeover is None:
+                effects += self._number_messages(at)
+        effects += self._deliver_entries(at)
+        effects += self._leave_passed_epoch()
+        self._plan_requests(at)
+        return effects
+
+    def _leave_passed_epoch(self) -> list[OrderEffect]:
+        """Leave an epoch whose numbers are late, since places of a higher one came otherwise."""
+        if self._epoch is None or self._epoch.counter >= self._reached:
+            return []
+        self._epoch = None
+        if self._leader == self.site:
+            return []
+        return [Send(Follow(self._counter), (self._leader,))]
+
+    def _plan_requests(self, at: Instant) -> None:
+        settings, is_follower = self._settings, self._leader != self.site
+        if not is_follower or not self._delivery.unnumbered:
+            self._request_at = None
+        elif self._request_at is None:
+            self._request_at = at.now + settings.request_after
+        self._give_up_at = None
+        since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
+        if since is not None:
+            patience = 2 * settings.patience
+            grace = patience * (self._depth + 1) if self._depth else 0.0
+            end = since + settings.entry_patience + grace
+            self._give_up_at = max(end, self._followed_since + patience)
