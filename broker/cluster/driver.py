@@ -23,6 +23,7 @@ from broker.cluster.log_page_server import LogPageServer
 from broker.cluster.multicast_group import ClusterGroup
 from broker.cluster.neighbours import Neighbours
 from broker.cluster.network_state import MapChanged, NetworkState, NetworkStateEffect
+from broker.cluster.ordered_ranges import OrderedRanges
 from broker.cluster.relay_ingest import RelayIngest
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.replicas.service import Replicas
@@ -84,6 +85,7 @@ class ClusterDriver:
     ) -> None:
         self.remote_interest = remote_interest
         self.relay_ingest = relay_ingest
+        self.ordered = OrderedRanges(relay_ingest)
         self.local_interest = LocalInterest(wall_clock)
         self.state: NetworkState | None = None
         self.traffic: Traffic | None = None
@@ -302,6 +304,9 @@ class ClusterDriver:
                 return
             self.call(traffic.confirm_durable, origin)
 
+        if self.ordered.orders(origin):
+            self.ordered.add_range(effect, settled)
+            return
         if not received.is_carried and not is_default_flow(origin) and received.frame.event_count:
             self.on_flow_recovered(received)
         self.relay_ingest.log_range(received, effect.cursor, settled)

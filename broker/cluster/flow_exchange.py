@@ -14,6 +14,7 @@ from typing import TypeAlias
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
+from broker.cluster.carried_event import as_carried_event
 from broker.cluster.driver import ClusterDriver
 from broker.cluster.network_state import NetworkState
 from broker.cluster.remote_interest import Destination, RemoteInterest
@@ -164,7 +165,3 @@ class FlowExchange:
         frame = make_page_frame(flow, origin_node, [span], events)
         received = ReceivedRange(span, frame, 0, is_carried=True)
         self._driver.call(traffic.receive_range, received)
-
-
-def as_carried_event(event: LoggedEvent) -> CarriedEvent:
-    return CarriedEvent(event.mark, event.record, event.document, event.level)

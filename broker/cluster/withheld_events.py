@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from broker.cluster.address import Address
+from broker.cluster.carried_event import as_carried_event
 from broker.cluster.relay_ingest import RelayIngest
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame_range import Range
@@ -24,10 +25,13 @@ from broker.errors import BrokerError
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
+from broker.streams.contract import CarriedEvent, FlowBatch
 
 #: Bytes in memory for each flow; older events are read from the log again.
 MOST_KEPT_BYTES = 8 << 20
 PAGE_EVENTS = 512
+#: A transport that decides when events are delivered has this time, or twice as long.
+ORDER_SECONDS = 30
 PAGE_BYTES = 512 << 10
 
 _Matches: TypeAlias = Sequence[tuple[int, ...]]
@@ -49,6 +53,9 @@ class _Flow:
     is_reading: bool = False
     kept: deque[LoggedEvent] = attrs.field(factory=deque)
     kept_bytes: int = 0
+    records: dict[Mark, bytes] = attrs.field(factory=dict)
+    """Records with the transport's annotations, of delivered events that are not copied yet."""
+    ticks: int = 0
 
     def keep(self, event: LoggedEvent) -> None:
         self.kept.append(event)
@@ -90,7 +97,11 @@ class WithheldEvents:
         self._own_address = own_address
         self._on_recovered = on_recovered
         self._on_covered = on_covered
-        end = self._end = event_log.coverage[event_log.origin]
+        self.orders: Callable[[str], bool] = lambda _: False
+        """Returns whether a running transport decides when events of a flow are delivered."""
+        self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
+        """Returns events that such a transport has not delivered, with their annotations."""
+        end = self._end = self._start = event_log.coverage[event_log.origin]
         flows = event_log.flows
         self._flows = {
             flow: _Flow(
@@ -118,14 +129,18 @@ class WithheldEvents:
             self._release(flow, self._end)
         return prompt, prompt_matches
 
-    def release(self, key: str, after: Mark, upto: Mark) -> bool:
+    def release(
+        self, key: str, after: Mark, upto: Mark, events: Sequence[CarriedEvent] = ()
+    ) -> bool:
         """Release the events up to `upto`. Return False for a flow that is not ordered.
 
-        The transport did not hand over those up to `after`.
+        The transport did not hand over those up to `after`. The copies of `events` have the
+        annotations that these have.
         """
         flow = self._flows.get(key)
         if flow is None:
             return False
+        flow.records.update((each.mark, each.record) for each in events if each.mark > flow.cursor)
         upto = min(upto, self._end)
         if after > flow.cursor:
             self._release(flow, min(after, upto), is_recovered=True)
@@ -133,8 +148,17 @@ class WithheldEvents:
         return True
 
     def release_overdue(self) -> None:
-        """Release events that the transport has not handed over for a second. Call each second."""
+        """Release events that the transport has not handed over for a second. Call each second.
+
+        A transport that decides when events are delivered has `ORDER_SECONDS` for those of this
+        process.
+        """
         for flow in self._flows.values():
+            if self.orders(flow.key):
+                flow.ticks += 1
+                self._release(flow, min(self._start, flow.last), is_recovered=True)
+                if flow.ticks % ORDER_SECONDS:
+                    continue
             if flow.cursor < flow.overdue:
                 self._release(flow, flow.overdue, is_recovered=True)
             flow.overdue = flow.last
@@ -194,7 +218,11 @@ class WithheldEvents:
         address = self._own_address()
         after, flow.cursor = flow.cursor, upto
         span = Range(address, after, upto)
-        frame = make_page_frame(flow.key, address, [span], events)
+        is_ordered = self.orders(flow.key)
+        copied: Sequence[LoggedEvent | CarriedEvent] = events
+        if flow.records or is_ordered:
+            copied = self._annotate(flow, str(address), after, upto, events)
+        frame = make_page_frame(flow.key, address, [span], copied)
         received = ReceivedRange(span, frame, 0, is_copy=True)
 
         def settled(error: BrokerError | None) -> None:
@@ -208,6 +236,18 @@ class WithheldEvents:
             if is_done and done is not None and not done.called:
                 done.callback(error is None)
 
-        if events and is_recovered:
+        if events and is_recovered and not is_ordered:
             self._on_recovered(received)
         self._relay_ingest.log_range(received, after, settled)
+
+    def _annotate(
+        self, flow: _Flow, address: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
+    ) -> list[CarriedEvent]:
+        """Return the events as the transport delivers them."""
+        records = {mark: flow.records.pop(mark) for mark in list(flow.records) if mark <= upto}
+        carried = [as_carried_event(event) for event in events]
+        rest = [event for event in carried if event.mark not in records]
+        if rest:
+            placed = self.place(FlowBatch(flow.key, address, after, upto, rest))
+            records.update((event.mark, event.record) for event in placed)
+        return [event._replace(record=records[event.mark]) for event in carried]

@@ -1,4 +1,4 @@
-"""Services of a node for its stream transports (`broker.streams.instance.NodeServices`)."""
+"""Services of a node for its stream transports (`broker.streams.node_services.NodeServices`)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def build_transports(
         settings.network, lambda: network.membership.node, network.admission_context
     )
     opener = LinkOpener(settings, identity, clock, wall_clock, random, sockets, find_plugins)
-    services = StreamServices(node, network, clock, random, opener.open)
+    services = StreamServices(node, network, clock, random, opener.open, wall_clock)
     transports = StreamTransports(node.settings, services, find_plugins)
     services.connect(transports)
     for instance in transports:
@@ -114,7 +114,7 @@ def build_interest(node: INode) -> Interest:
 
 
 class StreamServices:
-    """Implements `broker.streams.instance.NodeServices`."""
+    """Implements `broker.streams.node_services.NodeServices`."""
 
     def __init__(
         self,
@@ -123,7 +123,10 @@ class StreamServices:
         clock: IClock,
         random: Random,
         open_links: Callable[[StackInstance, str, ILinkReceiver], ILinks],
+        wall_clock: Callable[[], int],
     ) -> None:
+        self.wall_clock = wall_clock
+        self.folder = node.settings.node.data / "stacks"
         self.node = node.settings.node.name
         self.origin = network.event_log.origin
         self.clock, self.random = clock, random
@@ -159,6 +162,9 @@ class StreamServices:
             batch = FlowBatch(frame.origin, str(frame.origin_node), span.after, span.upto, events)
             transports.recovered(batch)
 
+        driver = self._network.driver
+        driver.ordered.orders, driver.ordered.order = transports.orders, transports.order
+        driver.withheld.orders, driver.withheld.place = transports.orders, transports.place
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
 
@@ -178,6 +184,15 @@ class StreamServices:
         except (BadName, ProtocolError):
             return False
         return True
+
+    def deliver(self, batch: FlowBatch) -> bool:
+        driver = self._network.driver
+        if driver.withheld.release(batch.flow, batch.after, batch.upto, batch.events):
+            return True
+        return driver.ordered.deliver(batch)
+
+    def release_ordered(self, patterns: Sequence[str]) -> None:
+        self._network.driver.ordered.release_all(patterns)
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import NamedTuple, TypeAlias
 
@@ -144,6 +145,8 @@ class ITransportContext(Interface):
     )
     clock: IClock = Attribute("monotonic time")
     random: Random = Attribute("source of random numbers")
+    wall_clock: Callable[[], int] = Attribute("returns ms since 1970")
+    folder: Path = Attribute("folder for files of this instance; it may not exist")
 
     def open_links(listen: str, receiver: ILinkReceiver) -> ILinks:
         """Open links at a host and port, over the link stack of the instance.
@@ -161,6 +164,13 @@ class ITransportContext(Interface):
 
         With `Guarantee.ONE_ORDER` a batch of an own flow releases all own events up to its end,
         with the bytes of the log. Without it the batch is dropped.
+        """
+
+    def deliver(batch: FlowBatch) -> None:
+        """Deliver events of `IOrderingTransport.order`, or own published ones, in the final order.
+
+        They are logged with the annotations that they have now. Events of one flow must come in its
+        order; others are dropped and counted.
         """
 
     def request_feed() -> bool:
@@ -245,6 +255,26 @@ class IAnnotatingTransport(IStreamTransport):
         The events are in the order of the log. After a failed commit they come again, with other
         marks.
         """
+
+
+class IOrderingTransport(IAnnotatingTransport):
+    """A transport with `Guarantee.ONE_ORDER` that gets all events of its patterns, and decides when
+    each is delivered.
+
+    Each node logs them in the order of `ITransportContext.deliver`, whatever its subscriptions
+    want. The network brings missing events before later ones of their flow.
+    """
+
+    def order(batch: FlowBatch, is_recovered: bool) -> None:
+        """Take events of another node, each for a later `ITransportContext.deliver`.
+
+        Batches of a flow come in its order. `is_recovered` is True for events that came from a log.
+        After a failed commit the events come again.
+        """
+
+    def place(batch: FlowBatch) -> Sequence[bytes]:
+        """Return the annotation of each own event that is delivered now, out of order: events of an
+        earlier process, and those not delivered within `broker.cluster.withheld_events`' limit."""
 
 
 #: Makes the transport on the links of the network of clusters for a context.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -19,90 +18,23 @@ from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
-from broker.matching.query.query import Query
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
-    ClusterFactory,
     FlowBatch,
     IAnnotatingTransport,
     ILinkReceiver,
     ILinks,
+    IOrderingTransport,
     IStreamTransport,
     ITransportContext,
     ITransportPlugin,
 )
-from broker.transport.clock import IClock
+from broker.streams.node_services import LinkKey, NodeServices
 from broker.transport.view import LinkState
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
-
-
-class LinkKey(NamedTuple):
-    """A link of a transport instance, as a destination of events."""
-
-    instance: str
-    link: Hashable
-
-    def __str__(self) -> str:
-        return f"{self.instance} {self.link}"
-
-
-class ILinkInterest(Protocol):
-    """Interest behind links, matched together with the node's subscriptions."""
-
-    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
-        """Add interest, or replace that with the same id."""
-
-    def remove(self, destination: LinkKey, id: str) -> None:
-        """Remove interest, if it exists."""
-
-
-class NodeServices(Protocol):
-    """Parts of the node that all its transports use."""
-
-    @property
-    def node(self) -> str: ...
-    @property
-    def origin(self) -> str: ...
-    @property
-    def clock(self) -> IClock: ...
-    @property
-    def random(self) -> Random: ...
-    @property
-    def cluster(self) -> ClusterFactory: ...
-    @property
-    def link_interest(self) -> ILinkInterest: ...
-    @property
-    def own_end(self) -> Mark:
-        """The newest place of the own log, committed or not."""
-
-    def receive(self, batch: FlowBatch) -> bool:
-        """Validate, log and deliver a received batch. Return False for an invalid range or flow."""
-
-    def request_feed(self, patterns: Sequence[str]) -> None:
-        """Let the network of clusters bring the flows of these patterns in frames, too."""
-
-    def announce_interest(
-        self,
-        key: Hashable,
-        interest: StreamInterest,
-        on_active: Callable[[Mapping[str, Mark]], object],
-    ) -> None:
-        """Announce interest to the network of clusters under a key, or replace that of the key."""
-
-    def withdraw_interest(self, key: Hashable) -> None:
-        """Withdraw interest from the network of clusters."""
-
-    def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
-        """Return the targets of each event."""
-
-    def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
-        """Open links over the link stack of an instance. Raises `ConfigurationError`."""
-
-    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
-        """Raises `BadQuery`."""
 
 
 @implementer(ITransportContext)
@@ -130,6 +62,8 @@ class TransportInstance:
         self.options = plugin.options() if stack.options is None else stack.options
         self.node, self.origin = services.node, services.origin
         self.clock, self.random = services.clock, services.random
+        self.wall_clock = services.wall_clock
+        self.folder = services.folder / stack.name
         self.cluster = services.cluster
         # The network of clusters judges each route itself.
         self._is_limited = stack.name != DEFAULT_STACK
@@ -163,6 +97,14 @@ class TransportInstance:
                 self._transport.listen()
 
     def start(self) -> None:
+        if self.orders:
+            # The network brings all missing events, also those that no subscription wants.
+            everything = self._services.parse_query("true()", {})
+            for pattern in self.patterns:
+                interest = StreamInterest(pattern, everything)
+                self._services.announce_interest(
+                    (self.instance, pattern.text), interest, lambda marks: None
+                )
         self._call("start")
 
     @contextmanager
@@ -206,6 +148,11 @@ class TransportInstance:
         After an error they are unchanged.
         """
         found = self._call("annotate", events) if self.annotates else None
+        return self._with_annotations(events, found)
+
+    def _with_annotations(
+        self, events: Sequence[CarriedEvent], found: Sequence[bytes] | None
+    ) -> Sequence[CarriedEvent]:
         if found is None:
             return events
         try:
@@ -213,6 +160,19 @@ class TransportInstance:
         except Exception as error:
             self.fail(error)
             return events
+
+    @property
+    def orders(self) -> bool:
+        """True if the transport decides when received events are delivered."""
+        return bool(IOrderingTransport.providedBy(self._transport))
+
+    def order(self, batch: FlowBatch, is_recovered: bool) -> None:
+        self._call("order", batch, is_recovered)
+
+    def place(self, batch: FlowBatch) -> Sequence[CarriedEvent]:
+        """Return own events with the annotations of `IOrderingTransport.place`."""
+        found = self._call("place", batch) if self.orders else None
+        return self._with_annotations(batch.events, found)
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry own events, each with the links that want it among its targets."""
@@ -312,6 +272,13 @@ class TransportInstance:
         else:
             self.rejected += 1
 
+    def deliver(self, batch: FlowBatch) -> None:
+        if self._transport is None:
+            return
+        patterns = [pattern.text for pattern in self.patterns]
+        if pattern_of(batch.flow) not in patterns or not self._services.deliver(batch):
+            self.rejected += 1
+
     def request_feed(self) -> bool:
         if self._stack.feed and not self._is_fed:
             self._is_fed = True
@@ -370,7 +337,10 @@ class TransportInstance:
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)
         self._queries.clear()
+        orders = self.orders
         self.stop()
+        if orders:
+            self._services.release_ordered([pattern.text for pattern in self.patterns])
 
 
 @implementer(ILinkReceiver)

@@ -15,8 +15,9 @@ from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
-from broker.streams.contract import CarriedInterest, FlowBatch, Guarantee
-from broker.streams.instance import NodeServices, TransportInstance
+from broker.streams.contract import CarriedEvent, CarriedInterest, FlowBatch, Guarantee
+from broker.streams.instance import TransportInstance
+from broker.streams.node_services import NodeServices
 
 EVERYTHING = StreamPattern.parse(">")
 
@@ -124,6 +125,20 @@ class StreamTransports:
         instance = self._by_pattern.get(pattern_of(batch.flow))
         if instance is not None:
             instance.recovered(batch)
+
+    def orders(self, flow: str) -> bool:
+        """Return whether a running transport decides when events of a flow are delivered."""
+        instance = self._by_pattern.get(pattern_of(flow))
+        return instance is not None and instance.orders
+
+    def order(self, batch: FlowBatch, is_recovered: bool) -> None:
+        """Give received events to the transport that decides when they are delivered."""
+        self._by_pattern[pattern_of(batch.flow)].order(batch, is_recovered)
+
+    def place(self, batch: FlowBatch) -> Sequence[CarriedEvent]:
+        """Return own events that are delivered out of order, with the transport's annotations."""
+        instance = self._by_pattern.get(pattern_of(batch.flow))
+        return batch.events if instance is None else instance.place(batch)
 
     def announce(self, key: Hashable, pattern: StreamPattern, query: Query) -> None:
         """Announce interest under a key, or replace that of the key."""

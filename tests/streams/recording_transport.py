@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
@@ -32,7 +33,7 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
-from broker.streams.instance import LinkKey
+from broker.streams.node_services import LinkKey
 from broker.streams.transports import StreamTransports
 
 
@@ -126,6 +127,8 @@ class Services:
 
     def __init__(self) -> None:
         self.clock, self.random = Clock(), Random(1)
+        self.wall_clock: Callable[[], int] = lambda: 0
+        self.folder = Path("stacks")
         self.cluster: ClusterFactory = Recorder
         self.link_interest = self
         self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
@@ -145,6 +148,12 @@ class Services:
     def receive(self, batch: FlowBatch) -> bool:
         self.received.append(batch)
         return batch.after < batch.upto
+
+    def deliver(self, batch: FlowBatch) -> bool:
+        return self.receive(batch)
+
+    def release_ordered(self, patterns: Sequence[str]) -> None:
+        """Do nothing: no event waits."""
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self.fed += patterns

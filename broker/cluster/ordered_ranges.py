@@ -1,0 +1,155 @@
+"""Received ranges of flows whose transport decides when each event is delivered.
+
+A range comes in the order of its flow, behind all earlier ones. The transport gets its events, and
+hands them over later, those of one flow in their order. Only then are they logged. A range without
+events is logged behind the events before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
+from broker.cluster.replicas.page_frame import make_page_frame
+from broker.cluster.traffic.frame_range import Range
+from broker.cluster.traffic.received_range import AppendRange, ReceivedRange
+from broker.errors import BrokerError, LogUnavailable, ProtocolError
+from broker.event.flow import pattern_of
+from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent, FlowBatch
+
+#: Called with None for each logged part of a range, or with an error.
+Settled: TypeAlias = Callable[[BrokerError | None], None]
+
+
+@attrs.define
+class _Waiting:
+    """A range, of which the events up to `cursor` were handed over."""
+
+    received: ReceivedRange
+    cursor: Mark
+    settled: Settled
+    marks: deque[Mark] = attrs.field(factory=deque)
+    """Of the events that the transport has."""
+    size: int = 0
+    """Bytes of their documents."""
+
+
+class OrderedRanges:
+    """The ranges of other nodes that transports order."""
+
+    def __init__(self, relay_ingest: RelayIngest) -> None:
+        self._relay_ingest = relay_ingest
+        self._flows: dict[str, deque[_Waiting]] = {}
+        self.waiting_bytes = 0
+        self.orders: Callable[[str], bool] = lambda _: False
+        """Returns whether a running transport orders a flow."""
+        self.order: Callable[[FlowBatch, bool], object] = lambda *_: None
+        """Gives a batch to its transport, with True if it came from a log."""
+
+    def add_range(self, effect: AppendRange, settled: Settled) -> None:
+        """Give the events of a range to the transport, and log them when it hands them over."""
+        received, cursor = effect.received, effect.cursor
+        flow, span = received.frame.origin, received.range
+        try:
+            found = received.frame.events_at(received.frame.event_indices_for(received.index))
+        except ProtocolError as error:
+            settled(error)
+            return
+        events = [event for event in found if event.mark > cursor]
+        size = sum([len(event.document) for event in events])
+        if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
+            settled(LogUnavailable("too many events wait for their order"))
+            return
+        self.waiting_bytes += size
+        lost_upto = span.unavailable_upto
+        if lost_upto is not None and cursor < lost_upto and events:
+            # The gap is reported behind the events before it, and before those of the range.
+            gap = span._replace(upto=lost_upto, has_more=False)
+            self._add(flow, _Waiting(_without_events(received, gap), cursor, settled))
+            cursor = lost_upto
+            span = span._replace(after=lost_upto, unavailable_upto=None)
+            received = attrs.evolve(received, range=span)
+        marks = deque([event.mark for event in events])
+        self._add(flow, _Waiting(received, cursor, settled, marks, size))
+        if events:
+            node = str(received.frame.origin_node)
+            batch = FlowBatch(flow, node, cursor, span.upto, events)
+            self.order(batch, not received.is_carried)
+
+    def deliver(self, batch: FlowBatch) -> bool:
+        """Log events that the transport hands over. Return False for events that it does not have,
+        or for another order than that of the flow."""
+        waiting = self._flows.get(batch.flow)
+        events = batch.events
+        while events and waiting:
+            first = waiting[0]
+            count = 0
+            for event, mark in zip(events, first.marks, strict=False):
+                if event.mark != mark:
+                    break
+                count += 1
+            if not count:
+                return False
+            self._log_events(batch.flow, first, events[:count])
+            events = events[count:]
+            self._log_empty(batch.flow)
+        return not events
+
+    def release_all(self, patterns: Sequence[str]) -> None:
+        """Log what a transport that has stopped did not hand over."""
+        for flow in [each for each in self._flows if pattern_of(each) in patterns]:
+            for each in self._pop_flow(flow):
+                self._relay_ingest.log_range(each.received, each.cursor, each.settled)
+
+    def _add(self, flow: str, waiting: _Waiting) -> None:
+        self._flows.setdefault(flow, deque()).append(waiting)
+        self._log_empty(flow)
+
+    def _log_events(self, flow: str, waiting: _Waiting, events: Sequence[CarriedEvent]) -> None:
+        for _ in events:
+            waiting.marks.popleft()
+        after, whole = waiting.cursor, waiting.received
+        upto = events[-1].mark if waiting.marks else whole.range.upto
+        waiting.cursor = upto
+        # The log gets all events of the group, not only those that subscriptions want.
+        span = Range(whole.range.destination, after, upto)
+        frame = make_page_frame(flow, whole.frame.origin_node, [span], events)
+        part = ReceivedRange(span, frame, 0, is_carried=whole.is_carried)
+        if not waiting.marks:
+            self._flows[flow].popleft()
+            self.waiting_bytes -= waiting.size
+        self._relay_ingest.log_range(part, after, self._settler(flow, waiting))
+
+    def _log_empty(self, flow: str) -> None:
+        """Log the ranges without events at the front of a flow."""
+        queue = self._flows.get(flow)
+        while queue and not queue[0].marks:
+            first = queue.popleft()
+            settled = self._settler(flow, first)
+            self._relay_ingest.log_range(first.received, first.cursor, settled)
+        if queue is not None and not queue:
+            self._flows.pop(flow, None)
+
+    def _settler(self, flow: str, waiting: _Waiting) -> Settled:
+        def settled(error: BrokerError | None) -> None:
+            if error is not None:
+                # The range comes again, with all behind it.
+                self._pop_flow(flow)
+            waiting.settled(error)
+
+        return settled
+
+    def _pop_flow(self, flow: str) -> deque[_Waiting]:
+        found = self._flows.pop(flow, deque())
+        self.waiting_bytes -= sum(each.size for each in found)
+        return found
+
+
+def _without_events(received: ReceivedRange, span: Range) -> ReceivedRange:
+    frame = make_page_frame(received.frame.origin, received.frame.origin_node, [span], ())
+    return ReceivedRange(span, frame, 0, received.is_lost, received.is_carried)

@@ -1,0 +1,91 @@
+"""Services of a node for all its stream transports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Protocol
+
+from broker.config.stacks import StackInstance
+from broker.event.place import Mark
+from broker.matching.covering.stream_interest import StreamInterest
+from broker.matching.query.query import Query
+from broker.streams.contract import ClusterFactory, FlowBatch, ILinkReceiver, ILinks
+from broker.transport.clock import IClock
+
+
+class LinkKey(NamedTuple):
+    """A link of a transport instance, as a destination of events."""
+
+    instance: str
+    link: Hashable
+
+    def __str__(self) -> str:
+        return f"{self.instance} {self.link}"
+
+
+class ILinkInterest(Protocol):
+    """Interest behind links, matched together with the node's subscriptions."""
+
+    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
+        """Add interest, or replace that with the same id."""
+
+    def remove(self, destination: LinkKey, id: str) -> None:
+        """Remove interest, if it exists."""
+
+
+class NodeServices(Protocol):
+    """Parts of the node that all its transports use."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def clock(self) -> IClock: ...
+    @property
+    def random(self) -> Random: ...
+    @property
+    def wall_clock(self) -> Callable[[], int]: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def cluster(self) -> ClusterFactory: ...
+    @property
+    def link_interest(self) -> ILinkInterest: ...
+    @property
+    def own_end(self) -> Mark:
+        """The newest place of the own log, committed or not."""
+
+    def receive(self, batch: FlowBatch) -> bool:
+        """Validate, log and deliver a received batch. Return False for an invalid range or flow."""
+
+    def deliver(self, batch: FlowBatch) -> bool:
+        """Log and deliver the next events of an ordered flow. Return False for other ones."""
+
+    def release_ordered(self, patterns: Sequence[str]) -> None:
+        """Log and deliver what a transport has not delivered: it has stopped."""
+
+    def request_feed(self, patterns: Sequence[str]) -> None:
+        """Let the network of clusters bring the flows of these patterns in frames, too."""
+
+    def announce_interest(
+        self,
+        key: Hashable,
+        interest: StreamInterest,
+        on_active: Callable[[Mapping[str, Mark]], object],
+    ) -> None:
+        """Announce interest to the network of clusters under a key, or replace that of the key."""
+
+    def withdraw_interest(self, key: Hashable) -> None:
+        """Withdraw interest from the network of clusters."""
+
+    def match(self, batch: FlowBatch) -> Sequence[Collection[Hashable]]:
+        """Return the targets of each event."""
+
+    def open_links(self, stack: StackInstance, listen: str, receiver: ILinkReceiver) -> ILinks:
+        """Open links over the link stack of an instance. Raises `ConfigurationError`."""
+
+    def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
+        """Raises `BadQuery`."""
