@@ -1,0 +1,112 @@
+"""Order entry: place of an event in the order of its group, as the annotation of its record.
+
+The bytes are a msgpack array: the text `order`, the version, and the fields of `OrderEntry` in
+their sequence. Annotations of other transports, and of later versions, are no order entries.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, TypeAlias
+
+import attrs
+import msgspec
+
+from broker.event.annotation import ANNOTATED, MAX_ANNOTATION_BYTES, annotation_of
+
+VERSION: Final = 1
+#: First bytes of each entry: the array of 13 elements, the text, the version.
+_START: Final = b"\x9d\xa5order\x01"
+_MAX_SIGNED: Final = 2**63 - 1
+
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_MAX_SIGNED)]
+_Incarnation: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SIGNED)]
+_Stamp: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**63), le=_MAX_SIGNED)]
+_Bound: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_SIGNED)]
+_MessageId: TypeAlias = tuple[_Name, _Incarnation, _Number]
+_Fields: TypeAlias = tuple[
+    Literal["order"],
+    Literal[1],
+    _Name,
+    _Name,
+    _Incarnation,
+    _Number,
+    _Stamp | None,
+    _Name,
+    _Bound,
+    bool,
+    _MessageId | None,
+    _MessageId | None,
+    bool,
+]
+_decoder = msgspec.msgpack.Decoder(_Fields)
+_encode = msgspec.msgpack.Encoder().encode
+
+#: (site, incarnation, number) of a message in its group.
+MessageId: TypeAlias = tuple[str, int, int]
+
+
+@attrs.frozen
+class OrderEntry:
+    """Place of one event in the order of its group.
+
+    Names have 1 to 64 characters. Numbers are below 2^63.
+    """
+
+    stack: str
+    """Name of the stack instance, which is the name of the group."""
+    site: str
+    """Site of the publisher. It breaks ties of equal stamps."""
+    incarnation: int
+    number: int
+    """With site and incarnation: the id of the message. It counts from 1."""
+    stamp: int | None
+    """64 bits, signed. None: a sequencer has not given a number yet."""
+    variant: str
+    """Variant of the order, such as `hybrid`."""
+    bound: int = 0
+    """Error of a stamp that is a time: at most so many microseconds. 0: it is no time."""
+    is_late: bool = False
+    """True if events with higher stamps were delivered before it."""
+    before: MessageId | None = None
+    """For a late event: the delivered message before its place; None if it is not known."""
+    after: MessageId | None = None
+    """For a late event: the delivered message after its place; None if it is not known."""
+    is_recovered: bool = False
+    """True if the event came from a log or the archive."""
+
+    @property
+    def id(self) -> MessageId:
+        return self.site, self.incarnation, self.number
+
+
+def encode_order_entry(entry: OrderEntry) -> bytes:
+    """Return the annotation. Raises ValueError for fields beyond their bounds."""
+    try:
+        annotation = _encode(("order", VERSION, *[getattr(entry, name) for name in _NAMES]))
+    except OverflowError:
+        annotation = b""
+    if decode_order_entry(annotation) is None:
+        raise ValueError(f"not a valid order entry: {entry}")
+    return annotation
+
+
+def decode_order_entry(annotation: bytes) -> OrderEntry | None:
+    """Return the entry; None for other, malformed or too many bytes."""
+    if not annotation.startswith(_START) or len(annotation) > MAX_ANNOTATION_BYTES:
+        return None
+    try:
+        _, _, *fields = _decoder.decode(annotation)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    entry = OrderEntry(*fields)
+    has_place = entry.before is not None or entry.after is not None
+    return None if has_place and not entry.is_late else entry
+
+
+def order_entry_of(record: bytes) -> OrderEntry | None:
+    """Return the entry of an event's record; None if it has none."""
+    return decode_order_entry(annotation_of(record)) if record.startswith(ANNOTATED) else None
+
+
+_NAMES: Final = tuple(field.name for field in attrs.fields(OrderEntry))
