@@ -34,6 +34,20 @@ def check_endpoint(text: str) -> str:
     return text
 
 
+def tcp_address(text: str) -> tuple[str, int]:
+    """Return host and port of an endpoint such as `tcp:host=a.example:port=8770`.
+
+    Raises `ValueError` with the reason.
+    """
+    endpoint = _Endpoint.parse(text)
+    host, port = endpoint.value("host", 0), endpoint.value("port", 1)
+    if endpoint.kind != "tcp" or not host:
+        raise ValueError('it is not "tcp:host=HOST:port=PORT"')
+    if not (port and port.isascii() and port.isdigit() and 0 < int(port) <= 65535):
+        raise ValueError("it has no port from 1 to 65535")
+    return host, int(port)
+
+
 def is_loopback_endpoint(text: str) -> bool:
     """Return True if only this machine can reach the endpoint; false for an unknown kind."""
     endpoint = _Endpoint.parse(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
-from broker.config.endpoints import check_endpoint
+from broker.config.endpoints import check_endpoint, tcp_address
 from broker.config.setting import BadElement, ValueKind
 from broker.config.stored_secret import StoredSecret
 from broker.config.units import format_duration, format_size, parse_duration, parse_size
@@ -207,6 +207,11 @@ def _check_client_endpoint(text: str) -> str:
     return text
 
 
+def _check_site_address(text: str) -> str:
+    tcp_address(text)
+    return text
+
+
 def _check_location(text: str) -> str:
     if "\0" in text or "\n" in text or len(text) > _MAX_LOCATION:
         raise ValueError
@@ -282,7 +287,10 @@ OPTIONAL_DISCOVERY: Final = ValueKind(
 OPTIONAL_FILE: Final[ValueKind[Path | None]] = ValueKind(
     'the path of a file, or ""', _read_optional_file, lambda path: _quoted(path or "")
 )
-OPTIONAL_LOCATION: Final = ValueKind(
+OPTIONAL_TCP_ENDPOINT: Final = ValueKind(
+    'an address such as "tcp:host=a.example:port=8770"', _text(_check_site_address), _quoted
+)
+LOCATION: Final = ValueKind(
     'the path of a folder, a URI such as "s3://bucket/events", or ""',
     _text(_check_location),
     _quoted,
@@ -345,3 +353,24 @@ def list_of(kind: ValueKind[T], *, least: int = 0, most: int = 1000) -> ValueKin
         return "[" + ", ".join(kind.write(value) for value in values) + "]"
 
     return ValueKind(f"a list of {least} to {most}, each {kind.allowed}", read, write)
+
+
+def table_of(kind: ValueKind[T], *, least: int = 0, most: int = 1000) -> ValueKind[dict[str, T]]:
+    """Table with names of nodes as keys."""
+
+    def read(value: object) -> dict[str, T]:
+        if not isinstance(value, dict) or not least <= len(value) <= most:
+            raise ValueError
+        found = {}
+        for name, element in value.items():
+            try:
+                found[NODE_NAME.read(name)] = kind.read(element)
+            except ValueError as wrong:
+                raise ValueError(f"the value of {name!r} is not {kind.allowed}: {wrong}") from None
+        return found
+
+    def write(values: dict[str, T]) -> str:
+        pairs = (f"{name} = {kind.write(value)}" for name, value in values.items())
+        return "{ " + ", ".join(pairs) + " }"
+
+    return ValueKind(f"a table of {least} to {most} nodes, each {kind.allowed}", read, write)

@@ -14,8 +14,8 @@ import msgspec
 from broker.event.annotation import ANNOTATED, MAX_ANNOTATION_BYTES, annotation_of
 
 VERSION: Final = 1
-#: First bytes of each entry: the array of 13 elements, the text, the version.
-_START: Final = b"\x9d\xa5order\x01"
+#: First bytes of each entry: the array of 14 elements, the text, the version.
+_START: Final = b"\x9e\xa5order\x01"
 _MAX_SIGNED: Final = 2**63 - 1
 
 _Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -38,6 +38,7 @@ _Fields: TypeAlias = tuple[
     _MessageId | None,
     _MessageId | None,
     bool,
+    Annotated[str, msgspec.Meta(max_length=64)],
 ]
 _decoder = msgspec.msgpack.Decoder(_Fields)
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,7 +57,7 @@ class OrderEntry:
     stack: str
     """Name of the stack instance, which is the name of the group."""
     site: str
-    """Site of the publisher. It breaks ties of equal stamps."""
+    """Site of the publisher."""
     incarnation: int
     number: int
     """With site and incarnation: the id of the message. It counts from 1."""
@@ -74,6 +75,8 @@ class OrderEntry:
     """For a late event: the delivered message after its place; None if it is not known."""
     is_recovered: bool = False
     """True if the event came from a log or the archive."""
+    tie: str = ""
+    """Name that orders equal stamps; empty: the site."""
 
     @property
     def id(self) -> MessageId:

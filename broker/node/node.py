@@ -206,7 +206,7 @@ class Node:
             window=settings.deduplication_window,
             carrying=carrying_patterns(self.settings),
             ordered=ordered_patterns(self.settings, find_plugins),
-            on_rollback=self.output.roll_back,
+            on_rollback=self._roll_back,
         )
 
     def _make_network(
@@ -364,6 +364,11 @@ class Node:
             await self.event_log.close()
         finally:
             self._threads.stop()
+
+    def _roll_back(self, serial: int) -> None:
+        self.output.roll_back(serial)
+        if self.transports is not None:
+            self.transports.revoke()
 
     def _deliver_own(self, events: Any, matches: Any) -> None:
         prompt, prompt_matches = events, matches

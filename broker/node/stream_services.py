@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from zope.interface import implementer
 
 from broker.cluster.address import Address
+from broker.cluster.carried_event import as_carried_event
 from broker.cluster.handshake_messages import LINKS
 from broker.cluster.instance_links import InstanceLinks
 from broker.cluster.network import Network
@@ -20,6 +21,7 @@ from broker.cluster.traffic.received_range import ReceivedRange
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, StackInstance
 from broker.errors import BadName, ProtocolError
+from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
@@ -41,6 +43,11 @@ from broker.streams.links import LinkOpener, name_links
 from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
+
+
+#: Events at the end of the log in which a transport finds what it delivered last.
+END_EVENTS = 2_000
+END_PAGE_BYTES = 512 << 10
 
 
 class INode(Protocol):
@@ -164,6 +171,7 @@ class StreamServices:
 
         driver = self._network.driver
         driver.ordered.orders, driver.ordered.order = transports.orders, transports.order
+        driver.ordered.miss = transports.miss
         driver.withheld.orders, driver.withheld.place = transports.orders, transports.place
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
@@ -193,6 +201,23 @@ class StreamServices:
 
     def release_ordered(self, patterns: Sequence[str]) -> None:
         self._network.driver.ordered.release_all(patterns)
+
+    def read_log_end(self, patterns: Sequence[str]) -> Deferred[Sequence[CarriedEvent]]:
+        return Deferred.fromCoroutine(self._read_log_end(patterns))
+
+    async def _read_log_end(self, patterns: Sequence[str]) -> list[CarriedEvent]:
+        log = self._network.event_log
+        serial, end = max(log.bounds.first, log.bounds.last - END_EVENTS), log.bounds.last
+        delivered, withheld = [], []
+        while serial <= end:
+            page = await log.read(serial, END_EVENTS, END_PAGE_BYTES)
+            for event in page:
+                if pattern_of(event.origin) in patterns:
+                    (withheld if event.is_withheld else delivered).append(as_carried_event(event))
+            if not page:
+                break
+            serial = page[-1].serial + 1
+        return delivered + withheld
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

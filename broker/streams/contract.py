@@ -173,6 +173,13 @@ class ITransportContext(Interface):
         order; others are dropped and counted.
         """
 
+    def read_log_end() -> Deferred[Sequence[CarriedEvent]]:
+        """Return the events of the instance's patterns that are among the last ones of the log, in
+        the order of their delivery, and behind these own events that are not delivered yet.
+
+        Call it after the start.
+        """
+
     def request_feed() -> bool:
         """Let the instance's feeder bring all events that this node or its links want, too.
 
@@ -271,6 +278,12 @@ class IOrderingTransport(IAnnotatingTransport):
         Batches of a flow come in its order. `is_recovered` is True for events that came from a log.
         After a failed commit the events come again.
         """
+
+    def miss(flow: str) -> None:
+        """Handle that events before those of the next `order` of a flow are in no log any more."""
+
+    def revoke() -> None:
+        """Forget all annotations of events that were not published: their commit has failed."""
 
     def place(batch: FlowBatch) -> Sequence[bytes]:
         """Return the annotation of each own event that is delivered now, out of order: events of an

@@ -169,6 +169,13 @@ class TransportInstance:
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
         self._call("order", batch, is_recovered)
 
+    def miss(self, flow: str) -> None:
+        self._call("miss", flow)
+
+    def revoke(self) -> None:
+        if self.orders:
+            self._call("revoke")
+
     def place(self, batch: FlowBatch) -> Sequence[CarriedEvent]:
         """Return own events with the annotations of `IOrderingTransport.place`."""
         found = self._call("place", batch) if self.orders else None
@@ -278,6 +285,9 @@ class TransportInstance:
         patterns = [pattern.text for pattern in self.patterns]
         if pattern_of(batch.flow) not in patterns or not self._services.deliver(batch):
             self.rejected += 1
+
+    def read_log_end(self) -> Deferred[Sequence[CarriedEvent]]:
+        return self._services.read_log_end([pattern.text for pattern in self.patterns])
 
     def request_feed(self) -> bool:
         if self._stack.feed and not self._is_fed:

@@ -7,11 +7,13 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, Protocol
 
+from twisted.internet.defer import Deferred
+
 from broker.config.stacks import StackInstance
 from broker.event.place import Mark
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
-from broker.streams.contract import ClusterFactory, FlowBatch, ILinkReceiver, ILinks
+from broker.streams.contract import CarriedEvent, ClusterFactory, FlowBatch, ILinkReceiver, ILinks
 from broker.transport.clock import IClock
 
 
@@ -66,6 +68,10 @@ class NodeServices(Protocol):
 
     def release_ordered(self, patterns: Sequence[str]) -> None:
         """Log and deliver what a transport has not delivered: it has stopped."""
+
+    def read_log_end(self, patterns: Sequence[str]) -> Deferred[Sequence[CarriedEvent]]:
+        """Return delivered events of carrying patterns at the end of the log, then withheld
+        ones."""
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         """Let the network of clusters bring the flows of these patterns in frames, too."""

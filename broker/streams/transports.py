@@ -135,6 +135,15 @@ class StreamTransports:
         """Give received events to the transport that decides when they are delivered."""
         self._by_pattern[pattern_of(batch.flow)].order(batch, is_recovered)
 
+    def miss(self, flow: str) -> None:
+        """Tell the transport of an ordered flow that its next events are in no log any more."""
+        self._by_pattern[pattern_of(flow)].miss(flow)
+
+    def revoke(self) -> None:
+        """Tell ordering transports that the commit of own events has failed."""
+        for instance in self:
+            instance.revoke()
+
     def place(self, batch: FlowBatch) -> Sequence[CarriedEvent]:
         """Return own events that are delivered out of order, with the transport's annotations."""
         instance = self._by_pattern.get(pattern_of(batch.flow))

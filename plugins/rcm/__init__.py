@@ -1,0 +1,1 @@
+"""The stack of groups whose sites see one order: socket - monitor - p2p - multicast - order."""

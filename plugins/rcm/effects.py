@@ -1,0 +1,64 @@
+"""Effects of a site's end of a group, applied in order by the transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import attrs
+
+from broker.errors import BrokerError
+from broker.streams.contract import FlowBatch
+
+
+@attrs.frozen
+class SendData:
+    """Send messages to sites."""
+
+    data: Sequence[bytes]
+    sites: Sequence[str]
+
+
+@attrs.frozen
+class PassOn:
+    """Pass a received batch on to the node. It comes back by `IOrderingTransport.order`."""
+
+    batch: FlowBatch
+
+
+@attrs.frozen
+class DeliverBatch:
+    """Deliver events in the final order."""
+
+    batch: FlowBatch
+
+
+@attrs.frozen
+class SuspectSite:
+    """Suspect a site for a reason of the order."""
+
+    site: str
+    reason: str
+
+
+@attrs.frozen
+class EndLink:
+    """End the link to a site that has broken the protocol."""
+
+    site: str
+    error: BrokerError
+
+
+@attrs.frozen
+class ReportMissing:
+    """Report that messages of a site will not come (L6)."""
+
+    site: str
+    incarnation: int
+    first: int
+    last: int
+
+
+GroupEffect: TypeAlias = (
+    SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing
+)

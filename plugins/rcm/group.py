@@ -1,0 +1,367 @@
+"""A site's end of a group: the order above the links, and the events of its messages.
+
+An event's way, at its own site and at another one:
+
+    stamp -> (commit) -> publish -> SendData, and later DeliverBatch
+    receive -> PassOn -> (the node has all events before it) -> order -> later DeliverBatch
+
+Methods with effects are never re-entered: the transport applies all effects of a call before the
+next call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from broker.errors import ProtocolError
+from broker.event.annotation import without_annotation
+from broker.event.flow import origin_of, pattern_of
+from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
+from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent, FlowBatch
+from broker.transport.effects import Failed
+from broker.transport.order import (
+    Deliver,
+    Instant,
+    IOrderCore,
+    IPacketCodec,
+    Message,
+    MessageId,
+    OrderEffect,
+    Packet,
+    Place,
+    Send,
+    Stamp,
+    Suspect,
+)
+from broker.transport.view import LinkState
+from plugins.rcm.effects import (
+    DeliverBatch,
+    EndLink,
+    GroupEffect,
+    PassOn,
+    ReportMissing,
+    SendData,
+    SuspectSite,
+)
+from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
+from plugins.rcm.inbox import Inbox
+from plugins.rcm.payload import Payload, decode_payload, encode_payload
+
+#: Microseconds by which a wall clock that is read in ms may be wrong.
+OWN_BOUND = 1_000
+#: Of the documents in one message of a link, unless one is larger.
+MOST_MESSAGE_BYTES = 256 << 10
+
+
+@attrs.frozen
+class GroupName:
+    """The names of a group that stand in its order entries."""
+
+    stack: str
+    variant: str
+    has_times: bool
+    """True if stamps are times."""
+
+
+class Group:
+    """The end of one site, for one process."""
+
+    def __init__(
+        self,
+        name: GroupName,
+        site: str,
+        incarnation: int,
+        sites: Sequence[str],
+        core: IOrderCore,
+        codec: IPacketCodec,
+        read_clock: Callable[[float], int],
+    ) -> None:
+        """`sites` are all sites. `read_clock` returns the site clock at a monotonic time."""
+        self.core = core
+        self.rejected = 0
+        """Wrong packets and events of other sites."""
+        self.origins: dict[str, str] = {}
+        """Log of each site, by its handshake."""
+        self.bounds: dict[str, int] = {}
+        """Error of the clock of each site, in microseconds."""
+        self._name = name
+        self._site = site
+        self._incarnation = incarnation
+        self._others = tuple(each for each in sites if each != site)
+        self._codec = codec
+        self._read_clock = read_clock
+        self._inboxes = {each: Inbox() for each in self._others}
+        self._held: dict[MessageId, HeldEvent] = {}
+        self._arrived: dict[tuple[str, Mark], MessageId] = {}
+        """Ids of received messages that the node has not passed back."""
+        self._numbers: dict[Mark, int] = {}
+        """Numbers of own events that are being committed."""
+        self._committed: dict[int, HeldEvent] = {}
+        """Own events by number, behind others that are being committed."""
+        self._released = 0
+        """Number of the last released message."""
+
+    # ----------------------------------------------------------------- own events
+
+    def stamp(self, events: Sequence[CarriedEvent], now: float) -> list[bytes]:
+        """Return the entries of own events, before their commit."""
+        reserved = self.core.stamp(len(events), self._instant(now))
+        entries = []
+        for event, (number, stamp) in zip(events, reserved, strict=True):
+            self._numbers[event.mark] = number
+            id = MessageId(self._site, self._incarnation, number)
+            entries.append(encode_order_entry(self._entry(id, stamp)))
+        return entries
+
+    def revoke(self, now: float) -> list[GroupEffect]:
+        """Drop the stamps of events whose commit has failed."""
+        self._numbers.clear()
+        return self._convert(self.core.revoke(self._instant(now)))
+
+    def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
+        """Send committed own events."""
+        for held in hold_events(batch):
+            number = self._numbers.pop(held.event.mark, None)
+            if number is not None:
+                self._committed[number] = held
+        payloads = []
+        while (held_event := self._committed.pop(self._released + 1, None)) is not None:
+            self._released += 1
+            self._held[MessageId(self._site, self._incarnation, self._released)] = held_event
+            payloads.append(_payload_of(held_event))
+        return self._convert(self.core.release(payloads, self._instant(now)))
+
+    def place(self, batch: FlowBatch) -> list[bytes]:
+        """Return the entries of own events that are delivered outside of the order."""
+        return [self._place_event(event).annotation for event in batch.events]
+
+    # ----------------------------------------------------------------- events of other sites
+
+    def receive(self, site: str, data: Sequence[bytes], now: float) -> list[GroupEffect]:
+        """Take messages of the link to a site."""
+        inbox = self._inboxes[site]
+        batches: list[HeldEvent] = []
+        try:
+            for packet in (each for one in data for each in self._codec.decode(site, one)):
+                if isinstance(packet, Message):
+                    held = self._read_message(site, packet)
+                    if inbox.is_full or inbox.is_passed(packet.id):
+                        # It comes from a log, or has come from there.
+                        continue
+                    self._held[packet.id] = held
+                    self._arrived[held.flow, held.event.mark] = packet.id
+                    batches.append(held)
+                inbox.add_packet(packet)
+        except ProtocolError as error:
+            self.rejected += 1
+            return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
+        return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
+
+    def order(self, batch: FlowBatch, is_recovered: bool, now: float) -> list[GroupEffect]:
+        """Take events that the node has without a missing one before them in their flow."""
+        effects: list[GroupEffect] = []
+        touched: dict[str, None] = {}
+        for held in hold_events(batch, is_recovered=is_recovered):
+            id = self._arrived.pop((held.flow, held.event.mark), None)
+            if id is not None and id in self._held:
+                self._held[id] = attrs.evolve(held, is_recovered=False)
+                self._inboxes[id.site].add_ready([id])
+                touched[id.site] = None
+            else:
+                effects += self._order_recovered(attrs.evolve(held, is_recovered=True), now)
+        for site in touched:
+            effects += self._take_ready(site, now)
+        return effects
+
+    def _order_recovered(self, held: HeldEvent, now: float) -> list[GroupEffect]:
+        entry = decode_order_entry(held.event.annotation)
+        inbox = None if entry is None else self._inboxes.get(entry.site)
+        if entry is None or inbox is None or entry.stack != self._name.stack:
+            # Another stack carried it before.
+            return [DeliverBatch(_alone(held))]
+        id = MessageId(*entry.id)
+        if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
+            placed = self._place_event(held.event)
+            return [DeliverBatch(_alone(attrs.evolve(held, event=placed)))]
+        self._held[id] = held
+        stamp = None if entry.stamp is None else _stamp_of(entry, entry.stamp)
+        message = Message(id, b"", frozenset(), stamp)
+        effects = self._pass_message(inbox, id)
+        return effects + self._convert(self.core.receive(id.site, [message], self._instant(now)))
+
+    def miss(self, flow: str, now: float) -> list[GroupEffect]:
+        """Handle that events of a flow are in no log any more."""
+        for site, origin in self.origins.items():
+            if origin == origin_of(flow) and site in self._inboxes:
+                self._inboxes[site].record_loss()
+                return self._take_ready(site, now)
+        return []
+
+    # ----------------------------------------------------------------- links
+
+    def disconnect(self, site: str, state: LinkState, now: float) -> list[GroupEffect]:
+        """Handle that a site is suspected or disconnected from now on."""
+        return self._convert(self.core.disconnect(site, state, self._instant(now)))
+
+    def make_offer(self, site: str, now: float) -> int:
+        return self.core.offer_clock(site, self._instant(now))
+
+    def answer_offer(self, site: str, offer: int, now: float) -> int | None:
+        """Raises `ProtocolError` for an impossible clock."""
+        return self.core.answer_clock(site, offer, self._instant(now))
+
+    def accept_answer(self, site: str, answer: int, now: float) -> list[GroupEffect] | None:
+        """Count a site as connected; None: not yet, make another offer. Raises `ProtocolError`."""
+        effects = self.core.connect(site, answer, self._instant(now))
+        return None if effects is None else self._convert(effects)
+
+    # ----------------------------------------------------------------- time
+
+    def handle_timeout(self, now: float) -> list[GroupEffect]:
+        effects: list[GroupEffect] = []
+        for site, inbox in self._inboxes.items():
+            due = inbox.next_timeout()
+            if due is not None and due <= now:
+                effects += self._take_ready(site, now)
+        due = self.core.next_timeout()
+        if due is not None and due <= now:
+            effects += self._convert(self.core.handle_timeout(self._instant(now)))
+        return effects
+
+    def next_timeout(self) -> float | None:
+        times = [self.core.next_timeout(), *(each.next_timeout() for each in self._inboxes.values())]
+        return min((time for time in times if time is not None), default=None)
+
+    # ----------------------------------------------------------------- state
+
+    def restore(self, entries: Iterable[OrderEntry]) -> None:
+        """Record the last entries of this site's log, in its order: what was delivered before."""
+        for entry in entries:
+            if entry.stamp is not None and entry.stack == self._name.stack:
+                self.core.place(MessageId(*entry.id), _stamp_of(entry, entry.stamp))
+
+    def snapshot(self) -> dict[str, object]:
+        return {"waiting": len(self._held), "rejected": self.rejected}
+
+    # ----------------------------------------------------------------- within
+
+    def _instant(self, now: float) -> Instant:
+        return Instant(now, self._read_clock(now))
+
+    def _read_message(self, site: str, message: Message) -> HeldEvent:
+        payload = decode_payload(message.payload)
+        origin = self.origins.get(site)
+        if origin is None:
+            raise ProtocolError(f"{site} sent an event before its handshake")
+        flow = payload.flow_of(origin)
+        return HeldEvent(flow, payload.origin_node, payload.after, payload.upto, payload.event)
+
+    def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
+        inbox = self._inboxes[site]
+        effects: list[GroupEffect] = []
+        packets = inbox.take_ready(now)
+        for packet in packets:
+            if isinstance(packet, Message):
+                effects += self._pass_message(inbox, packet.id)
+        if packets:
+            effects += self._convert(self.core.receive(site, packets, self._instant(now)))
+        return effects
+
+    def _pass_message(self, inbox: Inbox, id: MessageId) -> list[GroupEffect]:
+        missing = inbox.pass_message(id)
+        return [] if missing is None else [ReportMissing(id.site, id.incarnation, *missing)]
+
+    def _convert(self, effects: Iterable[OrderEffect]) -> list[GroupEffect]:
+        """Return the effects of the core for the transport; deliveries are joined."""
+        found: list[GroupEffect] = []
+        delivered: list[HeldEvent] = []
+
+        def flush() -> None:
+            found.extend(map(DeliverBatch, join_batches(delivered)))
+            delivered.clear()
+
+        for effect in effects:
+            match effect:
+                case Send(packets, sites):
+                    sent_to = self._others if sites is None else sites
+                    found.append(SendData(self._encode(packets), sent_to))
+                case Deliver(message, stamp, late):
+                    held = self._held.pop(message.id, None)
+                    if held is not None:
+                        delivered.append(self._with_entry(held, message.id, stamp, late))
+                case Suspect(site, reason):
+                    flush()
+                    found.append(SuspectSite(site, reason))
+                case Failed(error, site):
+                    flush()
+                    self.rejected += 1
+                    found.append(EndLink(str(site), error))
+        flush()
+        return found
+
+    def _encode(self, packets: Sequence[Packet]) -> list[bytes]:
+        """Return the packets in messages of moderate size."""
+        if not isinstance(packets[0], Message):
+            return [self._codec.encode(packets)]
+        found, part, size = [], [], 0
+        for message in packets:
+            assert isinstance(message, Message)
+            if part and size + len(message.payload) > MOST_MESSAGE_BYTES:
+                found.append(self._codec.encode(part))
+                part, size = [], 0
+            part.append(message)
+            size += len(message.payload)
+        return [*found, self._codec.encode(part)]
+
+    def _entry(self, id: MessageId, stamp: Stamp | None) -> OrderEntry:
+        bound = self.bounds.get(id.site, OWN_BOUND) if self._name.has_times else 0
+        return OrderEntry(
+            *(self._name.stack, id.site, id.incarnation, id.number),
+            *(None if stamp is None else stamp.time, self._name.variant, bound),
+        )
+
+    def _with_entry(
+        self, held: HeldEvent, id: MessageId, stamp: Stamp, late: Place | None
+    ) -> HeldEvent:
+        entry = self._entry(id, stamp)
+        if late is not None or held.is_recovered:
+            entry = _placed(entry, late, is_recovered=held.is_recovered)
+        event = held.event.with_annotation(encode_order_entry(entry))
+        return attrs.evolve(held, event=event)
+
+    def _place_event(self, event: CarriedEvent) -> CarriedEvent:
+        """Return an event from a log, which is delivered at once, with its place."""
+        entry = decode_order_entry(event.annotation)
+        if entry is None or entry.stamp is None:
+            return event
+        late = self.core.place(MessageId(*entry.id), _stamp_of(entry, entry.stamp))
+        return event.with_annotation(encode_order_entry(_placed(entry, late, is_recovered=True)))
+
+
+def _payload_of(held: HeldEvent) -> bytes:
+    event = held.event._replace(record=without_annotation(held.event.record))
+    return encode_payload(
+        Payload(pattern_of(held.flow), held.origin_node, held.after, held.upto, event)
+    )
+
+
+def _stamp_of(entry: OrderEntry, time: int) -> Stamp:
+    return Stamp(time, entry.tie or entry.site)
+
+
+def _placed(entry: OrderEntry, late: Place | None, *, is_recovered: bool) -> OrderEntry:
+    """Return the entry with the place of a message that was delivered."""
+    if late is None:
+        return attrs.evolve(
+            entry, is_late=False, before=None, after=None, is_recovered=is_recovered
+        )
+    return attrs.evolve(
+        entry, is_late=True, before=late.before, after=late.after, is_recovered=is_recovered
+    )
+
+
+def _alone(held: HeldEvent) -> FlowBatch:
+    return FlowBatch(held.flow, held.origin_node, held.after, held.upto, [held.event])

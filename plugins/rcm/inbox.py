@@ -1,0 +1,92 @@
+"""Packets of one other site, in their order, until the node has their events.
+
+The node may hold back an event: events before it are missing, and come from a log first. Then all
+later packets of that site wait too, so that the order sees each message in its turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from broker.transport.order import Message, MessageId, Packet
+
+#: Packets; more messages are not accepted, and come from the log of their origin later.
+MOST_WAITING = 10_000
+#: Seconds that a message waits for lower numbers: they belong to other flows of the site.
+NUMBER_PATIENCE = 10.0
+
+
+class Inbox:
+    def __init__(self) -> None:
+        self._packets: deque[Packet] = deque()
+        self._ready: set[MessageId] = set()
+        self._next: tuple[int, int] | None = None
+        """Incarnation and number of the next message; None before the first one."""
+        self._blocked_at: float | None = None
+        self._has_loss = False
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._packets) >= MOST_WAITING
+
+    def add_packet(self, packet: Packet) -> None:
+        self._packets.append(packet)
+
+    def add_ready(self, ids: Iterable[MessageId]) -> None:
+        """Record that the node has the events of messages, and all before them in their flows."""
+        self._ready.update(ids)
+
+    def record_loss(self) -> None:
+        """Record that messages of the site are in no log any more: none waits for them."""
+        self._has_loss = True
+
+    def is_passed(self, id: MessageId) -> bool:
+        """Return whether the order has got this message, or a later one."""
+        return self._next is not None and (id.incarnation, id.number) < self._next
+
+    def pass_message(self, id: MessageId) -> tuple[int, int] | None:
+        """Record that the order gets a message. Return the first and last missing number before
+        it, if there are some."""
+        missing = None
+        if self._next is not None and self._next[0] == id.incarnation and id.number > self._next[1]:
+            missing = self._next[1], id.number - 1
+        self._next = id.incarnation, id.number + 1
+        self._ready.discard(id)
+        return missing
+
+    def take_ready(self, now: float) -> Sequence[Packet]:
+        """Remove and return the packets that the order may get now.
+
+        The caller calls `pass_message` for each message before the next call.
+        """
+        taken: list[Packet] = []
+        following = self._next
+        while self._packets:
+            packet = self._packets[0]
+            if isinstance(packet, Message):
+                place = packet.id.incarnation, packet.id.number
+                if following is not None and place < following:
+                    self._packets.popleft()
+                    self._ready.discard(packet.id)
+                    continue
+                if not self._may_pass(packet.id, following, now):
+                    break
+                following = place[0], place[1] + 1
+            taken.append(self._packets.popleft())
+            self._blocked_at = None
+        if not self._packets:
+            self._has_loss = False
+        return taken
+
+    def next_timeout(self) -> float | None:
+        return None if self._blocked_at is None else self._blocked_at + NUMBER_PATIENCE
+
+    def _may_pass(self, id: MessageId, following: tuple[int, int] | None, now: float) -> bool:
+        if id not in self._ready:
+            return False
+        if following is None or following[0] != id.incarnation or following[1] == id.number:
+            return True
+        if self._blocked_at is None:
+            self._blocked_at = now
+        return self._has_loss or now >= self._blocked_at + NUMBER_PATIENCE

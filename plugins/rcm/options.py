@@ -1,0 +1,52 @@
+"""Options of the `rcm` transport."""
+
+from __future__ import annotations
+
+import attrs
+
+from broker.config import value_kind
+from broker.config.setting import required_setting, setting
+from broker.errors import ConfigurationError
+
+#: RCM R2 has ten. A message has a bit for each.
+MOST_SITES = 32
+#: The longest time for which a site waits for another one's clock, beside a few round trips.
+MOST_DELTA = 10.0
+
+
+@attrs.frozen(kw_only=True)
+class RcmOptions:
+    """Times are in seconds."""
+
+    sites: dict[str, str] = required_setting(
+        value_kind.table_of(value_kind.SITE_ADDRESS, least=1, most=MOST_SITES),
+        "Nodes of the group, each with the address at which it listens for the others.",
+        shown='{ a = "tcp:host=a.example:port=8770", b = "tcp:host=b.example:port=8770" }',
+    )
+    order: str = setting(
+        value_kind.choice("logical", "sequencer", "real-time", "hybrid"),
+        "hybrid",
+        "Variant of the order; the same at all sites.",
+    )
+    delta: float = setting(
+        value_kind.duration(0.001, MOST_DELTA),
+        0.25,
+        "Real-time and hybrid: age at which a message is delivered; the same at all sites.",
+    )
+    clock_delay: float = setting(
+        value_kind.duration(0.001, MOST_DELTA),
+        0.05,
+        "A site without messages answers one with its clock after this time.",
+    )
+    listen: str = setting(
+        value_kind.OPTIONAL_HOST_PORT,
+        "",
+        "Address at which this node listens for the other sites; empty: the one in sites.",
+    )
+
+    def address_of(self, node: str) -> tuple[str, int]:
+        """Raises `ConfigurationError` for a node that is no site."""
+        if node not in self.sites:
+            names = ", ".join(sorted(self.sites))
+            raise ConfigurationError(f"this node, {node}, is not one of the sites: {names}")
+        return value_kind.tcp_address(self.sites[node])

@@ -1,0 +1,64 @@
+"""State of a site that survives its process: the incarnation, and a bound of its clock.
+
+A site stores a bound ahead of its clock, so that few messages wait for the disk. After a restart
+its clock begins at the bound.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from broker.dtd.atomic_file import read_checksummed, write_checksummed
+from broker.errors import ConfigurationError
+
+FILE = "site"
+#: Logical times that a site may use before it stores another bound.
+LEAD = 1 << 20
+
+
+class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    version: int
+    incarnation: int
+    bound: int
+
+
+class SiteState:
+    """Raises `ConfigurationError` for a damaged file, `OSError` if it can not be written."""
+
+    def __init__(self, folder: Path, *, lead: int) -> None:
+        """`lead` is the distance of a new bound from the clock."""
+        self._path = folder / FILE
+        self._lead = lead
+        previous = self._read()
+        #: It rises with each start (K21).
+        self.incarnation = previous.incarnation + 1
+        #: No clock of an earlier incarnation was above it.
+        self.floor = self._bound = previous.bound
+        self._write()
+
+    def cover(self, clock: int) -> None:
+        """Store a bound that is not below a clock."""
+        if clock > self._bound:
+            self._bound = clock + self._lead
+            self._write()
+
+    def _read(self) -> _Stored:
+        try:
+            data = read_checksummed(self._path)
+            return _Stored(1, 0, 0) if data is None else _decoder.decode(data)
+        except (ValueError, msgspec.MsgspecError) as error:
+            # With a lower incarnation the other sites would refuse this one.
+            raise ConfigurationError(
+                f"{self._path} is damaged ({error}). Remove it if no other site of the group "
+                "knows this one, else give the node another name"
+            ) from None
+
+    def _write(self) -> None:
+        data = _encode(_Stored(1, self.incarnation, self._bound))
+        write_checksummed(self._path, data, sync=True)
+
+
+_decoder = msgspec.msgpack.Decoder(_Stored)
+_encode = msgspec.msgpack.Encoder().encode

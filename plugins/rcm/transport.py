@@ -1,0 +1,253 @@
+"""The `rcm` transport: events of a group of sites, which see one order (RCM R33-R36)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import ClassVar
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from twisted.plugin import IPlugin
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from broker.errors import BrokerError, Closed, NotASite
+from broker.event.order_entry import decode_order_entry
+from broker.streams.contract import (
+    CarriedEvent,
+    CarriedInterest,
+    FlowBatch,
+    Guarantee,
+    ILinkOwners,
+    ILinkReceiver,
+    ILinks,
+    IOrderingTransport,
+    ITransportContext,
+    ITransportPlugin,
+)
+from broker.transport.core_runner import CoreRunner
+from broker.transport.message import Outcome
+from broker.transport.monitor import ILinkOwner
+from broker.transport.order import VARIANTS, OrderSettings
+from broker.transport.site_clock import SiteClock
+from broker.transport.view import LinkState
+from plugins.rcm.effects import (
+    DeliverBatch,
+    EndLink,
+    GroupEffect,
+    PassOn,
+    ReportMissing,
+    SendData,
+    SuspectSite,
+)
+from plugins.rcm.group import Group, GroupName
+from plugins.rcm.handshake import VERSION, Terms
+from plugins.rcm.link_owner import LinkOwner
+from plugins.rcm.options import RcmOptions
+from plugins.rcm.site_state import LEAD, SiteState
+
+#: Variants whose stamps are times: their clock goes on while the site is down.
+TIMED = frozenset({"real-time", "hybrid"})
+
+
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport)
+class RcmTransport:
+    def __init__(self, context: ITransportContext) -> None:
+        options = context.options
+        assert isinstance(options, RcmOptions)
+        self._context = context
+        self._options = options
+        self._address = options.address_of(context.node)
+        self._clock = SiteClock(context.wall_clock)
+        self._terms = Terms(VERSION, options.order, options.delta, tuple(sorted(options.sites)))
+        self._links: ILinks | None = None
+        self._peers: dict[str, Hashable] = {}
+        """By site."""
+        self._states = dict.fromkeys(self._others, LinkState.DISCONNECTED)
+        self._early: list[FlowBatch] | None = []
+        """Own events that came before the end of the log was read."""
+        self.lost_sends = 0
+        """Messages for which a link had no room: they come from the log."""
+        self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
+
+    @property
+    def _others(self) -> list[str]:
+        return [site for site in self._terms.sites if site != self._context.node]
+
+    # ----------------------------------------------------------------- of the node
+
+    def listen(self) -> None:
+        context, options = self._context, self._options
+        variant = VARIANTS[options.order]
+        is_timed = options.order in TIMED
+        self._state = SiteState(context.folder, lead=0 if is_timed else LEAD)
+        settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
+        incarnation = self._state.incarnation
+        core = variant.create_core(context.node, incarnation, settings, self._state.floor)
+        self._group = Group(
+            GroupName(context.instance, options.order, is_timed),
+            *(context.node, incarnation, self._terms.sites),
+            *(core, variant.create_codec(self._terms.sites), self._clock.read),
+        )
+        host, port = self._address
+        self._links = context.open_links(options.listen or f"{host}:{port}", self)
+
+    def start(self) -> None:
+        self._runner.start(self._group)
+        reading = self._context.read_log_end()
+        reading.addCallback(self._begin)
+        reading.addErrback(self._failed)
+
+    def _begin(self, events: Sequence[CarriedEvent]) -> None:
+        """Join the group, knowing what was delivered before."""
+        if self._links is None:
+            return
+        entries = [decode_order_entry(event.annotation) for event in events]
+        self._group.restore([entry for entry in entries if entry is not None])
+        early, self._early = self._early or [], None
+        for batch in early:
+            self._runner.call(self._group.publish, batch)
+        for site in self._others:
+            self._peers[site] = self._links.add_peer(self._options.address_of(site))
+
+    def _failed(self, failure: Failure) -> None:
+        error = failure.value
+        self._context.fail(error if isinstance(error, Exception) else Closed(str(error)))
+
+    def stop(self) -> Deferred[None]:
+        self._runner.stop()
+        links, self._links = self._links, None
+        if links is not None:
+            links.close()
+        return succeed(None)
+
+    def announce(self, key: str, interest: CarriedInterest) -> None:
+        """Do nothing: all sites get all events (X17)."""
+
+    def withdraw(self, key: str) -> None:
+        """Do nothing, as for `announce`."""
+
+    def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
+        entries = self._group.stamp(events, self._now())
+        self._state.cover(self._group.core.floor)
+        return entries
+
+    def revoke(self) -> None:
+        self._runner.call(self._group.revoke)
+
+    def publish(self, batch: FlowBatch) -> None:
+        if self._early is not None:
+            self._early.append(batch)
+        else:
+            self._runner.call(self._group.publish, batch)
+
+    def recovered(self, batch: FlowBatch) -> None:
+        """Do nothing: `order` and `place` get all events."""
+
+    def order(self, batch: FlowBatch, is_recovered: bool) -> None:
+        self._runner.call(self._group.order, batch, is_recovered)
+
+    def miss(self, flow: str) -> None:
+        self._runner.call(self._group.miss, flow)
+
+    def place(self, batch: FlowBatch) -> Sequence[bytes]:
+        return self._group.place(batch)
+
+    def snapshot(self) -> Mapping[str, object]:
+        return {
+            "order": self._options.order,
+            "incarnation": self._state.incarnation,
+            "lost_sends": self.lost_sends,
+            "peers": [
+                {"site": site, "status": state.value} for site, state in self._states.items()
+            ],
+            **self._group.snapshot(),
+        }
+
+    # ----------------------------------------------------------------- of the links
+
+    def own_link(self, node: str) -> ILinkOwner:
+        if node not in self._states:
+            raise NotASite(f"{node} is no site of the group {self._context.instance}")
+        if self._early is not None:
+            raise Closed("this site is starting")
+        return LinkOwner(
+            *(self._group, node, self._terms, self._context.origin),
+            *(self._clock.read, self._connected),
+        )
+
+    def _connected(self, site: str, effects: list[GroupEffect]) -> None:
+        self._set_state(site, LinkState.CONNECTED)
+        self._runner.apply_effects(effects)
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        site = self._site_at(peer)
+        # The handshake reports a connection (`own_link`).
+        if site is not None and state is not LinkState.CONNECTED:
+            self._set_state(site, state)
+            self._runner.call(self._group.disconnect, site, state)
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        site = self._site_at(peer)
+        if site is not None:
+            self._runner.call(self._group.receive, site, messages)
+
+    def _site_at(self, peer: Hashable) -> str | None:
+        assert self._links is not None
+        site = self._links.node_of(peer)
+        return site if site in self._states else None
+
+    # ----------------------------------------------------------------- of the group
+
+    def _apply(self, effect: GroupEffect) -> None:
+        links = self._links
+        assert links is not None
+        match effect:
+            case SendData(data, sites):
+                self._state.cover(self._group.core.floor)
+                peers = [self._peers[site] for site in sites if site in self._peers]
+                outcomes = links.send(data, peers)
+                self.lost_sends += sum(
+                    each is Outcome.FULL for one in outcomes for each in one.values()
+                )
+            case PassOn(batch):
+                self._context.receive(batch)
+            case DeliverBatch(batch):
+                self._context.deliver(batch)
+            case SuspectSite(site, reason):
+                self._set_state(site, LinkState.SUSPECTED)
+                links.suspect(self._peers[site], reason)
+            case EndLink(site, error):
+                self._end_link(site, error)
+            case ReportMissing():
+                self.missing += effect.last - effect.first + 1
+
+    def _end_link(self, site: str, error: BrokerError) -> None:
+        """End the link to a site, and begin a new one."""
+        assert self._links is not None
+        self._links.end(self._peers[site], error)
+
+    def _set_state(self, site: str, state: LinkState) -> None:
+        self._states[site] = state
+
+    def _now(self) -> float:
+        return float(self._context.clock.seconds())
+
+
+@implementer(IPlugin, ITransportPlugin)
+@attrs.frozen
+class RcmPlugin:
+    """Intermittent global order of all events of a group of sites (RCM R16)."""
+
+    name: ClassVar[str] = "rcm"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "one order of events at all sites, through outages and partitions"
+    options: ClassVar[type] = RcmOptions
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.ONE_ORDER})
+    links: ClassVar[str] = "rcm"
+
+    def create(self, context: ITransportContext) -> IOrderingTransport:
+        return RcmTransport(context)
+
+
+rcm_transport = RcmPlugin()
