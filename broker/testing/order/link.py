@@ -31,13 +31,19 @@ class Heartbeat(NamedTuple):
     received: int
 
 
+#: Seconds until an offer is given to the owner again.
+_AGAIN = 0.02
+
+
 class IOwner(Protocol):
     """The site of a link."""
 
     @property
     def last_sent(self) -> MessageId: ...
     def make_offer(self, peer: str) -> int: ...
-    def answer_offer(self, peer: str, clock: int) -> int: ...
+    def answer_offer(self, peer: str, clock: int) -> int | None:
+        """Return the answer, or None to get the offer again."""
+
     def accept_answer(self, peer: str, clock: int) -> bool:
         """Report the peer as connected, or return False for another offer."""
 
@@ -170,7 +176,7 @@ class Link:
             case Loss():
                 self._held.append(packet)
             case Offer(clock):
-                self._send_now(Answer(self._owner.answer_offer(self._peer, clock)))
+                self._answer(clock, self._connection)
             case Answer(clock):
                 self._is_offered = False
                 self._answered(clock)
@@ -185,6 +191,15 @@ class Link:
         if self._is_good and self.state is not _CONNECTED and not self._is_offered:
             self._is_offered = True
             self._send_now(Offer(self._owner.make_offer(self._peer)))
+
+    def _answer(self, clock: int, connection: Connection | None) -> None:
+        if connection is not self._connection or self.is_stopped:
+            return
+        answer = self._owner.answer_offer(self._peer, clock)
+        if answer is None:
+            self._loop.call_later(_AGAIN, self._answer, clock, connection)
+        else:
+            self._send_now(Answer(answer))
 
     def _answered(self, clock: int) -> None:
         if not (self._is_good and self._is_shaken) or self.state is _CONNECTED:

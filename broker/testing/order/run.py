@@ -26,6 +26,8 @@ class Sent(NamedTuple):
     time: float
     #: Sites for which the outcome was not ABSENT.
     destinations: frozenset[str]
+    #: Seconds from its stamp to its sending.
+    commit: float = 0.0
 
 
 class Status(NamedTuple):
@@ -65,6 +67,10 @@ class Run:
     deliveries: dict[Process, list[Delivery]] = attrs.field(factory=lambda: defaultdict(list))
     statuses: list[Status] = attrs.field(factory=list)
     missing: list[Missing] = attrs.field(factory=list)
+    #: Begins and ends of commits.
+    commits: dict[Process, list[tuple[float, float]]] = attrs.field(
+        factory=lambda: defaultdict(list)
+    )
     #: Time, process, and whether it started or ended.
     lives: list[tuple[float, Process, bool]] = attrs.field(factory=list)
     #: Time and direction of a path that became silent or was repaired.

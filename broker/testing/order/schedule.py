@@ -49,8 +49,12 @@ class StepClock(NamedTuple):
 
 
 class Publish(NamedTuple):
+    """Stamp messages, and release them after their commit, or revoke them."""
+
     site: str
     messages: int = 1
+    commit: float = 0.0
+    fails: bool = False
 
 
 Action: TypeAlias = SetPath | Cut | Kill | Start | SetExtraDelay | StepClock | Publish
@@ -104,10 +108,15 @@ def _traffic(random: Random, sites: tuple[str, ...], shape: Shape) -> Iterator[T
         while time < end:
             # Sometimes several sites publish at once, or one several messages.
             for each in dict.fromkeys((site, *random.sample(sites, random.choice((0, 0, 1, 2))))):
-                yield time, Publish(each, random.choice((1, 1, 1, 3)))
+                yield time, _publication(random, each)
             time += random.expovariate(1 / (3 * mean))
         # Losses before it are found by its number.
         yield end, Publish(site)
+
+
+def _publication(random: Random, site: str) -> Publish:
+    commit = 1.0 if random.random() < 0.02 else random.uniform(0.0, 0.03)
+    return Publish(site, random.choice((1, 1, 1, 3)), commit, random.random() < 0.02)
 
 
 def _fault(
@@ -139,6 +148,9 @@ def _fault(
                     yield time, Cut(one, other)
                 time += random.uniform(0.0, 2.0)
         case "kill":
+            # Often between a stamp and its release.
+            yield time, _publication(random, one)
+            time = min(time + random.uniform(0.0, 0.03), end)
             yield time, Kill(one, random.random() < 0.5)
             yield min(time + random.uniform(0.1, 8.0), end), Start(one)
         case "slow":

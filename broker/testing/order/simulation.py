@@ -127,9 +127,9 @@ class Simulation:
     def _perform(self, action: Action) -> None:
         now, network = self._loop.now, self._network
         match action:
-            case Publish(name, messages):
+            case Publish(name, messages, commit, fails):
                 if self._sites[name].is_running:
-                    self._sites[name].publish(messages)
+                    self._sites[name].publish(messages, commit, fails=fails)
             case SetPath(sender, receiver, is_up):
                 self._set_path(sender, receiver, is_up)
             case Cut(one, other):

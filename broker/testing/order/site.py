@@ -46,9 +46,32 @@ class Site:
         self._timer = float("inf")
         self._numbers: dict[str, MessageId] = {}  # the last messages of other sites
         self.last_sent = MessageId(*process, 0)
+        self._committed_at = 0.0  # end of the last commit under way
+        self._commit_time = 0.0  # of the messages that are released
+        self._failures = 0
 
-    def publish(self, count: int) -> None:
-        self._call(lambda: self.core.submit([b""] * count, self._instant()))
+    def publish(self, messages: int, commit: float, *, fails: bool) -> None:
+        """Stamp messages, commit them in this time, and release them if the commit succeeds.
+
+        Commits end in the order in which they began.
+        """
+        now = self._loop.now
+        self.core.stamp(messages, self._instant())
+        self._committed_at = max(self._committed_at, now + commit)
+        self._run.commits[self.process].append((now, self._committed_at))
+        end = self._end_failed_commit if fails else self._end_commit
+        self._loop.call_at(self._committed_at, end, messages, now, self._failures)
+
+    def _end_commit(self, messages: int, begin: float, failures: int) -> None:
+        if failures == self._failures:
+            self._commit_time = self._loop.now - begin
+            self._call(lambda: self.core.release([b""] * messages, self._instant()))
+
+    def _end_failed_commit(self, messages: int, begin: float, failures: int) -> None:
+        """All commits under way fail."""
+        if failures == self._failures:
+            self._failures += 1
+            self._call(lambda: self.core.revoke(self._instant()))
 
     def stop(self, *, silently: bool) -> int:
         """Kill the process, and return what it has stored."""
@@ -62,7 +85,7 @@ class Site:
     def make_offer(self, peer: str) -> int:
         return self.core.offer_clock(peer, self._instant())
 
-    def answer_offer(self, peer: str, clock: int) -> int:
+    def answer_offer(self, peer: str, clock: int) -> int | None:
         answer = self.core.answer_clock(peer, clock, self._instant())
         self._arm()
         return answer
@@ -123,8 +146,9 @@ class Site:
 
     def _apply(self, effect: OrderEffect) -> None:
         match effect:
-            case Send(packet, sites):
-                self._send(packet, tuple(self.links) if sites is None else sites)
+            case Send(packets, sites):
+                for packet in packets:
+                    self._send(packet, tuple(self.links) if sites is None else sites)
             case Deliver(message, stamp, late):
                 delivery = Delivery(self._loop.now, message.id, stamp, late)
                 self._run.deliveries[self.process].append(delivery)
@@ -137,7 +161,9 @@ class Site:
         accepted = [site for site in sites if self.links[site].send(packet)]
         if isinstance(packet, Message):
             now, self.last_sent = self._loop.now, packet.id
-            self._run.sent[packet.id] = Sent(now, frozenset((*accepted, self.name)))
+            self._run.sent[packet.id] = Sent(
+                now, frozenset((*accepted, self.name)), self._commit_time
+            )
             self._run.received[self.process][packet.id] = now
 
     def _arm(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.transport.order.contract import IOrderCore, IOrderVariant
 from broker.transport.order.effects import Deliver, OrderEffect, Place, Send, Suspect
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Message, MessageId, Stamp
+from broker.transport.order.packet import Message, MessageId, Reserved, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.variants import VARIANTS
 
@@ -20,6 +20,7 @@ __all__ = [
     "OrderEffect",
     "OrderSettings",
     "Place",
+    "Reserved",
     "Send",
     "Stamp",
     "Suspect",

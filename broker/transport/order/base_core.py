@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from broker.errors import ProtocolError
 from broker.transport.effects import Failed
-from broker.transport.order.effects import Deliver, OrderEffect, Packet, Suspect
+from broker.transport.order.effects import Deliver, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.history import History
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Message, MessageId, Stamp
+from broker.transport.order.packet import Message, MessageId, Reserved, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.view import LinkState
 
@@ -32,11 +33,32 @@ class OrderCore:
         self.duplicates = 0
         self._incarnation = incarnation
         self._settings = settings
-        self._sent = 0
+        self._sent = 0  # number of the last released message
+        self._reserved: deque[Reserved] = deque()
         self._origins: dict[str, Origin] = {}
         self._history = History(settings.history)
 
     # ----------------------------------------------------------------- of the interface
+
+    def stamp(self, count: int, at: Instant) -> list[Reserved]:
+        first = self._sent + len(self._reserved) + 1
+        numbers = range(first, first + count)
+        reserved = list(map(Reserved, numbers, self._next_stamps(count, at)))
+        self._reserved += reserved
+        return reserved
+
+    def release(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
+        messages: list[Message] = []
+        for payload in payloads:
+            self._sent, stamp = self._reserved.popleft()
+            id = MessageId(self.site, self._incarnation, self._sent)
+            messages.append(Message(id, payload, self.connected, stamp))
+        self._add_own_messages(messages, at)
+        return [Send(messages), *self._advance(at)]
+
+    def revoke(self, at: Instant) -> list[OrderEffect]:
+        self._reserved.clear()
+        return self._advance(at)
 
     def receive(self, site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
         effects: list[OrderEffect] = []
@@ -62,6 +84,14 @@ class OrderCore:
 
     # ----------------------------------------------------------------- of the variants
 
+    def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp | None]:
+        """Return stamps of the next own messages."""
+        raise NotImplementedError
+
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
+        """Handle released messages."""
+        raise NotImplementedError
+
     def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
         """Raises `ProtocolError`."""
         raise NotImplementedError
@@ -69,10 +99,6 @@ class OrderCore:
     def _advance(self, at: Instant) -> list[OrderEffect]:
         """Deliver messages whose condition holds."""
         raise NotImplementedError
-
-    def _name_message(self) -> MessageId:
-        self._sent += 1
-        return MessageId(self.site, self._incarnation, self._sent)
 
     def _is_new(self, site: str, message: Message) -> bool:
         """Return False for a duplicate. Raises `ProtocolError` for a wrong sender."""

@@ -8,13 +8,21 @@ from zope.interface import Attribute, Interface
 
 from broker.transport.order.effects import OrderEffect, Packet
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import MessageId
+from broker.transport.order.packet import MessageId, Reserved
 from broker.transport.order.settings import OrderSettings
 from broker.transport.view import LinkState
 
 
 class IOrderCore(Interface):
     """The order at one site of a group: sans-I/O, and never re-entered.
+
+    Own messages are sent in two phases, so that their stamps are part of a commit:
+
+        stamp -> the owner commits messages and stamps -> release, or revoke
+
+    Several commits may be under way. They are released in the order of their stamps. Until then no
+    clock of this core reaches a reserved stamp, and this core delivers nothing above it. So a long
+    commit delays deliveries, here and, where clocks decide, at connected sites.
 
     Below it, packets of one site to another arrive once and in order while neither sees the other
     as disconnected. Heartbeats carry no order and do not come here (K20). A wrong packet is
@@ -28,11 +36,29 @@ class IOrderCore(Interface):
 
     connected: frozenset[str] = Attribute("sites for which this core waits")
     floor: int = Attribute(
-        "clock, or epoch counter: store it before effects are applied, for the next incarnation"
+        "clock, or epoch counter: store it before effects are applied, for the next incarnation. "
+        "No reserved stamp is above it"
     )
 
-    def submit(payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
-        """Stamp and send own messages. The site delivers them through the order too (K36)."""
+    def stamp(count: int, at: Instant) -> list[Reserved]:
+        """Reserve numbers and stamps of the next own messages.
+
+        Numbers follow each other, and stamps rise. `Reserved.stamp` is None for the sequencer. The
+        owner bounds the number of reserved stamps.
+        """
+
+    def release(payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
+        """Send the messages of the first reserved stamps, after their commit.
+
+        The first effect sends all of them. The site delivers them through the order too (K36).
+        Raises `IndexError` for more messages than stamps.
+        """
+
+    def revoke(at: Instant) -> list[OrderEffect]:
+        """Drop all stamps that are not released, after a commit has failed.
+
+        Later messages get their numbers, but not their stamps.
+        """
 
     def receive(site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
         """Accept packets of a site, also of one that is suspected."""
@@ -43,13 +69,18 @@ class IOrderCore(Interface):
     def offer_clock(site: str, at: Instant) -> int:
         """Return the value of this end's offer: its clock, or its epoch."""
 
-    def answer_clock(site: str, offer: int, at: Instant) -> int:
-        """Return the answer to a site's offer. Raises `ProtocolError` for an impossible value."""
+    def answer_clock(site: str, offer: int, at: Instant) -> int | None:
+        """Return the answer to a site's offer. Raises `ProtocolError` for an impossible value.
+
+        Return None while a reserved stamp is not above the offer. Then call it again with this
+        offer after a short time, as long as the connection lasts.
+        """
 
     def connect(site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         """Handle the answer to this end's offer. The site is connected from now on.
 
-        Return None if stamps above the answer have arrived meanwhile: then make another offer.
+        Return None if stamps above the answer have arrived meanwhile: then make another offer at
+        once.
         Raises `ProtocolError` for an impossible value.
         """
 

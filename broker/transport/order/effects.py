@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import attrs
@@ -9,7 +10,7 @@ import attrs
 from broker.transport.effects import Failed
 from broker.transport.order.packet import Message, MessageId, Stamp
 
-#: A packet of a variant. The owner encodes it.
+#: A packet of a variant. `IPacketCodec` encodes it.
 Packet: TypeAlias = object
 
 #: A site whose message came late, although both ends were connected.
@@ -20,9 +21,12 @@ OVERDUE = "overdue"
 
 @attrs.frozen
 class Send:
-    """Send a packet to sites, or to all other sites of the group."""
+    """Send packets to sites, or to all other sites of the group.
 
-    packet: Packet
+    They are the messages of one release, or one other packet.
+    """
+
+    packets: Sequence[Packet]
     sites: tuple[str, ...] | None = None
 
 

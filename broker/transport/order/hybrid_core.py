@@ -28,10 +28,9 @@ class HybridCore(LogicalCore):
         self._delta = round(settings.delta * MICROSECONDS)
         self._due: float | None = None
 
-    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
-        answer = super().answer_clock(site, offer, at)
-        self._clock = max(answer, at.site_clock)
-        return self._clock
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
+        self._clock = max(self._clock, at.site_clock)
+        return super().answer_clock(site, offer, at)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         return super().handle_timeout(at) + self._advance(at)
@@ -41,9 +40,12 @@ class HybridCore(LogicalCore):
             return self._announce_at if self._due is None else self._due
         return min(self._due, self._announce_at)
 
-    def _headroom(self, refusals: int) -> int:
+    def _headroom(self, offers: int) -> int:
         # Mostly the site clock is enough, and a lead delays the condition of real time.
-        return (25_000 << min(refusals, 8)) if refusals else 0
+        return (25_000 << min(offers, 8)) if offers else 0
+
+    def _lead_clock(self, at: Instant) -> None:
+        self._clock = max(self._clock, at.site_clock + self._lead)
 
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         StampedCore._check_time(self, site, time, at)
@@ -59,5 +61,6 @@ class HybridCore(LogicalCore):
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)
-        self._due = at.until(self._queue[0][0].time + self._delta) if self._queue else None
+        stamp = self._lowest_stamp
+        self._due = None if stamp is None else at.until(stamp.time + self._delta)
         return effects

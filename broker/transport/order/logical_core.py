@@ -10,13 +10,15 @@ from broker.errors import ProtocolError
 from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OrderEffect, Packet, Send
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Clock, Stamp
+from broker.transport.order.packet import Clock, Message, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 from broker.transport.view import LinkState
 
 #: A time further ahead of the own clock is an error.
 MOST_AHEAD = 2**40
+#: Seconds after an answer for which own stamps keep its lead.
+NEGOTIATION = 1.0
 
 
 @implementer(IOrderCore)
@@ -28,8 +30,9 @@ class LogicalCore(StampedCore):
     not get a message answers too, through the clocks of those that got it.
 
     A site that returns has answered with a clock that is not below any stamp that has arrived. So
-    it holds back no earlier message, and its later messages are not late. An offer is ahead of the
-    own clock, to leave room for stamps that arrive until the answer.
+    it holds back no earlier message, and its later messages are not late. The answer has a lead
+    before the offer, to leave room for stamps that arrive until then. The lead doubles with each
+    offer. An answer is below reserved stamps: for a while, those of each commit have the lead too.
     """
 
     def __init__(
@@ -37,51 +40,45 @@ class LogicalCore(StampedCore):
     ) -> None:
         super().__init__(site, incarnation, settings)
         self._clock = floor
-        self._highest = 0  # of the stamps that have arrived or were given
+        self._highest = 0  # of the stamps that have arrived or were released
         # Of connected sites: their clocks, and this clock as they know it.
         self._clocks: dict[str, int] = {}
         self._announced: dict[str, int] = {}
-        self._refusals: dict[str, int] = {}
+        # Answered offers of sites since they were disconnected.
+        self._offers: dict[str, int] = {}
+        self._lead = 0
+        self._lead_until = 0.0
         self._announce_at: float | None = None
 
     @property
     def floor(self) -> int:
         return self._clock
 
-    def submit(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
-        effects = super().submit(payloads, at)
-        self._highest = self._clock
-        self._announced.update(dict.fromkeys(self.connected, self._clock))
-        return effects
-
-    def receive(self, site: str, packets: Sequence[Packet], at: Instant) -> list[OrderEffect]:
-        effects = super().receive(site, packets, at)
-        self._plan_announcement(at)
-        return effects
-
     def offer_clock(self, site: str, at: Instant) -> int:
-        return self._clock + self._headroom(self._refusals.get(site, 0))
+        return self._highest
 
-    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._check_time(site, offer, at)
-        self._clock = max(self._clock, offer)
+        count = self._offers.get(site, 0)
+        self._lead, self._lead_until = self._headroom(count), at.now + NEGOTIATION
+        self._clock = max(self._clock, offer + self._lead)
         self._plan_announcement(at)
-        return self._clock
+        if self._told_clock < offer:
+            return None
+        self._offers[site] = count + 1
+        return self._told_clock
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         if answer < self._highest:
-            self._refusals[site] = self._refusals.get(site, 0) + 1
             return None
-        self._refusals.pop(site, None)
         self._clock = max(self._clock, answer)
         self.connected |= {site}
         self._answers[site] = self._clocks[site] = answer
         self._announced[site] = 0
-        self._plan_announcement(at)
         return self._advance(at)
 
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
-        self._refusals.pop(site, None)
+        self._offers.pop(site, None)
         return super().disconnect(site, state, at)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
@@ -91,17 +88,21 @@ class LogicalCore(StampedCore):
         sites = tuple(sorted(self._uninformed_sites()))
         if not sites:
             return []
-        self._announced.update(dict.fromkeys(sites, self._clock))
-        return [Send(Clock(self._clock), sites)]
+        self._announced.update(dict.fromkeys(sites, self._told_clock))
+        return [Send((Clock(self._told_clock),), sites)]
 
     def next_timeout(self) -> float | None:
         return self._announce_at
 
     # ----------------------------------------------------------------- of the hybrid
 
-    def _headroom(self, refusals: int) -> int:
-        """Return the lead of an offer before the own clock, after this many refused answers."""
-        return 1024 << min(refusals, 16)
+    def _headroom(self, offers: int) -> int:
+        """Return the lead of an answer before the offer, after this many earlier ones."""
+        return 1024 << min(offers, 16)
+
+    def _lead_clock(self, at: Instant) -> None:
+        """Give the next stamp the lead before all sent ones."""
+        self._clock += self._lead
 
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         if time > self._clock + MOST_AHEAD:
@@ -112,6 +113,27 @@ class LogicalCore(StampedCore):
         return self._clock
 
     # ----------------------------------------------------------------- of the clocks
+
+    def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
+        if at.now < self._lead_until:
+            self._lead_clock(at)
+        return super()._next_stamps(count, at)
+
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
+        super()._add_own_messages(messages, at)
+        assert messages[-1].stamp is not None
+        time = messages[-1].stamp.time
+        self._highest = max(self._highest, time)
+        self._announced.update(dict.fromkeys(self.connected, time))
+
+    def _advance(self, at: Instant) -> list[OrderEffect]:
+        self._plan_announcement(at)
+        return super()._advance(at)
+
+    @property
+    def _told_clock(self) -> int:
+        """The clock of this site as others know it: all later messages have higher stamps."""
+        return self._below_reserved(self._clock)
 
     def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
         if not isinstance(packet, Clock):
@@ -133,7 +155,8 @@ class LogicalCore(StampedCore):
         return all(self._clocks[site] >= stamp.time for site in self.connected)
 
     def _uninformed_sites(self) -> set[str]:
-        return {site for site in self.connected if self._announced[site] < self._clock}
+        told = self._told_clock
+        return {site for site in self.connected if self._announced[site] < told}
 
     def _plan_announcement(self, at: Instant) -> None:
         if self._announce_at is None and self._uninformed_sites():

@@ -22,11 +22,21 @@ class Stamp(NamedTuple):
     site: str
 
 
+class Reserved(NamedTuple):
+    """Number and stamp of an own message that is not released yet.
+
+    A message number of the sequencer variant has no stamp.
+    """
+
+    number: int
+    stamp: Stamp | None
+
+
 @attrs.frozen(eq=False)
 class Message:
     """One message of a site to all sites of its group.
 
-    `connected` are the sites that its sender saw as connected when it sent the message.
+    `connected` are the sites that its sender saw as connected when it released the message.
     """
 
     id: MessageId

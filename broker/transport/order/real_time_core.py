@@ -35,9 +35,9 @@ class RealTimeCore(StampedCore):
     def offer_clock(self, site: str, at: Instant) -> int:
         return at.site_clock
 
-    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._check_time(site, offer, at)
-        return max(self._last, at.site_clock)
+        return self._below_reserved(max(self._last, at.site_clock))
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         self.connected |= {site}
@@ -62,5 +62,6 @@ class RealTimeCore(StampedCore):
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)
-        self._due = at.until(self._queue[0][0].time + self._delta) if self._queue else None
+        stamp = self._lowest_stamp
+        self._due = None if stamp is None else at.until(stamp.time + self._delta)
         return effects

@@ -7,7 +7,7 @@ from heapq import heappop, heappush
 
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
-from broker.transport.order.effects import LATE, OrderEffect, Packet, Send
+from broker.transport.order.effects import LATE, OrderEffect, Packet
 from broker.transport.order.instant import MICROSECONDS, Instant
 from broker.transport.order.packet import Message, Stamp
 from broker.transport.order.settings import OrderSettings
@@ -29,15 +29,6 @@ class StampedCore(OrderCore):
         # Answers in the handshakes of connected sites.
         self._answers: dict[str, int] = {}
 
-    def submit(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
-        effects: list[OrderEffect] = []
-        for payload in payloads:
-            stamp = Stamp(self._next_time(at), self.site)
-            message = Message(self._name_message(), payload, self.connected, stamp)
-            effects.append(Send(message))
-            self._enqueue(stamp, message)
-        return effects + self._advance(at)
-
     # ----------------------------------------------------------------- of the variants
 
     def _next_time(self, at: Instant) -> int:
@@ -53,6 +44,27 @@ class StampedCore(OrderCore):
         raise NotImplementedError
 
     # ----------------------------------------------------------------- of the queue
+
+    def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
+        return [Stamp(self._next_time(at), self.site) for _ in range(count)]
+
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
+        for message in messages:
+            assert message.stamp is not None
+            self._enqueue(message.stamp, message)
+
+    @property
+    def _lowest_stamp(self) -> Stamp | None:
+        """The lowest stamp in the queue. None if a reserved one is below it."""
+        lowest = self._queue[0][0] if self._queue else None
+        reserved = self._reserved[0].stamp if self._reserved else None
+        return None if lowest and reserved and reserved < lowest else lowest
+
+    def _below_reserved(self, time: int) -> int:
+        """Return the highest time, up to this one, that is below the reserved stamps."""
+        if self._reserved and (stamp := self._reserved[0].stamp):
+            return min(time, stamp.time - 1)
+        return time
 
     def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
         if not isinstance(packet, Message) or packet.stamp is None:
@@ -82,10 +94,6 @@ class StampedCore(OrderCore):
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects: list[OrderEffect] = []
-        while self._queue:
-            stamp, _, message = self._queue[0]
-            if not self._is_ready(stamp, at):
-                break
-            heappop(self._queue)
-            effects.append(self._deliver(message, stamp))
+        while (stamp := self._lowest_stamp) and self._is_ready(stamp, at):
+            effects.append(self._deliver(heappop(self._queue)[2], stamp))
         return effects

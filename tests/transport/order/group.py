@@ -14,6 +14,7 @@ from broker.transport.order import (
     IOrderCore,
     OrderEffect,
     OrderSettings,
+    Reserved,
     Send,
     Suspect,
 )
@@ -51,10 +52,10 @@ class Group:
     def apply(self, site: str, effects: Iterable[OrderEffect]) -> None:
         for effect in effects:
             match effect:
-                case Send(packet, sites):
+                case Send(packets, sites):
                     others = [each for each in self.cores if each != site]
                     for other in others if sites is None else sites:
-                        self.transit[site, other].append(packet)
+                        self.transit[site, other] += packets
                 case Deliver():
                     self.delivered[site].append(effect)
                 case Suspect():
@@ -66,6 +67,8 @@ class Group:
         """Report `other` as connected at `one`, unless its answer is too low."""
         offer = self.cores[one].offer_clock(other, self.at)
         answer = self.cores[other].answer_clock(one, offer, self.at)
+        if answer is None:
+            return False
         effects = self.cores[one].connect(other, answer, self.at)
         self.apply(one, effects or ())
         return effects is not None
@@ -81,8 +84,18 @@ class Group:
                 self.disconnect(other, site)
 
     def send(self, site: str, *payloads: str) -> None:
+        self.stamp(site, len(payloads))
+        self.release(site, *payloads)
+
+    def stamp(self, site: str, count: int = 1) -> list[Reserved]:
+        return self.cores[site].stamp(count, self.at)
+
+    def release(self, site: str, *payloads: str) -> None:
         encoded = [payload.encode() for payload in payloads]
-        self.apply(site, self.cores[site].submit(encoded, self.at))
+        self.apply(site, self.cores[site].release(encoded, self.at))
+
+    def revoke(self, site: str) -> None:
+        self.apply(site, self.cores[site].revoke(self.at))
 
     def receive(self, site: str, sender: str, *packets: object) -> None:
         self.apply(site, self.cores[site].receive(sender, packets, self.at))

@@ -64,6 +64,24 @@ class AcceptsAnyAnswer(LogicalCore):
         return super().connect(site, answer, at)
 
 
+class TellsReservedClock(LogicalCore):
+    @property
+    def _told_clock(self) -> int:
+        return self._clock
+
+
+class AnswersWithReservedClock(LogicalCore):
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
+        super().answer_clock(site, offer, at)
+        return self._clock
+
+
+class DeliversBeyondReserved(LogicalCore):
+    @property
+    def _lowest_stamp(self) -> Stamp | None:
+        return self._queue[0][0] if self._queue else None
+
+
 class DoesNotWaitForClock(Link):
     waits_for_clock = False
 
@@ -147,6 +165,11 @@ MUTANTS = (
     Mutant(AnswersWithNoClock, Property.ROBUSTNESS),
     Mutant(WaitsForSuspectedSites, Property.ROBUSTNESS),
     Mutant(AcceptsAnyAnswer, Property.AWARENESS, DoesNotWaitForClock),
+    # Its stamps are reported as late.
+    Mutant(TellsReservedClock, Property.AWARENESS),
+    # Sites connect although a stamp below the answer is reserved.
+    Mutant(AnswersWithReservedClock, Property.GLOBAL_ORDER),
+    Mutant(DeliversBeyondReserved, Property.GLOBAL_ORDER),
     Mutant(TakesOverInOldEpoch, Property.GLOBAL_ORDER, name="sequencer"),
     Mutant(AdoptsNoPlaces, Property.ROBUSTNESS, name="sequencer"),
     Mutant(DetectsNoDuplicates, Property.RELIABILITY, ResendingLink),

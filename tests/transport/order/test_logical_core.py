@@ -87,12 +87,42 @@ def test_an_answer_below_an_arrived_stamp_needs_another_offer() -> None:
     core = group.cores["a"]
     offer = core.offer_clock("b", group.at)
     answer = group.cores["b"].answer_clock("a", offer, group.at)
+    assert answer is not None
     stamp = Stamp(answer + 1, "c")
     group.receive("a", "c", Message(MessageId("c", 1, 1), b"x", frozenset(), stamp))
     assert core.connect("b", answer, group.at) is None
     assert "b" not in core.connected
-    assert core.offer_clock("b", group.at) > stamp.time
+    assert core.offer_clock("b", group.at) >= stamp.time
     assert group.connect("a", "b")
+
+
+def test_an_answer_waits_for_stamps_below_the_offer() -> None:
+    group = Group("logical", "abc", connected=False)
+    assert group.connect("a", "c")
+    (reserved,) = group.stamp("b")
+    stamp = Stamp(1000, "c")
+    group.receive("a", "c", Message(MessageId("c", 1, 1), b"x", frozenset(), stamp))
+    offer = group.cores["a"].offer_clock("b", group.at)
+    assert group.cores["b"].answer_clock("a", offer, group.at) is None
+    (higher,) = group.stamp("b")
+    group.release("b", "y")
+    answer = group.cores["b"].answer_clock("a", offer, group.at)
+    assert answer is not None and higher.stamp is not None
+    assert offer < answer < higher.stamp.time
+    assert group.cores["a"].connect("b", answer, group.at) is not None
+
+
+def test_a_clock_beyond_a_reserved_stamp_is_told_after_its_release() -> None:
+    group = Group("logical", "ab")
+    (reserved,) = group.stamp("a")
+    group.send("b", "x", "y")
+    group.settle()
+    group.advance(1.0)
+    assert group.texts("b") == []
+    group.release("a", "z")
+    group.settle()
+    group.advance(1.0)
+    assert group.texts("a") == group.texts("b") == ["z", "x", "y"]
 
 
 def test_a_late_message_of_a_connected_site_makes_it_suspected_first() -> None:

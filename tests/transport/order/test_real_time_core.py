@@ -84,7 +84,8 @@ def test_hybrid_delivers_by_delta_without_clocks() -> None:
 def test_a_hybrid_clock_follows_a_stamp_ahead_of_the_site_clock() -> None:
     group = Group("hybrid", "ab")
     ahead = group.at._replace(site_clock=group.at.site_clock + MICROSECONDS)
-    group.apply("a", group.cores["a"].submit([b"x"], ahead))
+    group.cores["a"].stamp(1, ahead)
+    group.apply("a", group.cores["a"].release([b"x"], ahead))
     group.settle()
     group.send("b", "y")
     group.settle()

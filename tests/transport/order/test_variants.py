@@ -34,6 +34,79 @@ def test_a_site_alone_delivers_its_messages(variant: str) -> None:
 
 
 @ALL
+def test_reserved_numbers_and_stamps_are_those_of_the_released_messages(variant: str) -> None:
+    group = Group(variant, "ab")
+    reserved = [*group.stamp("a", 2), *group.stamp("a", 1)]
+    assert [each.number for each in reserved] == [1, 2, 3]
+    group.release("a", "x")
+    group.release("a", "y", "z")
+    group.settle()
+    group.advance(2.0)
+    for site in "ab":
+        assert group.texts(site) == ["x", "y", "z"]
+        messages = [each.message for each in group.delivered[site]]
+        assert [(each.id.number, each.stamp) for each in messages] == reserved
+
+
+@ALL
+def test_numbers_of_a_failed_commit_are_used_again_and_its_stamps_are_not(variant: str) -> None:
+    group = Group(variant, "ab")
+    first, second, third = group.stamp("a", 3)
+    group.release("a", "x")
+    group.revoke("a")
+    (again,) = group.stamp("a")
+    assert again.number == second.number
+    if again.stamp is not None:
+        assert third.stamp is not None and again.stamp > third.stamp
+    group.release("a", "y")
+    with pytest.raises(IndexError):
+        group.release("a", "z")
+    group.settle()
+    group.advance(2.0)
+    assert group.texts("a") == group.texts("b") == ["x", "y"]
+    assert group.failures == []
+
+
+@STAMPED
+@pytest.mark.parametrize("is_revoked", [False, True], ids=["released", "revoked"])
+def test_a_site_delivers_nothing_above_a_reserved_stamp(variant: str, is_revoked: bool) -> None:
+    group = Group(variant, "ab")
+    (reserved,) = group.stamp("a")
+    group.advance(0.01)
+    group.send("b", "higher")
+    group.settle()
+    group.advance(5.0)
+    assert group.texts("a") == []
+    if is_revoked:
+        group.revoke("a")
+    else:
+        group.release("a", "lower")
+    group.settle()
+    group.advance(1.0)
+    assert group.texts("a") == (["higher"] if is_revoked else ["lower", "higher"])
+
+
+@STAMPED
+def test_no_answer_reaches_a_reserved_stamp(variant: str) -> None:
+    group = Group(variant, "abc", connected=False)
+    (reserved,) = group.stamp("a")
+    group.advance(1.0)
+    assert reserved.stamp is not None
+    answer = group.cores["a"].answer_clock("b", 0, group.at)
+    assert answer is not None and answer < reserved.stamp.time
+
+
+@STAMPED
+def test_the_next_incarnation_stamps_above_reserved_stamps(variant: str) -> None:
+    group = Group(variant, "ab")
+    *_, last = group.stamp("a", 100)
+    floor = group.cores["a"].floor
+    core = VARIANTS[variant].create_core("a", 2, SETTINGS, floor)
+    (reserved,) = core.stamp(1, group.at)
+    assert reserved.stamp is not None and last.stamp is not None and reserved.stamp > last.stamp
+
+
+@ALL
 def test_no_site_waits_for_a_suspected_one(variant: str) -> None:
     group = Group(variant)
     group.isolate("c")

@@ -28,7 +28,7 @@ def awareness(run: Run, timeline: Timeline) -> Iterator[Violation]:
 
 
 def _is_justified(run: Run, status: Status) -> bool:
-    """Return True if a path was slow or silent.
+    """Return True if a path was slow or silent, or, in real time, a commit.
 
     It is the path of the late message while it travelled. Numbers may pass several sites: if none
     came, it is any path.
@@ -43,7 +43,11 @@ def _is_justified(run: Run, status: Status) -> bool:
         for each in run.deliveries[status.process]
         if each.time >= status.time and each.id.site == there
     )
-    return _was_bad(run, (there, here), run.sent[delivery.id].time, status.time)
+    sent = run.sent[delivery.id]
+    if run.variant in ("real-time", "hybrid"):
+        if sent.commit > run.settings.delta - run.delay - run.skew:
+            return True
+    return _was_bad(run, (there, here), sent.time, status.time)
 
 
 def _was_bad(run: Run, path: tuple[str, ...], begin: float, end: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.testing.order.run import Run
+from broker.testing.order.run import Process, Run
 from broker.testing.order.timeline import Timeline
 from broker.testing.order.violation import Property, Violation
 
@@ -24,6 +24,11 @@ def longest_wait(run: Run) -> float:
     return bound
 
 
+def _longest_commit(run: Run, process: Process, time: float) -> float:
+    """Return the end of commits that began before a time: their stamps hold back higher ones."""
+    return max((end for begin, end in run.commits[process] if begin <= time), default=0.0)
+
+
 def robustness(run: Run, timeline: Timeline) -> Iterator[Violation]:
     """Yield messages that waited for too long at a site, or on their way to a connected one."""
     bound = longest_wait(run)
@@ -31,7 +36,7 @@ def robustness(run: Run, timeline: Timeline) -> Iterator[Violation]:
         times = {each.id: each.time for each in run.deliveries.get(process, ())}
         for id, arrival in arrivals.items():
             end = min(times.get(id, run.end), timeline.lives[process][1])
-            if end > arrival + bound:
+            if end > arrival + bound and end > _longest_commit(run, process, arrival + bound):
                 text = f"{id} waited {end - arrival:.1f} s at {process[0]}"
                 yield Violation(arrival, Property.ROBUSTNESS, text)
     yield from _missed_messages(run, timeline, bound)

@@ -83,7 +83,7 @@ class SequencerCore(NumberedCore):
     def offer_clock(self, site: str, at: Instant) -> int:
         return self._counter
 
-    def answer_clock(self, site: str, offer: int, at: Instant) -> int:
+    def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._raise_counter(site, offer)
         self._leave_epoch_below(offer)
         return self._counter
@@ -187,7 +187,7 @@ class SequencerCore(NumberedCore):
             if leader != before or leader == site:
                 self._epoch, self._followed_since = None, at.now
                 self._depth = 0
-                effects.append(Send(Follow(self._counter), (leader,)))
+                effects.append(Send((Follow(self._counter),), (leader,)))
         elif self._takeover is None:
             self._epoch = None
         else:
@@ -210,7 +210,7 @@ class SequencerCore(NumberedCore):
     def _await_answer(self, takeover: PendingTakeover, site: str) -> Send:
         takeover.remove_site(site)
         takeover.awaited.add(site)
-        return Send(Takeover(takeover.epoch, dict(self._delivery.delivered)), (site,))
+        return Send((Takeover(takeover.epoch, dict(self._delivery.delivered)),), (site,))
 
     def _leave_epoch_below(self, counter: int) -> None:
         """Number no more in an epoch below one that another site may have delivered."""
@@ -219,13 +219,13 @@ class SequencerCore(NumberedCore):
 
     def _accept_takeover(self, site: str, packet: Takeover, at: Instant) -> list[OrderEffect]:
         answer = self._answer_takeover(site, packet, at)
-        effects: list[OrderEffect] = [Send(answer, (site,))]
+        effects: list[OrderEffect] = [Send((answer,), (site,))]
         if site in self.connected:
             self._sequencers.add(site)
         others = tuple(sorted(self._sequencers - {site}))
         if others and isinstance(answer, Answer):
             # Another sequencer may get this site back, and must number above this epoch then.
-            effects.append(Send(Raised(packet.epoch.counter), others))
+            effects.append(Send((Raised(packet.epoch.counter),), others))
         return effects
 
     def _answer_takeover(self, site: str, packet: Takeover, at: Instant) -> Answer | Refusal:
@@ -250,7 +250,7 @@ class SequencerCore(NumberedCore):
         if self._leader != self.site:
             # The sequencer's epoch must be above those of sites behind this one.
             if counter > self._promised.counter:
-                return [Send(Follow(counter), (self._leader,))]
+                return [Send((Follow(counter),), (self._leader,))]
         elif site in self.connected:
             if self._takeover is None:
                 self._epoch = None
@@ -289,7 +289,7 @@ class SequencerCore(NumberedCore):
             places = sort_places(
                 {each: stamp for each, stamp in merged.items() if not answer.has_delivered(each.id)}
             )
-            effects.append(Send(Begin(takeover.epoch, places[-MOST_HEADERS:]), (site,)))
+            effects.append(Send((Begin(takeover.epoch, places[-MOST_HEADERS:]),), (site,)))
         self._requested |= takeover.waiting_headers()
         self._adopt_places(sort_places(merged)[-MOST_HEADERS:], at)
         return effects
@@ -309,7 +309,7 @@ class SequencerCore(NumberedCore):
             for number, header in enumerate(part, first):
                 delivery.add_entry(self._epoch.stamp(number), header, at.now)
             if members:
-                effects.append(Send(Numbers(self._epoch, first, part), members))
+                effects.append(Send((Numbers(self._epoch, first, part),), members))
         return effects
 
     # ----------------------------------------------------------------- of requests
@@ -320,7 +320,7 @@ class SequencerCore(NumberedCore):
         self._request_at = None
         before = at.now - self._settings.request_after
         due = [each for each, since in self._delivery.unnumbered.items() if since <= before]
-        return [Send(Request(sort_headers(due)[:MOST_HEADERS]), (self._leader,))] if due else []
+        return [Send((Request(sort_headers(due)[:MOST_HEADERS]),), (self._leader,))] if due else []
 
     def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
         self._check_headers(site, headers)
@@ -335,9 +335,9 @@ class SequencerCore(NumberedCore):
         known = {
             each: place for each in headers if (place := delivery.place_of(each.id)) is not None
         }
-        effects = [Send(Known(sort_places(known), self._depth), (site,))]
+        effects = [Send((Known(sort_places(known), self._depth),), (site,))]
         if strange := [each for each in others if each not in delivery.unnumbered]:
-            effects.append(Send(Request(sort_headers(strange)), (self._leader,)))
+            effects.append(Send((Request(sort_headers(strange)),), (self._leader,)))
         return effects
 
     # ----------------------------------------------------------------- of delivery
@@ -368,7 +368,7 @@ class SequencerCore(NumberedCore):
         self._epoch = None
         if self._leader == self.site:
             return []
-        return [Send(Follow(self._counter), (self._leader,))]
+        return [Send((Follow(self._counter),), (self._leader,))]
 
     def _plan_requests(self, at: Instant) -> None:
         settings, is_follower = self._settings, self._leader != self.site

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 from broker.errors import ProtocolError
 from broker.transport.order.base_core import OrderCore
-from broker.transport.order.effects import LATE, OrderEffect, Send, Suspect
+from broker.transport.order.effects import LATE, OrderEffect, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery
@@ -33,13 +34,12 @@ class NumberedCore(OrderCore):
         # Messages of connected sites for which this site has waited in vain.
         self._overdue: set[MessageId] = set()
 
-    def submit(self, payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
-        effects: list[OrderEffect] = []
-        for payload in payloads:
-            message = Message(self._name_message(), payload, self.connected)
-            effects.append(Send(message))
+    def _next_stamps(self, count: int, at: Instant) -> Iterable[None]:
+        return repeat(None, count)
+
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
+        for message in messages:
             self._delivery.add_message(message, at.now)
-        return effects + self._advance(at)
 
     def _accept_message(self, site: str, message: Message, at: Instant) -> Iterable[OrderEffect]:
         if not self._is_new(site, message):

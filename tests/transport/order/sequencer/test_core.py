@@ -131,7 +131,7 @@ def test_places_of_a_higher_epoch_make_a_follower_ask_for_another_epoch() -> Non
     group = Group("sequencer", "ab")
     epoch = group.cores["a"]._epoch  # type: ignore[attr-defined]
     header = Header(MessageId("b", 1, 1), frozenset("a"))
-    group.apply("b", group.cores["b"].submit([b"x"], group.at))
+    group.send("b", "x")
     group.transit["b", "a"].clear()
     # A place that a site behind another sequencer has passed on.
     higher = Epoch(epoch.counter + 3, "0")
