@@ -152,6 +152,9 @@ class ConnectionLinks:
         self._neighbours.close_all(Closed("the links of the stack are closed"))
         self._on_close()
 
+    def node_of(self, peer: Hashable) -> str | None:
+        return self._names.node_at(peer)
+
     def snapshot(self) -> Mapping[str, object]:
         peers = dict.fromkeys([*self._added.values(), *(peer for _, peer in self._names)])
         return {

@@ -18,7 +18,6 @@ from broker.streams.contract import (
     CarriedInterest,
     FlowBatch,
     Guarantee,
-    ILinkOwners,
     ILinkReceiver,
     ILinks,
     IOrderingTransport,
@@ -27,7 +26,7 @@ from broker.streams.contract import (
 )
 from broker.transport.core_runner import CoreRunner
 from broker.transport.message import Outcome
-from broker.transport.monitor import ILinkOwner
+from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, OrderSettings
 from broker.transport.site_clock import SiteClock
 from broker.transport.view import LinkState
@@ -46,6 +45,8 @@ from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.site_state import LEAD, SiteState
 
+#: Seconds after which a site that broke the protocol is dialled again.
+RETRY_SECONDS = 3.0
 #: Variants whose stamps are times: their clock goes on while the site is down.
 TIMED = frozenset({"real-time", "hybrid"})
 
@@ -66,6 +67,8 @@ class RcmTransport:
         self._states = dict.fromkeys(self._others, LinkState.DISCONNECTED)
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
+        self.missing = 0
+        self._owners = {}
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
@@ -108,6 +111,10 @@ class RcmTransport:
         for batch in early:
             self._runner.call(self._group.publish, batch)
         for site in self._others:
+            self._add_peer(site)
+
+    def _add_peer(self, site: str) -> None:
+        if self._links is not None:
             self._peers[site] = self._links.add_peer(self._options.address_of(site))
 
     def _failed(self, failure: Failure) -> None:
@@ -183,14 +190,31 @@ class RcmTransport:
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
         # The handshake reports a connection (`own_link`).
+        if site is not None and state is LinkState.CONNECTED:
+            self._owners[site] = self.own_link(site)
+            offer = self._owners[site].make_offer(self._now())
+            self._links.send([b"o" + offer], [peer])
         if site is not None and state is not LinkState.CONNECTED:
             self._set_state(site, state)
             self._runner.call(self._group.disconnect, site, state)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._site_at(peer)
-        if site is not None:
-            self._runner.call(self._group.receive, site, messages)
+        if site is None:
+            return
+        owner = self._owners[site]
+        data = []
+        for m in messages:
+            kind, m = m[:1], m[1:]
+            if kind == b"o":
+                a = owner.answer_offer(m, self._now())
+                self._links.send([b"a" + a], [peer])
+            elif kind == b"a":
+                if not owner.accept_answer(m, self._now()):
+                    self._links.send([b"o" + owner.make_offer(self._now())], [peer])
+            else:
+                data.append(m)
+        self._runner.call(self._group.receive, site, data)
 
     def _site_at(self, peer: Hashable) -> str | None:
         assert self._links is not None
@@ -206,7 +230,7 @@ class RcmTransport:
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
                 peers = [self._peers[site] for site in sites if site in self._peers]
-                outcomes = links.send(data, peers)
+                outcomes = links.send([b"d" + each for each in data], peers)
                 self.lost_sends += sum(
                     each is Outcome.FULL for one in outcomes for each in one.values()
                 )
@@ -225,7 +249,9 @@ class RcmTransport:
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""
         assert self._links is not None
-        self._links.end(self._peers[site], error)
+        peer = self._peers.pop(site)
+        self._links.remove_peer(peer)
+        self._context.clock.callLater(RETRY_SECONDS, self._add_peer, site)
 
     def _set_state(self, site: str, state: LinkState) -> None:
         self._states[site] = state

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.errors import ProtocolError
 from broker.transport.effects import Failed
-from broker.transport.order.effects import Deliver, OrderEffect, Packet, Send, Suspect
+from broker.transport.order.effects import Deliver, OrderEffect, Packet, Place, Send, Suspect
 from broker.transport.order.history import History
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Reserved, Stamp
@@ -81,6 +81,9 @@ class OrderCore:
             return []
         self.connected -= {site}
         return self._advance(at)
+
+    def place(self, id: MessageId, stamp: Stamp) -> Place | None:
+        return self._history.add(stamp, id)
 
     # ----------------------------------------------------------------- of the variants
 

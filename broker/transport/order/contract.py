@@ -66,6 +66,12 @@ class IOrderCore(Interface):
     def miss_messages(last: MessageId, at: Instant) -> list[OrderEffect]:
         """Handle that messages of a site up to `last` come no more, if they have not come (L6)."""
 
+    def place(id: MessageId, stamp: Stamp) -> Place | None:
+        """Record a message that is delivered outside of the order, or was by an earlier process.
+
+        Return its neighbours if it is late.
+        """
+
     def offer_clock(site: str, at: Instant) -> int:
         """Return the value of this end's offer: its clock, or its epoch."""
 
