@@ -287,10 +287,10 @@ OPTIONAL_DISCOVERY: Final = ValueKind(
 OPTIONAL_FILE: Final[ValueKind[Path | None]] = ValueKind(
     'the path of a file, or ""', _read_optional_file, lambda path: _quoted(path or "")
 )
-OPTIONAL_TCP_ENDPOINT: Final = ValueKind(
+SITE_ADDRESS: Final = ValueKind(
     'an address such as "tcp:host=a.example:port=8770"', _text(_check_site_address), _quoted
 )
-LOCATION: Final = ValueKind(
+OPTIONAL_LOCATION: Final = ValueKind(
     'the path of a folder, a URI such as "s3://bucket/events", or ""',
     _text(_check_location),
     _quoted,

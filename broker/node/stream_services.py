@@ -208,7 +208,8 @@ class StreamServices:
     async def _read_log_end(self, patterns: Sequence[str]) -> list[CarriedEvent]:
         log = self._network.event_log
         serial, end = max(log.bounds.first, log.bounds.last - END_EVENTS), log.bounds.last
-        delivered, withheld = [], []
+        delivered: list[CarriedEvent] = []
+        withheld: list[CarriedEvent] = []
         while serial <= end:
             page = await log.read(serial, END_EVENTS, END_PAGE_BYTES)
             for event in page:

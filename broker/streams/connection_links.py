@@ -152,6 +152,9 @@ class ConnectionLinks:
         self._neighbours.close_all(Closed("the links of the stack are closed"))
         self._on_close()
 
+    def suspect(self, peer: Hashable, reason: str) -> None:
+        self._clock.callLater(5.0, self._receiver.link_changed, peer, LinkState.CONNECTED)
+
     def node_of(self, peer: Hashable) -> str | None:
         return self._names.node_at(peer)
 

@@ -17,6 +17,7 @@ from twisted.internet.defer import Deferred
 from zope.interface import Attribute, Interface
 
 from broker.event.annotation import annotation_of, with_annotation
+from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.transport.clock import IClock
@@ -145,6 +146,7 @@ class ITransportContext(Interface):
     )
     clock: IClock = Attribute("monotonic time")
     random: Random = Attribute("source of random numbers")
+    clearance: SecurityLevel = Attribute("highest level of events that `publish` gets")
     wall_clock: Callable[[], int] = Attribute("returns ms since 1970")
     folder: Path = Attribute("folder for files of this instance; it may not exist")
 

@@ -62,6 +62,7 @@ class TransportInstance:
         self.options = plugin.options() if stack.options is None else stack.options
         self.node, self.origin = services.node, services.origin
         self.clock, self.random = services.clock, services.random
+        self.clearance = stack.clearance
         self.wall_clock = services.wall_clock
         self.folder = services.folder / stack.name
         self.cluster = services.cluster

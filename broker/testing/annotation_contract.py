@@ -19,7 +19,8 @@ from broker.testing.transport_network import CARRIED, TransportNetwork
 class AnnotationContract(TransportCase):
     """Mix it into the test case beside `TransportContract`.
 
-    Every log must have the annotation that the origin's transport gave to the event.
+    Every log must have the annotation that the origin's transport gave to the event, or that an
+    ordering transport gave when it delivered the event.
     """
 
     annotates_received: ClassVar[bool] = False
@@ -101,7 +102,10 @@ class AnnotationContract(TransportCase):
                 if stream_of(event.record) == CARRIED:
                     expected = {calls[origins[origin]].annotated[event.mark]}
                     arrived = calls[name].arrived[origin, event.mark]
-                    if not self.annotates_received:
+                    if calls[name].orders:
+                        if not event.is_withheld:
+                            expected = calls[name].delivered[origin, event.mark]
+                    elif not self.annotates_received:
                         self.assertLessEqual(arrived, expected)
                     elif origin != log.origin:
                         expected = arrived

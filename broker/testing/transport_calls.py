@@ -15,6 +15,7 @@ from broker.streams.contract import (
     CarriedEvent,
     FlowBatch,
     IAnnotatingTransport,
+    IOrderingTransport,
     IStreamTransport,
     ITransportContext,
     ITransportPlugin,
@@ -33,14 +34,18 @@ class NodeCalls:
     """Annotations of own events."""
     arrived: dict[EventPlace, set[bytes]] = attrs.field(factory=lambda: defaultdict(set))
     """Annotations with which the events of other nodes were received or recovered."""
+    delivered: dict[EventPlace, set[bytes]] = attrs.field(factory=lambda: defaultdict(set))
+    """Annotations that an ordering transport gave to the events that it delivered."""
     recovered: set[EventPlace] = attrs.field(factory=set)
     has_received: bool = False
     """True if the transport has passed on a batch."""
     is_fed: bool = False
     """True if the present process has requested a feed, and gets it."""
     is_annotating: bool = False
+    orders: bool = False
+    """True if the transport decides when events are delivered."""
     is_holding: bool = False
-    """Batches for `receive` are held back."""
+    """Batches for `receive`, or for `deliver` of an ordering transport, are held back."""
     _context: ITransportContext | None = None
     _held: list[FlowBatch] = attrs.field(factory=list)
 
@@ -53,11 +58,23 @@ class NodeCalls:
     def receive(self, batch: FlowBatch) -> None:
         assert self._context is not None
         self.has_received = True
-        if self.is_holding:
+        if self.is_holding and not self.orders:
             self._held.append(batch)
             return
         self._record(batch)
         self._context.receive(batch)
+
+    def deliver(self, batch: FlowBatch) -> None:
+        assert self._context is not None
+        if self.is_holding:
+            self._held.append(batch)
+            return
+        self.record_delivered(batch.flow, batch.events)
+        self._context.deliver(batch)
+
+    def record_delivered(self, flow: str, events: Sequence[CarriedEvent]) -> None:
+        for event in events:
+            self.delivered[origin_of(flow), event.mark].add(event.annotation)
 
     def recover(self, batch: FlowBatch) -> None:
         self._record(batch)
@@ -72,7 +89,7 @@ class NodeCalls:
         self.is_holding = False
         held, self._held = self._held, []
         for batch in held:
-            self.receive(batch)
+            (self.deliver if self.orders else self.receive)(batch)
 
 
 class TransportCalls(defaultdict[str, NodeCalls]):
@@ -103,12 +120,29 @@ class TransportCalls(defaultdict[str, NodeCalls]):
                 calls.recover(batch)
                 transport.recovered(batch)
 
-            wrapped = Wrapped(context, receive=calls.receive, request_feed=request_feed)
+            def order(batch: FlowBatch, is_recovered: bool) -> None:
+                if is_recovered:
+                    calls.recover(batch)
+                cast(IOrderingTransport, transport).order(batch, is_recovered)
+
+            def place(batch: FlowBatch) -> Sequence[bytes]:
+                calls.recover(batch)
+                given = cast(IOrderingTransport, transport).place(batch)
+                pairs = zip(batch.events, given, strict=True)
+                placed = [event.with_annotation(each) for event, each in pairs]
+                calls.record_delivered(batch.flow, placed)
+                return given
+
+            wrapped = Wrapped(
+                context, receive=calls.receive, deliver=calls.deliver, request_feed=request_feed
+            )
             transport = plugin.create(cast(ITransportContext, wrapped))
             calls.is_annotating = bool(IAnnotatingTransport.providedBy(transport))
-            return cast(
-                IStreamTransport, Wrapped(transport, annotate=annotate, recovered=recovered)
+            calls.orders = bool(IOrderingTransport.providedBy(transport))
+            recording = Wrapped(
+                transport, annotate=annotate, recovered=recovered, order=order, place=place
             )
+            return cast(IStreamTransport, recording)
 
         return cast(ITransportPlugin, Wrapped(plugin, create=create)), links
 

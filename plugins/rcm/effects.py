@@ -59,6 +59,4 @@ class ReportMissing:
     last: int
 
 
-GroupEffect: TypeAlias = (
-    SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing
-)
+GroupEffect: TypeAlias = SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing

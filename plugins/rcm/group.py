@@ -232,7 +232,10 @@ class Group:
         return effects
 
     def next_timeout(self) -> float | None:
-        times = [self.core.next_timeout(), *(each.next_timeout() for each in self._inboxes.values())]
+        times = [
+            self.core.next_timeout(),
+            *(each.next_timeout() for each in self._inboxes.values()),
+        ]
         return min((time for time in times if time is not None), default=None)
 
     # ----------------------------------------------------------------- state
@@ -306,7 +309,9 @@ class Group:
         """Return the packets in messages of moderate size."""
         if not isinstance(packets[0], Message):
             return [self._codec.encode(packets)]
-        found, part, size = [], [], 0
+        found: list[bytes] = []
+        part: list[Packet] = []
+        size = 0
         for message in packets:
             assert isinstance(message, Message)
             if part and size + len(message.payload) > MOST_MESSAGE_BYTES:

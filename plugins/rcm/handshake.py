@@ -11,7 +11,7 @@ from plugins.rcm.options import MOST_SITES
 
 VERSION = 1
 _Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
-_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Terms(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker.config import value_kind
+from broker.config.endpoints import tcp_address
 from broker.config.setting import required_setting, setting
 from broker.errors import ConfigurationError
 
@@ -49,4 +50,4 @@ class RcmOptions:
         if node not in self.sites:
             names = ", ".join(sorted(self.sites))
             raise ConfigurationError(f"this node, {node}, is not one of the sites: {names}")
-        return value_kind.tcp_address(self.sites[node])
+        return tcp_address(self.sites[node])

@@ -11,7 +11,7 @@ from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.errors import BrokerError, Closed, NotASite
+from broker.errors import BrokerError, Closed, NotAllowed
 from broker.event.order_entry import decode_order_entry
 from broker.streams.contract import (
     CarriedEvent,
@@ -135,9 +135,12 @@ class RcmTransport:
         """Do nothing, as for `announce`."""
 
     def annotate(self, events: Sequence[CarriedEvent]) -> Sequence[bytes]:
-        entries = self._group.stamp(events, self._now())
+        most = self._context.clearance.rank
+        cleared = [event for event in events if event.level <= most]
+        entries = iter(self._group.stamp(cleared, self._now()))
         self._state.cover(self._group.core.floor)
-        return entries
+        # Events above the level of the group have no place in its order.
+        return [next(entries) if event.level <= most else b"" for event in events]
 
     def revoke(self) -> None:
         self._runner.call(self._group.revoke)
@@ -175,7 +178,7 @@ class RcmTransport:
 
     def own_link(self, node: str) -> ILinkOwner:
         if node not in self._states:
-            raise NotASite(f"{node} is no site of the group {self._context.instance}")
+            raise NotAllowed(f"{node} is no site of the group {self._context.instance}")
         if self._early is not None:
             raise Closed("this site is starting")
         return LinkOwner(
