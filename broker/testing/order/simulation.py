@@ -87,6 +87,7 @@ class Simulation:
         self._silences = dict.fromkeys(self._network.paths, 0)
         self._clocks = {name: SiteClock(random.randrange(-_SKEW, _SKEW)) for name in names}
         self._sites: dict[str, Site] = {}
+        self._codec = variant.create_codec(names)
         self._incarnations = dict.fromkeys(names, 0)
         self._floors = dict.fromkeys(names, 0)
         if actions is None:
@@ -110,7 +111,10 @@ class Simulation:
         process = name, self._incarnations[name]
         core = self._variant.create_core(*process, self.run.settings, self._floors[name])
         clock = self._clocks[name]
-        site = Site(process, core, self._loop, lambda: clock.read(self._loop.now), self.run)
+        site = Site(
+            *(process, core, self._codec, self._loop),
+            *(lambda: clock.read(self._loop.now), self.run),
+        )
         self._sites[name] = site
         for peer in self.run.sites:
             if peer != name:

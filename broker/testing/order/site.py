@@ -14,6 +14,7 @@ from broker.transport.order import (
     Deliver,
     Instant,
     IOrderCore,
+    IPacketCodec,
     Message,
     MessageId,
     OrderEffect,
@@ -30,12 +31,14 @@ class Site:
         self,
         process: Process,
         core: IOrderCore,
+        codec: IPacketCodec,
         loop: Loop,
         read_clock: Callable[[], int],
         run: Run,
     ) -> None:
         self.name, self.incarnation = self.process = process
         self.core = core
+        self._codec = codec
         self.links: dict[str, Link] = {}
         self.is_running = True
         self._loop = loop
@@ -147,7 +150,8 @@ class Site:
     def _apply(self, effect: OrderEffect) -> None:
         match effect:
             case Send(packets, sites):
-                for packet in packets:
+                # What is not encoded does not arrive.
+                for packet in self._codec.decode(self.name, self._codec.encode(packets)):
                     self._send(packet, tuple(self.links) if sites is None else sites)
             case Deliver(message, stamp, late):
                 delivery = Delivery(self._loop.now, message.id, stamp, late)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.transport.order.contract import IOrderCore, IOrderVariant
+from broker.transport.order.contract import IOrderCore, IOrderVariant, IPacketCodec
 from broker.transport.order.effects import Deliver, OrderEffect, Place, Send, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Reserved, Stamp
@@ -14,6 +14,7 @@ __all__ = [
     "Deliver",
     "IOrderCore",
     "IOrderVariant",
+    "IPacketCodec",
     "Instant",
     "Message",
     "MessageId",

@@ -50,7 +50,8 @@ class IOrderCore(Interface):
     def release(payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
         """Send the messages of the first reserved stamps, after their commit.
 
-        The first effect sends all of them. The site delivers them through the order too (K36).
+        The first effect sends all of them in one packet. So the owner bounds their number, to
+        `wire.MAX_MESSAGES`, and their size. The site delivers them through the order too (K36).
         Raises `IndexError` for more messages than stamps.
         """
 
@@ -100,6 +101,16 @@ class IOrderCore(Interface):
         """Return the monotonic time of the next `handle_timeout`, or None."""
 
 
+class IPacketCodec(Interface):
+    """Bytes of the packets of a variant."""
+
+    def encode(packets: Sequence[Packet]) -> bytes:
+        """Encode the packets of one `Send`, which are for all its sites."""
+
+    def decode(site: str, data: bytes) -> list[Packet]:
+        """Return the packets of one `Send` of a site. Raises `ProtocolError`, and nothing else."""
+
+
 class IOrderVariant(Interface):
     """A variant: its name, and its cores."""
 
@@ -111,4 +122,12 @@ class IOrderVariant(Interface):
         """Return the core of a site.
 
         `floor` is the highest `IOrderCore.floor` of earlier incarnations.
+        """
+
+    def create_codec(sites: Sequence[str]) -> IPacketCodec:
+        """Return the codec of a group, which is for all its cores.
+
+        All sites of the group use the same list, and each has a place in it. The order of the list
+        counts: a new site is added at the end, and takes no other one's place. Raises
+        `ConfigurationError` for more than 32 sites.
         """

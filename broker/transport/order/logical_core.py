@@ -63,10 +63,10 @@ class LogicalCore(StampedCore):
         self._lead, self._lead_until = self._headroom(count), at.now + NEGOTIATION
         self._clock = max(self._clock, offer + self._lead)
         self._plan_announcement(at)
-        if self._told_clock < offer:
+        if self._public_clock < offer:
             return None
         self._offers[site] = count + 1
-        return self._told_clock
+        return self._public_clock
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         if answer < self._highest:
@@ -88,8 +88,8 @@ class LogicalCore(StampedCore):
         sites = tuple(sorted(self._uninformed_sites()))
         if not sites:
             return []
-        self._announced.update(dict.fromkeys(sites, self._told_clock))
-        return [Send((Clock(self._told_clock),), sites)]
+        self._announced.update(dict.fromkeys(sites, self._public_clock))
+        return [Send((Clock(self._public_clock),), sites)]
 
     def next_timeout(self) -> float | None:
         return self._announce_at
@@ -131,7 +131,7 @@ class LogicalCore(StampedCore):
         return super()._advance(at)
 
     @property
-    def _told_clock(self) -> int:
+    def _public_clock(self) -> int:
         """The clock of this site as others know it: all later messages have higher stamps."""
         return self._below_reserved(self._clock)
 
@@ -155,7 +155,7 @@ class LogicalCore(StampedCore):
         return all(self._clocks[site] >= stamp.time for site in self.connected)
 
     def _uninformed_sites(self) -> set[str]:
-        told = self._told_clock
+        told = self._public_clock
         return {site for site in self.connected if self._announced[site] < told}
 
     def _plan_announcement(self, at: Instant) -> None:

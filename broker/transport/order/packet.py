@@ -32,8 +32,7 @@ class Reserved(NamedTuple):
     stamp: Stamp | None
 
 
-@attrs.frozen(eq=False)
-class Message:
+class Message(NamedTuple):
     """One message of a site to all sites of its group.
 
     `connected` are the sites that its sender saw as connected when it released the message.

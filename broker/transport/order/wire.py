@@ -22,7 +22,7 @@ from broker.transport.order.packet import Clock, Message, MessageId, Stamp
 #: Of a group.
 MAX_SITES: Final = 32
 #: Of one packet.
-MAX_MESSAGES: Final = 65_536
+MAX_MESSAGES: Final = 10_000
 
 Site: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_SITES)]
 #: A set of sites, with a bit for each.
@@ -141,7 +141,7 @@ class PacketCodec:
             raise ProtocolError("a number or stamp above 63 bits")
         return [
             Message(MessageId(site, incarnation, number), payload, connected, stamp)
-            for number, (payload, stamp) in enumerate(
-                zip(payloads, stamps, strict=True), packed.first
+            for number, payload, stamp in zip(
+                range(packed.first, last + 1), payloads, stamps, strict=True
             )
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappush
 from typing import Any
 
@@ -13,8 +13,10 @@ from broker.testing.order.channel import Channel, Data
 from broker.testing.order.link import Link
 from broker.testing.order.violation import Property
 from broker.transport.order import (
+    VARIANTS,
     Instant,
     IOrderVariant,
+    IPacketCodec,
     Message,
     MessageId,
     OrderEffect,
@@ -66,7 +68,7 @@ class AcceptsAnyAnswer(LogicalCore):
 
 class TellsReservedClock(LogicalCore):
     @property
-    def _told_clock(self) -> int:
+    def _public_clock(self) -> int:
         return self._clock
 
 
@@ -155,6 +157,9 @@ class Mutant:
 
     def create_core(self, *arguments: Any) -> Any:
         return self.core(*arguments)
+
+    def create_codec(self, sites: Sequence[str]) -> IPacketCodec:
+        return VARIANTS[self.name].create_codec(sites)
 
 
 MUTANTS = (

@@ -12,8 +12,9 @@ from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, S
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message
 from broker.transport.order.sequencer.delivery import sort_headers, sort_places
-from broker.transport.order.sequencer.numbered_core import MOST_HEADERS, NumberedCore
+from broker.transport.order.sequencer.numbered_core import NumberedCore
 from broker.transport.order.sequencer.packet import (
+    MOST_HEADERS,
     NUMBER_BITS,
     Answer,
     Begin,

@@ -11,11 +11,8 @@ from broker.transport.order.effects import LATE, OrderEffect, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery
-from broker.transport.order.sequencer.packet import NUMBER_BITS, Header, Places
+from broker.transport.order.sequencer.packet import MOST_HEADERS, NUMBER_BITS, Header, Places
 from broker.transport.order.settings import OrderSettings
-
-#: A longer packet is an error.
-MOST_HEADERS = 10_000
 
 
 class NumberedCore(OrderCore):

@@ -11,6 +11,8 @@ from broker.transport.order.packet import MessageId, Stamp
 
 #: Bits of a stamp for the number within an epoch.
 NUMBER_BITS = 32
+#: A longer packet is an error.
+MOST_HEADERS = 10_000
 
 #: Highest delivered number by site and incarnation.
 Delivered: TypeAlias = Mapping[tuple[str, int], int]
