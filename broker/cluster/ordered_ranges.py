@@ -17,6 +17,7 @@ from broker.cluster.relay_ingest import MOST_WAITING_BYTES, RelayIngest
 from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import AppendRange, ReceivedRange
+from broker.cluster.withheld_events import ORDER_SECONDS
 from broker.errors import BrokerError, LogUnavailable, ProtocolError
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
@@ -33,8 +34,10 @@ class _Waiting:
     received: ReceivedRange
     cursor: Mark
     settled: Settled
-    marks: deque[Mark] = attrs.field(factory=deque)
-    """Of the events that the transport has."""
+    tick: int
+    """Count of seconds when it came."""
+    events: deque[CarriedEvent] = attrs.field(factory=deque)
+    """Those that the transport has."""
     size: int = 0
     """Bytes of their documents."""
 
@@ -46,10 +49,13 @@ class OrderedRanges:
         self._relay_ingest = relay_ingest
         self._flows: dict[str, deque[_Waiting]] = {}
         self.waiting_bytes = 0
+        self._ticks = 0
         self.orders: Callable[[str], bool] = lambda _: False
         """Returns whether a running transport orders a flow."""
         self.order: Callable[[FlowBatch, bool], object] = lambda *_: None
         """Gives a batch to its transport, with True if it came from a log."""
+        self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
+        """Returns events that a transport has not delivered, with their annotations."""
         self.miss: Callable[[str], object] = lambda _: None
         """Tells the transport of a flow that its next events are in no log any more."""
 
@@ -74,12 +80,11 @@ class OrderedRanges:
         if lost_upto is not None and cursor < lost_upto and events:
             # The gap is reported behind the events before it, and before those of the range.
             gap = span._replace(upto=lost_upto, has_more=False)
-            self._add(flow, _Waiting(_without_events(received, gap), cursor, settled))
+            self._add(flow, _Waiting(_without_events(received, gap), cursor, settled, self._ticks))
             cursor = lost_upto
             span = span._replace(after=lost_upto, unavailable_upto=None)
             received = attrs.evolve(received, range=span)
-        marks = deque([event.mark for event in events])
-        self._add(flow, _Waiting(received, cursor, settled, marks, size))
+        self._add(flow, _Waiting(received, cursor, settled, self._ticks, deque(events), size))
         if events:
             node = str(received.frame.origin_node)
             batch = FlowBatch(flow, node, cursor, span.upto, events)
@@ -93,8 +98,8 @@ class OrderedRanges:
         while events and waiting:
             first = waiting[0]
             count = 0
-            for event, mark in zip(events, first.marks, strict=False):
-                if event.mark != mark:
+            for event, own in zip(events, first.events, strict=False):
+                if event.mark != own.mark:
                     break
                 count += 1
             if not count:
@@ -103,6 +108,18 @@ class OrderedRanges:
             events = events[count:]
             self._log_empty(batch.flow)
         return not events
+
+    def release_overdue(self) -> None:
+        """Deliver events that a transport has had for `ORDER_SECONDS`. Call each second."""
+        self._ticks += 1
+        for flow, queue in list(self._flows.items()):
+            while queue and queue[0].tick + ORDER_SECONDS <= self._ticks:
+                first = queue[0]
+                node = str(first.received.frame.origin_node)
+                upto = first.received.range.upto
+                batch = FlowBatch(flow, node, first.cursor, upto, list(first.events))
+                self._log_events(flow, first, self.place(batch))
+                self._log_empty(flow)
 
     def release_all(self, patterns: Sequence[str]) -> None:
         """Log what a transport that has stopped did not hand over."""
@@ -116,15 +133,15 @@ class OrderedRanges:
 
     def _log_events(self, flow: str, waiting: _Waiting, events: Sequence[CarriedEvent]) -> None:
         for _ in events:
-            waiting.marks.popleft()
+            waiting.events.popleft()
         after, whole = waiting.cursor, waiting.received
-        upto = events[-1].mark if waiting.marks else whole.range.upto
+        upto = events[-1].mark if waiting.events else whole.range.upto
         waiting.cursor = upto
         # The log gets all events of the group, not only those that subscriptions want.
         span = Range(whole.range.destination, after, upto)
         frame = make_page_frame(flow, whole.frame.origin_node, [span], events)
         part = ReceivedRange(span, frame, 0, is_carried=whole.is_carried)
-        if not waiting.marks:
+        if not waiting.events:
             self._flows[flow].popleft()
             self.waiting_bytes -= waiting.size
         self._relay_ingest.log_range(part, after, self._settler(flow, waiting))
@@ -132,7 +149,7 @@ class OrderedRanges:
     def _log_empty(self, flow: str) -> None:
         """Log the ranges without events at the front of a flow."""
         queue = self._flows.get(flow)
-        while queue and not queue[0].marks:
+        while queue and not queue[0].events:
             first = queue.popleft()
             settled = self._settler(flow, first)
             self._relay_ingest.log_range(first.received, first.cursor, settled)

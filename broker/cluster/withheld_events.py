@@ -154,14 +154,14 @@ class WithheldEvents:
         process.
         """
         for flow in self._flows.values():
-            if self.orders(flow.key):
-                flow.ticks += 1
+            is_ordered = self.orders(flow.key)
+            flow.ticks += 1
+            if is_ordered:
                 self._release(flow, min(self._start, flow.last), is_recovered=True)
-                if flow.ticks % ORDER_SECONDS:
-                    continue
-            if flow.cursor < flow.overdue:
-                self._release(flow, flow.overdue, is_recovered=True)
-            flow.overdue = flow.last
+            if not is_ordered or flow.ticks % ORDER_SECONDS == 0:
+                if flow.cursor < flow.overdue:
+                    self._release(flow, flow.overdue, is_recovered=True)
+                flow.overdue = flow.last
             is_idle = flow.last <= flow.cursor == self._log.coverage[flow.key]
             if is_idle and not flow.is_reading:
                 # Positions of clients from other nodes may lie behind the last event.

@@ -338,6 +338,7 @@ class Node:
         if self.network is not None:
             self.network.tick()
             self.network.driver.withheld.release_overdue()
+            self.network.driver.ordered.release_overdue()
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:

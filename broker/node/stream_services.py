@@ -44,7 +44,6 @@ from broker.streams.transports import StreamTransports, carrying_patterns
 from broker.subscriptions.interest import Interest, StandaloneInterest
 from broker.transport.clock import IClock
 
-
 #: Events at the end of the log in which a transport finds what it delivered last.
 END_EVENTS = 2_000
 END_PAGE_BYTES = 512 << 10
@@ -171,7 +170,7 @@ class StreamServices:
 
         driver = self._network.driver
         driver.ordered.orders, driver.ordered.order = transports.orders, transports.order
-        driver.ordered.miss = transports.miss
+        driver.ordered.miss, driver.ordered.place = transports.miss, transports.place
         driver.withheld.orders, driver.withheld.place = transports.orders, transports.place
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered

@@ -288,8 +288,9 @@ class IOrderingTransport(IAnnotatingTransport):
         """Forget all annotations of events that were not published: their commit has failed."""
 
     def place(batch: FlowBatch) -> Sequence[bytes]:
-        """Return the annotation of each own event that is delivered now, out of order: events of an
-        earlier process, and those not delivered within `broker.cluster.withheld_events`' limit."""
+        """Return the annotation of each event that is delivered now, out of order: own events of an
+        earlier process, and events that were not delivered within
+        `broker.cluster.withheld_events.ORDER_SECONDS`."""
 
 
 #: Makes the transport on the links of the network of clusters for a context.

@@ -132,7 +132,7 @@ class Group:
             self._released += 1
             self._held[MessageId(self._site, self._incarnation, self._released)] = held_event
             payloads.append(_payload_of(held_event))
-        return self._convert(self.core.release(payloads, self._instant(now)))
+        return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
     def place(self, batch: FlowBatch) -> list[bytes]:
         """Return the entries of own events that are delivered outside of the order."""

@@ -13,7 +13,8 @@ from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
 
 _Mark: TypeAlias = tuple[
-    Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)], Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)],
+    Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)],
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.transport.order.contract import IOrderCore, IOrderVariant, IPacketCodec
-from broker.transport.order.effects import Deliver, OrderEffect, Place, Send, Suspect
+from broker.transport.order.effects import Deliver, OrderEffect, Packet, Place, Send, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Reserved, Stamp
 from broker.transport.order.settings import OrderSettings
@@ -20,6 +20,7 @@ __all__ = [
     "MessageId",
     "OrderEffect",
     "OrderSettings",
+    "Packet",
     "Place",
     "Reserved",
     "Send",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from zope.interface import Attribute, Interface
 
-from broker.transport.order.effects import OrderEffect, Packet
+from broker.transport.order.effects import OrderEffect, Packet, Place
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import MessageId, Reserved
+from broker.transport.order.packet import MessageId, Reserved, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.view import LinkState
 
