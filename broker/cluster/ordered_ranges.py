@@ -56,6 +56,8 @@ class OrderedRanges:
         """Gives a batch to its transport, with True if it came from a log."""
         self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
         """Returns events that a transport has not delivered, with their annotations."""
+        self.take_back: Callable[[str, Mark], object] = lambda *_: None
+        """Tells a transport that delivered events of a flow behind a place were not logged."""
         self.miss: Callable[[str], object] = lambda _: None
         """Tells the transport of a flow that its next events are in no log any more."""
 
@@ -144,23 +146,24 @@ class OrderedRanges:
         if not waiting.events:
             self._flows[flow].popleft()
             self.waiting_bytes -= waiting.size
-        self._relay_ingest.log_range(part, after, self._settler(flow, waiting))
+        self._relay_ingest.log_range(part, after, self._settler(flow, after, waiting))
 
     def _log_empty(self, flow: str) -> None:
         """Log the ranges without events at the front of a flow."""
         queue = self._flows.get(flow)
         while queue and not queue[0].events:
             first = queue.popleft()
-            settled = self._settler(flow, first)
+            settled = self._settler(flow, first.cursor, first)
             self._relay_ingest.log_range(first.received, first.cursor, settled)
         if queue is not None and not queue:
             self._flows.pop(flow, None)
 
-    def _settler(self, flow: str, waiting: _Waiting) -> Settled:
+    def _settler(self, flow: str, after: Mark, waiting: _Waiting) -> Settled:
         def settled(error: BrokerError | None) -> None:
             if error is not None:
                 # The range comes again, with all behind it.
                 self._pop_flow(flow)
+                self.take_back(flow, after)
             waiting.settled(error)
 
         return settled

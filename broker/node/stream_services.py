@@ -169,9 +169,10 @@ class StreamServices:
             transports.recovered(batch)
 
         driver = self._network.driver
-        driver.ordered.orders, driver.ordered.order = transports.orders, transports.order
-        driver.ordered.miss, driver.ordered.place = transports.miss, transports.place
-        driver.withheld.orders, driver.withheld.place = transports.orders, transports.place
+        for part in (driver.ordered, driver.withheld):
+            part.orders, part.place = transports.orders, transports.place
+            part.take_back = transports.take_back
+        driver.ordered.order, driver.ordered.miss = transports.order, transports.miss
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
 
@@ -194,9 +195,7 @@ class StreamServices:
 
     def deliver(self, batch: FlowBatch) -> bool:
         driver = self._network.driver
-        if driver.withheld.release(batch.flow, batch.after, batch.upto, batch.events):
-            return True
-        return driver.ordered.deliver(batch)
+        return driver.withheld.deliver(batch) or driver.ordered.deliver(batch)
 
     def release_ordered(self, patterns: Sequence[str]) -> None:
         self._network.driver.ordered.release_all(patterns)
@@ -218,6 +217,9 @@ class StreamServices:
                 break
             serial = page[-1].serial + 1
         return delivered + withheld
+
+    def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
+        return self._network.driver.withheld.release_earlier(patterns)
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

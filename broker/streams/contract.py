@@ -182,6 +182,12 @@ class ITransportContext(Interface):
         Call it after the start.
         """
 
+    def release_earlier() -> Deferred[None]:
+        """Deliver own events of earlier processes by `IOrderingTransport.place`.
+
+        Fires when they are logged. Until then nothing must be delivered.
+        """
+
     def request_feed() -> bool:
         """Let the instance's feeder bring all events that this node or its links want, too.
 
@@ -286,6 +292,12 @@ class IOrderingTransport(IAnnotatingTransport):
 
     def revoke() -> None:
         """Forget all annotations of events that were not published: their commit has failed."""
+
+    def take_back(flow: str, after: Mark) -> None:
+        """Handle that delivered events of a flow behind a place were not logged after all.
+
+        They come again, by `order` or `place`.
+        """
 
     def place(batch: FlowBatch) -> Sequence[bytes]:
         """Return the annotation of each event that is delivered now, out of order: own events of an

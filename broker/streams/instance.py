@@ -173,6 +173,10 @@ class TransportInstance:
     def miss(self, flow: str) -> None:
         self._call("miss", flow)
 
+    def take_back(self, flow: str, after: Mark) -> None:
+        if self.orders:
+            self._call("take_back", flow, after)
+
     def revoke(self) -> None:
         if self.orders:
             self._call("revoke")
@@ -289,6 +293,9 @@ class TransportInstance:
 
     def read_log_end(self) -> Deferred[Sequence[CarriedEvent]]:
         return self._services.read_log_end([pattern.text for pattern in self.patterns])
+
+    def release_earlier(self) -> Deferred[None]:
+        return self._services.release_earlier([pattern.text for pattern in self.patterns])
 
     def request_feed(self) -> bool:
         if self._stack.feed and not self._is_fed:

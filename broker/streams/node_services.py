@@ -73,6 +73,9 @@ class NodeServices(Protocol):
         """Return delivered events of carrying patterns at the end of the log, then withheld
         ones."""
 
+    def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
+        """Deliver own withheld events of earlier processes. Fires when they are logged."""
+
     def request_feed(self, patterns: Sequence[str]) -> None:
         """Let the network of clusters bring the flows of these patterns in frames, too."""
 

@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, NotAllowed
 from broker.event.order_entry import decode_order_entry
+from broker.event.place import Mark
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -98,15 +99,19 @@ class RcmTransport:
     def start(self) -> None:
         self._runner.start(self._group)
         reading = self._context.read_log_end()
+        reading.addCallback(self._restore)
         reading.addCallback(self._begin)
         reading.addErrback(self._failed)
 
-    def _begin(self, events: Sequence[CarriedEvent]) -> None:
-        """Join the group, knowing what was delivered before."""
-        if self._links is None:
-            return
+    def _restore(self, events: Sequence[CarriedEvent]) -> Deferred[None]:
+        """Record what was delivered before, and deliver what was not."""
         entries = [decode_order_entry(event.annotation) for event in events]
         self._group.restore([entry for entry in entries if entry is not None])
+        return self._context.release_earlier()
+
+    def _begin(self, _: None) -> None:
+        if self._links is None:
+            return
         early, self._early = self._early or [], None
         for batch in early:
             self._runner.call(self._group.publish, batch)
@@ -160,6 +165,9 @@ class RcmTransport:
     def miss(self, flow: str) -> None:
         self._runner.call(self._group.miss, flow)
 
+    def take_back(self, flow: str, after: Mark) -> None:
+        self._group.take_back(flow, after)
+
     def place(self, batch: FlowBatch) -> Sequence[bytes]:
         return self._group.place(batch)
 
@@ -211,6 +219,9 @@ class RcmTransport:
             kind, m = m[:1], m[1:]
             if kind == b"o":
                 a = owner.answer_offer(m, self._now())
+                if a is None:
+                    self._context.clock.callLater(0.01, self.messages_received, peer, [b"o" + m])
+                    continue
                 self._links.send([b"a" + a], [peer])
             elif kind == b"a":
                 if not owner.accept_answer(m, self._now()):

@@ -85,6 +85,9 @@ class OrderCore:
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
         return self._history.add(stamp, id)
 
+    def take_back(self, id: MessageId, stamp: Stamp) -> None:
+        self._history.remove(stamp, id)
+
     # ----------------------------------------------------------------- of the variants
 
     def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp | None]:

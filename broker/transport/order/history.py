@@ -47,3 +47,10 @@ class History:
         self._keys.insert(index, key)
         self._ids.insert(index, id)
         return place
+
+    def remove(self, stamp: Stamp, id: MessageId) -> None:
+        """Remove a message, if it is there."""
+        key = Key(stamp, id.number)
+        index = bisect_left(self._keys, key)
+        if index < len(self._keys) and self._ids[index] == id:
+            del self._keys[index], self._ids[index]
