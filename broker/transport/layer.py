@@ -85,6 +85,17 @@ class ILinkCore(Interface):
         be fast."""
 
 
+class IMonitorCore(ILinkCore):
+    """The core of a layer that decides whether the peer is connected."""
+
+    def suspect(reason: str, now: float) -> list[Effect]:
+        """Suspect the peer for its quality. The connection stays.
+
+        The reason has at most 32 lower-case letters, spaces and hyphens. No effect without a
+        connection.
+        """
+
+
 class ILayerCore(Interface):
     """State of one layer above the links of a stack: each method names the peer.
 

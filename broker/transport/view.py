@@ -28,9 +28,19 @@ class View:
 
     With DISCONNECTED, `error` is None after an orderly close. It is repeated for each failed
     attempt.
+
+    A connection monitor below sets the fields from `reason` on. CONNECTED is `resumed` if it is
+    that of the same connection, which was only suspected.
     """
 
     state: LinkState
     resumed: bool = False
     undelivered: int = 0
     error: BrokerError | None = None
+    reason: str = ""
+    """Reason for a suspicion, or for its end."""
+    since: float = 0.0
+    """Monotonic time at which the state began."""
+    until: float | None = None
+    """Monotonic time at which a timer changes the state, if nothing happens before; None: none
+    does."""

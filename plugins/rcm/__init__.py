@@ -1,0 +1,1 @@
+"""Link stack of sites whose connections may fail for some time (RCM)."""
