@@ -32,8 +32,8 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.guarded_receiver import guard_receiver
 from broker.transport.clock import IClock
-from broker.transport.view import LinkState
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
@@ -297,7 +297,7 @@ class TransportInstance:
     # ------------------------------------------------------------------ for the transport
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
-        guarded = _GuardedReceiver(self, receiver)
+        guarded = guard_receiver(self, receiver)
         links = self._services.open_links(self._stack, listen, guarded)
         self._links.append(links)
         return links
@@ -371,24 +371,3 @@ class TransportInstance:
                 self._remove_interest(LinkKey(self.instance, link), id)
         self._queries.clear()
         self.stop()
-
-
-@implementer(ILinkReceiver)
-class _GuardedReceiver:
-    def __init__(self, instance: TransportInstance, receiver: ILinkReceiver) -> None:
-        self._instance = instance
-        self._receiver = receiver
-
-    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
-        self._call(self._receiver.messages_received, peer, messages)
-
-    def link_changed(self, peer: Hashable, state: LinkState) -> None:
-        self._call(self._receiver.link_changed, peer, state)
-
-    def _call(self, method: Callable[..., object], *arguments: object) -> None:
-        if self._instance.error:
-            return
-        try:
-            method(*arguments)
-        except Exception as error:
-            self._instance.fail(error)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import attrs
 
 from broker.errors import BrokerError
+
+#: Reason of a view SUSPECTED of a peer that was disconnected: the owners of the link exchange
+#: offers. Users of a link are told DISCONNECTED meanwhile.
+NEGOTIATING: Final = "negotiating"
 
 
 class LinkState(enum.Enum):

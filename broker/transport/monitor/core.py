@@ -18,18 +18,16 @@ from broker.errors import (
     VersionMismatch,
 )
 from broker.transport.effects import Consumed, DeliverUp, Effect, Failed, SendDown, ViewChanged
-from broker.transport.layer import IMonitorCore
+from broker.transport.layer import ClockOffset, IMonitorCore
 from broker.transport.monitor import wire
 from broker.transport.monitor.connection import Connection
-from broker.transport.monitor.measurement import ClockOffset
 from broker.transport.monitor.owner import ILinkOwner
 from broker.transport.monitor.settings import MonitorSettings
 from broker.transport.monitor.wire import Answer, Heartbeat, Hello, Offer
-from broker.transport.view import LinkState, View
+from broker.transport.view import NEGOTIATING, LinkState, View
 
 #: Seconds until an owner is asked again for an answer, or for another offer.
 RETRY: Final = 0.05
-NEGOTIATING: Final = "negotiating"
 _CONNECTED, _SUSPECTED = LinkState.CONNECTED, LinkState.SUSPECTED
 _DISCONNECTED = LinkState.DISCONNECTED
 

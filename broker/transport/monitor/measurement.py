@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
+from broker.transport.layer import ClockOffset
 from broker.transport.monitor.settings import MonitorSettings
 from broker.transport.monitor.wire import Heartbeat
 
@@ -19,13 +20,6 @@ class _Beat(NamedTuple):
     number: int
     sent_at: float
     clock: int
-
-
-class ClockOffset(NamedTuple):
-    """Difference of the peer's site clock from the own one, in seconds."""
-
-    offset: float
-    uncertainty: float
 
 
 class Measurements:
