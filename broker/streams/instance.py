@@ -30,8 +30,8 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.guarded_receiver import guard_receiver
 from broker.streams.node_services import LinkKey, NodeServices
-from broker.transport.view import LinkState
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
@@ -269,7 +269,7 @@ class TransportInstance:
     # ------------------------------------------------------------------ for the transport
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
-        guarded = _GuardedReceiver(self, receiver)
+        guarded = guard_receiver(self, receiver)
         links = self._services.open_links(self._stack, listen, guarded)
         self._links.append(links)
         return links
@@ -359,24 +359,3 @@ class TransportInstance:
         self.stop()
         if orders:
             self._services.release_ordered([pattern.text for pattern in self.patterns])
-
-
-@implementer(ILinkReceiver)
-class _GuardedReceiver:
-    def __init__(self, instance: TransportInstance, receiver: ILinkReceiver) -> None:
-        self._instance = instance
-        self._receiver = receiver
-
-    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
-        self._call(self._receiver.messages_received, peer, messages)
-
-    def link_changed(self, peer: Hashable, state: LinkState) -> None:
-        self._call(self._receiver.link_changed, peer, state)
-
-    def _call(self, method: Callable[..., object], *arguments: object) -> None:
-        if self._instance.error:
-            return
-        try:
-            method(*arguments)
-        except Exception as error:
-            self._instance.fail(error)

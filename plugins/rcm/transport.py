@@ -69,10 +69,14 @@ class RcmTransport:
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
-        self._owners = {}
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
+
+    @property
+    def incarnation(self) -> int:
+        """That of this process, for the links."""
+        return self._state.incarnation
 
     @property
     def _others(self) -> list[str]:
@@ -98,18 +102,15 @@ class RcmTransport:
 
     def start(self) -> None:
         self._runner.start(self._group)
-        reading = self._context.read_log_end()
-        reading.addCallback(self._restore)
-        reading.addCallback(self._begin)
-        reading.addErrback(self._failed)
+        joining = Deferred.fromCoroutine(self._join_group())
+        joining.addErrback(self._failed)
 
-    def _restore(self, events: Sequence[CarriedEvent]) -> Deferred[None]:
-        """Record what was delivered before, and deliver what was not."""
+    async def _join_group(self) -> None:
+        """Connect to the other sites, after what earlier processes delivered and did not."""
+        events = await self._context.read_log_end()
         entries = [decode_order_entry(event.annotation) for event in events]
         self._group.restore([entry for entry in entries if entry is not None])
-        return self._context.release_earlier()
-
-    def _begin(self, _: None) -> None:
+        await self._context.release_earlier()
         if self._links is None:
             return
         early, self._early = self._early or [], None
@@ -201,34 +202,14 @@ class RcmTransport:
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
         # The handshake reports a connection (`own_link`).
-        if site is not None and state is LinkState.CONNECTED:
-            self._owners[site] = self.own_link(site)
-            offer = self._owners[site].make_offer(self._now())
-            self._links.send([b"o" + offer], [peer])
         if site is not None and state is not LinkState.CONNECTED:
             self._set_state(site, state)
             self._runner.call(self._group.disconnect, site, state)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._site_at(peer)
-        if site is None:
-            return
-        owner = self._owners[site]
-        data = []
-        for m in messages:
-            kind, m = m[:1], m[1:]
-            if kind == b"o":
-                a = owner.answer_offer(m, self._now())
-                if a is None:
-                    self._context.clock.callLater(0.01, self.messages_received, peer, [b"o" + m])
-                    continue
-                self._links.send([b"a" + a], [peer])
-            elif kind == b"a":
-                if not owner.accept_answer(m, self._now()):
-                    self._links.send([b"o" + owner.make_offer(self._now())], [peer])
-            else:
-                data.append(m)
-        self._runner.call(self._group.receive, site, data)
+        if site is not None:
+            self._runner.call(self._group.receive, site, messages)
 
     def _site_at(self, peer: Hashable) -> str | None:
         assert self._links is not None
@@ -244,7 +225,7 @@ class RcmTransport:
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
                 peers = [self._peers[site] for site in sites if site in self._peers]
-                outcomes = links.send([b"d" + each for each in data], peers)
+                outcomes = links.send(data, peers)
                 self.lost_sends += sum(
                     each is Outcome.FULL for one in outcomes for each in one.values()
                 )
