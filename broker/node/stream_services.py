@@ -206,17 +206,18 @@ class StreamServices:
     async def _read_log_end(self, patterns: Sequence[str]) -> list[CarriedEvent]:
         log = self._network.event_log
         serial, end = max(log.bounds.first, log.bounds.last - END_EVENTS), log.bounds.last
-        delivered: list[CarriedEvent] = []
-        withheld: list[CarriedEvent] = []
+        found: list[CarriedEvent] = []
         while serial <= end:
             page = await log.read(serial, END_EVENTS, END_PAGE_BYTES)
-            for event in page:
-                if pattern_of(event.origin) in patterns:
-                    (withheld if event.is_withheld else delivered).append(as_carried_event(event))
+            found += [
+                as_carried_event(event)
+                for event in page
+                if pattern_of(event.origin) in patterns and not event.is_withheld
+            ]
             if not page:
                 break
             serial = page[-1].serial + 1
-        return delivered + withheld
+        return found
 
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return self._network.driver.withheld.release_earlier(patterns)

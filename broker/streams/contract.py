@@ -205,8 +205,7 @@ class ITransportContext(Interface):
         """
 
     def read_log_end() -> Deferred[Sequence[CarriedEvent]]:
-        """Return the events of the instance's patterns that are among the last ones of the log, in
-        the order of their delivery, and behind these own events that are not delivered yet.
+        """Return the delivered events of the instance's patterns among the last ones of the log.
 
         Call it after the start.
         """

@@ -44,7 +44,7 @@ from plugins.rcm.group import Group, GroupName
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.options import RcmOptions
-from plugins.rcm.site_state import LEAD, SiteState
+from plugins.rcm.site_state import LEADS, SiteState
 
 #: Seconds after which a site that broke the protocol is dialled again.
 RETRY_SECONDS = 3.0
@@ -88,7 +88,7 @@ class RcmTransport:
         context, options = self._context, self._options
         variant = VARIANTS[options.order]
         is_timed = options.order in TIMED
-        self._state = SiteState(context.folder, lead=0 if is_timed else LEAD)
+        self._state = SiteState(context.folder, lead=LEADS.get(options.order))
         settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         incarnation = self._state.incarnation
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)

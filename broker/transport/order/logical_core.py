@@ -8,9 +8,9 @@ from zope.interface import implementer
 
 from broker.errors import ProtocolError
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import OrderEffect, Packet, Send
+from broker.transport.order.effects import OrderEffect, Packet, Place, Send
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Clock, Message, Stamp
+from broker.transport.order.packet import Clock, Message, MessageId, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 from broker.transport.view import LinkState
@@ -80,6 +80,11 @@ class LogicalCore(StampedCore):
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         self._offers.pop(site, None)
         return super().disconnect(site, state, at)
+
+    def place(self, id: MessageId, stamp: Stamp) -> Place | None:
+        self._highest = max(self._highest, stamp.time)
+        self._clock = max(self._clock, stamp.time)
+        return super().place(id, stamp)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         if self._announce_at is None or at.now < self._announce_at:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import OrderEffect
+from broker.transport.order.effects import OrderEffect, Place
 from broker.transport.order.instant import MICROSECONDS, Instant
-from broker.transport.order.packet import Stamp
+from broker.transport.order.packet import MessageId, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 
@@ -43,6 +43,11 @@ class RealTimeCore(StampedCore):
         self.connected |= {site}
         self._answers[site] = answer
         return []
+
+    def place(self, id: MessageId, stamp: Stamp) -> Place | None:
+        if id.site == self.site:
+            self._last = max(self._last, stamp.time)
+        return super().place(id, stamp)
 
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         return self._advance(at)
