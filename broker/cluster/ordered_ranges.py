@@ -95,9 +95,9 @@ class OrderedRanges:
     def deliver(self, batch: FlowBatch) -> bool:
         """Log events that the transport hands over. Return False for events that it does not have,
         or for another order than that of the flow."""
-        waiting = self._flows.get(batch.flow)
         events = batch.events
-        while events and waiting:
+        # A failure ends the flow.
+        while events and (waiting := self._flows.get(batch.flow)):
             first = waiting[0]
             count = 0
             for event, own in zip(events, first.events, strict=False):
@@ -114,14 +114,17 @@ class OrderedRanges:
     def release_overdue(self) -> None:
         """Deliver events that a transport has had for `ORDER_SECONDS`. Call each second."""
         self._ticks += 1
-        for flow, queue in list(self._flows.items()):
-            while queue and queue[0].tick + ORDER_SECONDS <= self._ticks:
+        for flow in list(self._flows):
+            while (queue := self._flows.get(flow)) and self._is_overdue(queue[0]):
                 first = queue[0]
                 node = str(first.received.frame.origin_node)
                 upto = first.received.range.upto
                 batch = FlowBatch(flow, node, first.cursor, upto, list(first.events))
                 self._log_events(flow, first, self.place(batch))
                 self._log_empty(flow)
+
+    def _is_overdue(self, waiting: _Waiting) -> bool:
+        return waiting.tick + ORDER_SECONDS <= self._ticks
 
     def release_all(self, patterns: Sequence[str]) -> None:
         """Log what a transport that has stopped did not hand over."""

@@ -346,6 +346,7 @@ class Group:
         return OrderEntry(
             *(self._name.stack, id.site, id.incarnation, id.number),
             *(None if stamp is None else stamp.time, self._name.variant, bound),
+            tie="" if stamp is None or stamp.site == id.site else stamp.site,
         )
 
     def _with_entry(
