@@ -35,10 +35,8 @@ class HybridCore(LogicalCore):
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         return super().handle_timeout(at) + self._advance(at)
 
-    def next_timeout(self) -> float | None:
-        if self._due is None or self._announce_at is None:
-            return self._announce_at if self._due is None else self._due
-        return min(self._due, self._announce_at)
+    def _timeouts(self) -> tuple[float | None, ...]:
+        return *super()._timeouts(), self._due
 
     def _headroom(self, offers: int) -> int:
         # Mostly the site clock is enough, and a lead delays the condition of real time.
