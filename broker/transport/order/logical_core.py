@@ -59,7 +59,7 @@ class LogicalCore(StampedCore):
         return self._clock
 
     def offer_clock(self, site: str, at: Instant) -> int:
-        return self._highest
+        return self._lowest_answer
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._check_time(site, offer, at)
@@ -73,7 +73,7 @@ class LogicalCore(StampedCore):
         return self._public_clock
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
-        if answer < self._highest:
+        if answer < self._lowest_answer:
             return None
         self._clock = max(self._clock, answer)
         self.connected |= {site}
@@ -105,9 +105,10 @@ class LogicalCore(StampedCore):
         """Return the lead of an answer before the offer, after this many earlier ones."""
         return 1024 << min(offers, 16)
 
-    def _lead_clock(self, at: Instant) -> None:
-        """Give the next stamp the lead before all sent ones."""
-        self._clock += self._lead
+    @property
+    def _lowest_answer(self) -> int:
+        """The lowest answer with which a site is connected."""
+        return self._highest
 
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         if time > self._clock + MOST_AHEAD:
@@ -121,7 +122,7 @@ class LogicalCore(StampedCore):
 
     def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
         if at.now < self._lead_until:
-            self._lead_clock(at)
+            self._clock += self._lead
         return super()._next_stamps(count, at)
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
