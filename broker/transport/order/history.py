@@ -28,6 +28,11 @@ class History:
         self._keys: list[Key] = []
         self._ids: list[MessageId] = []
 
+    @property
+    def highest(self) -> int:
+        """Time of the highest delivered stamp, or 0."""
+        return self._keys[-1].stamp.time if self._keys else 0
+
     def is_late(self, stamp: Stamp, number: int) -> bool:
         """Return True if a message with a higher stamp was delivered."""
         return bool(self._keys) and Key(stamp, number) < self._keys[-1]

@@ -52,8 +52,8 @@ class RealTimeCore(StampedCore):
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         return self._advance(at)
 
-    def next_timeout(self) -> float | None:
-        return self._due
+    def _timeouts(self) -> tuple[float | None]:
+        return (self._due,)
 
     def _next_time(self, at: Instant) -> int:
         self._last = max(self._last + 1, at.site_clock)
