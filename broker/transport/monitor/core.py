@@ -282,8 +282,11 @@ class MonitorCore:
                 return self._give_up(now)
             self._give_up_at = now + self._settings.suspect
             return [ViewChanged(self._view())]
-        if self._is_negotiating:
+        # A lost connection is not the reason for which an earlier one was given up.
+        is_new = self._connection is not None and reason != self.reason
+        if self._is_negotiating or (self.status is _DISCONNECTED and is_new):
             self._is_negotiating = False
+            self.reason = reason if is_new else self.reason
             return [ViewChanged(self._view())]
         return []
 
