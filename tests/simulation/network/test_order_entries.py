@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
+from broker.archive.archive import Archive
 from broker.client.received import ALL
 from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.event.place import Mark
@@ -92,3 +94,43 @@ def test_clients_of_earlier_versions_get_no_entries(monkeypatch: pytest.MonkeyPa
         assert len(old.events) == 10
         assert {event.order for event in old.events} == {None}
         assert [event.header for event in old.events] == [event.header for event in new.events]
+
+
+def test_the_archive_sorted_by_stamp_and_site_is_the_transcript() -> None:
+    with NetworkWorld(1, archived=True) as world:
+        transport = AnnotatingTransport(world)
+        stamps: dict[str, int] = {}
+        expected: list[tuple[int, str, str]] = []
+
+        def annotate(event: CarriedEvent) -> bytes:
+            site = msgpack.unpackb(event.record)[0].removeprefix("by-")
+            # Both sites give the same stamps.
+            stamps[site] = stamps.get(site, -3) + 1
+            expected.append((stamps[site], site, event.document.decode()))
+            return encode_order_entry(OrderEntry("ops", site, 1, 1, stamps[site], "logical"))
+
+        transport.annotate = annotate
+        start_pair(world, transport)
+        publishers = [Publisher(world.client(f"by-{name}", name)) for name in "ba"]
+        for _ in range(5):
+            for publisher in publishers:
+                publish(world, publisher, 1)
+        world.run(10.0)
+        assert world.archive is not None
+        archive = Archive.open(world.archive.uri, create=False)
+        rows = [
+            row
+            for file in archive.state().files.values()
+            for batch in archive.read(file, checked=True)
+            for row in batch.to_pylist()
+        ]
+        assert len(rows) == 20
+        stamped = [row for row in rows if row["stack"] == "ops"]
+        assert {row["stream"] for row in stamped} == {SLOW}
+        transcript = [
+            (row["stack_order"], row["stack_site"], row["document"].decode()) for row in stamped
+        ]
+        assert sorted(transcript) == sorted(expected) and len(expected) == 10
+        others = [row for row in rows if row["stream"] != SLOW]
+        names = ("stack", "stack_order", "stack_site", "annotation")
+        assert {tuple(row[name] for name in names) for row in others} == {(None,) * 4}
