@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -10,11 +12,10 @@ from broker.testing.transcripts import SiteChecker, compare_sites
 
 
 def entry(
-    number: int, stamp: int | None = None, *, site: str = "a", **fields: object
+    number: int, stamp: int | None = None, *, site: str = "a", **fields: Any
 ) -> OrderEntry:
     stamp = number * 10 if stamp is None else stamp
-    plain = OrderEntry("ops", site, 1, number, stamp, "logical")
-    return attrs.evolve(plain, **fields)
+    return OrderEntry("ops", site, 1, number, stamp, "logical", **fields)
 
 
 def late(number: int, stamp: int, after: int) -> OrderEntry:
