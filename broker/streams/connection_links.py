@@ -372,7 +372,7 @@ class ConnectionLinks:
                 "the link to {name} for the stack {stack} is down: {error}",
                 name=neighbour.name,
                 stack=self._name,
-                error=error or "closed",
+                error=error or neighbour.view.reason or "closed",
             )
         self._report_state(neighbour, LinkState.DISCONNECTED)
         self._redial(neighbour)
