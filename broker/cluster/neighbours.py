@@ -179,7 +179,9 @@ class Neighbours:
         """Return False if another connection is kept instead."""
         name = neighbour.name
         known = self._neighbours.get(name)
-        if known is not None and known.node.incarnation > neighbour.node.incarnation:
+        # A disconnected process may be gone, whatever the clocks say.
+        is_later = known is not None and known.node.incarnation > neighbour.node.incarnation
+        if known is not None and is_later and known.removal is None:
             channel.abort(Closed("a later process of that node has a link"))
             return False
         is_same = known is not None and known.is_same_process(neighbour.node)

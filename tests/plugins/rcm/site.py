@@ -44,8 +44,16 @@ class Site:
     """One process of a site. It records states with their times, and messages."""
 
     def __init__(
-        self, wire: Wire, name: str, *, incarnation: int = 1, options: RcmLinkSettings | None = None
+        self,
+        wire: Wire,
+        name: str,
+        *,
+        incarnation: int = 1,
+        process: int | None = None,
+        origin: str = "",
+        options: RcmLinkSettings | None = None,
     ) -> None:
+        """`process` is the incarnation of the node, by its wall clock."""
         self.name = name
         self.incarnation = incarnation
         self.clock_offset = 0.0
@@ -54,7 +62,8 @@ class Site:
         self.states: dict[str, list[tuple[float, LinkState]]] = {}
         self.views: dict[str, list[View]] = {}
         self.received: list[tuple[str, bytes]] = []
-        self.end = End(wire, name, incarnation=incarnation, link_stack=rcm_links)
+        started = incarnation if process is None else process
+        self.end = End(wire, name, incarnation=started, origin=origin, link_stack=rcm_links)
         self.wire = wire
         self.links = self.end.open(receiver=self, link_options=options)
 

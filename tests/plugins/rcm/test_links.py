@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.transport.view import LinkState
@@ -23,6 +25,11 @@ def outage(wire: Wire, one: Site, other: Site, seconds: float) -> tuple[float, f
     wire.run(seconds)
     end_silence(wire, one, other)
     return lost_at, wire.clock.seconds()
+
+
+def peers_of(site: Site) -> list[Any]:
+    peers: Any = site.links.snapshot()["peers"]
+    return list(peers)
 
 
 # ----------------------------------------------------------------- connecting
@@ -240,6 +247,19 @@ def test_a_restarted_site_counts_the_messages_that_it_has_not_received() -> None
     assert again.received == [("a", b"new")]
 
 
+def test_a_site_with_a_new_disk_and_an_earlier_clock_takes_the_name_of_a_disconnected_one() -> None:
+    wire, (a, b) = linked_sites("a", "b")
+    wire.cut(a.end, b.end, refuse=True)
+    b.links.close()
+    b.end.clock.kill()
+    wire.run(70.0)
+    assert a.state_of(b) is DISCONNECTED
+    again = Site(wire, "b", incarnation=2, process=0, origin="f" * 16)
+    wire.heal(a.end, b.end)
+    wire.run(5.0)
+    assert a.state_of(again) is CONNECTED
+
+
 # ----------------------------------------------------------------- quality, and what is told
 
 
@@ -271,6 +291,20 @@ def test_a_view_has_reason_time_and_the_next_change() -> None:
     wire.run(60.0)
     view = a.links.view_of(b.end.address)
     assert (view.state, view.reason, view.until) == (DISCONNECTED, "silent", None)
+
+
+def test_the_snapshot_has_state_reason_times_and_measurements() -> None:
+    wire, (a, b) = linked_sites("a", "b")
+    wire.run(4.0)
+    (peer,) = peers_of(a)
+    assert (peer["state"], peer["reason"], peer["next_change"]) == ("connected", "", None)
+    assert 0.0 < peer["round_trip"] < 0.02
+    assert abs(peer["clock_offset"]) <= peer["clock_uncertainty"] < 0.01
+    silence(wire, a, b)
+    wire.run(10.0)
+    (peer,) = peers_of(a)
+    assert (peer["state"], peer["reason"]) == ("suspected", "silent")
+    assert peer["next_change"] - peer["state_since"] == pytest.approx(60.0)
 
 
 def test_the_offset_of_the_clocks_is_measured() -> None:

@@ -118,8 +118,8 @@ def test_too_much_before_the_peer_is_connected_ends_the_connection() -> None:
     pair = CorePair(owners=owners)
     pair.connect()
     pair.run(0.1)
-    for _ in range(17):
-        pair.send(pair.one, b"\x01" + bytes(64 * 1024))
+    for _ in range(9):
+        pair.send(pair.one, b"\x01" + bytes(1024 * 1024))
     pair.run(0.1)
     assert isinstance(pair.other.errors[0], ProtocolError)
 
