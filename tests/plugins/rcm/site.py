@@ -35,7 +35,11 @@ class SiteOwner:
 
     def accept_answer(self, answer: bytes, now: float) -> bool:
         assert answer == b"answer to " + self._site.name.encode()
-        self._site.owned.append((now, self._peer))
+        site = self._site
+        site.owned.append((now, self._peer))
+        if site.sends_first:
+            site.outcomes.append(site.send(b"first", *site.sends_first))
+            site.sends_first = []
         return True
 
 
@@ -58,6 +62,10 @@ class Site:
         self.incarnation = incarnation
         self.clock_offset = 0.0
         self.refused: set[str] = set()
+        self.sends_first: list[Site] = []
+        self.outcomes: list[list[str]] = []
+        self.late = b""
+        """A message for which the sender is suspected."""
         self.owned: list[tuple[float, str]] = []
         self.states: dict[str, list[tuple[float, LinkState]]] = {}
         self.views: dict[str, list[View]] = {}
@@ -99,6 +107,8 @@ class Site:
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         node = self.links.node_of(peer)
         self.received += [(node, each) for each in messages]
+        if self.late in messages:
+            self.links.suspect(peer, "late")
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         node = self.links.node_of(peer)

@@ -55,6 +55,32 @@ def test_the_owner_counts_a_peer_as_connected_before_the_first_message() -> None
     assert b.received == [("a", b"hello")]
 
 
+def test_an_owner_may_send_as_soon_as_it_has_accepted_an_answer() -> None:
+    wire = Wire()
+    a, b = Site(wire, "a"), Site(wire, "b")
+    for one, other in ((a, b), (b, a)):
+        one.sends_first = [other]
+    a.add(b)
+    wire.run(1.0)
+    assert a.outcomes == b.outcomes == [["sent"]]
+    assert a.received == [("b", b"first")]
+    assert b.received == [("a", b"first")]
+
+
+def test_a_receiver_may_suspect_the_peer_whose_message_it_gets() -> None:
+    wire, (a, b) = linked_sites("a", "b")
+    b.late = b"two"
+    for message in (b"one", b"two", b"three"):
+        a.send(message, b)
+    wire.run(0.1)
+    assert [message for _, message in b.received] == [b"one", b"two", b"three"]
+    assert b.links.view_of(a.end.address).reason == "late"
+    a.send(b"four", b)
+    wire.run(5.2)
+    assert b.received[-1] == ("a", b"four")
+    assert b.states_of(a) == ["connected", "suspected", "connected"]
+
+
 def test_a_node_that_the_owner_refuses_gets_the_reason_and_no_link() -> None:
     wire = Wire()
     a, b = Site(wire, "a"), Site(wire, "b")
@@ -247,14 +273,16 @@ def test_a_restarted_site_counts_the_messages_that_it_has_not_received() -> None
     assert again.received == [("a", b"new")]
 
 
-def test_a_site_with_a_new_disk_and_an_earlier_clock_takes_the_name_of_a_disconnected_one() -> None:
+@pytest.mark.parametrize(("seconds", "origin"), [(5.0, ""), (70.0, "f" * 16)])
+def test_a_restarted_site_may_have_an_earlier_clock(seconds: float, origin: str) -> None:
+    """Once it is disconnected, another disk may have its name."""
     wire, (a, b) = linked_sites("a", "b")
     wire.cut(a.end, b.end, refuse=True)
     b.links.close()
     b.end.clock.kill()
-    wire.run(70.0)
-    assert a.state_of(b) is DISCONNECTED
-    again = Site(wire, "b", incarnation=2, process=0, origin="f" * 16)
+    wire.run(seconds)
+    assert a.state_of(b) is not CONNECTED
+    again = Site(wire, "b", incarnation=2, process=0, origin=origin)
     wire.heal(a.end, b.end)
     wire.run(5.0)
     assert a.state_of(again) is CONNECTED
