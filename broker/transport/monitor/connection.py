@@ -11,8 +11,9 @@ from broker.transport.monitor.measurement import Measurements
 from broker.transport.monitor.settings import MonitorSettings
 from broker.transport.monitor.wire import Heartbeat
 
-#: Packets that may come before the peer is connected: one RESUME of p2p, or data of a baseline.
-MOST_HELD_BYTES = 1024 * 1024
+#: Of packets that come before the peer is connected: RESUME of p2p, data of a baseline, or those of
+#: a peer that has already connected this end again after a disconnection.
+MOST_HELD_BYTES = 8 * 1024 * 1024
 _PACKET_COST = 64
 
 

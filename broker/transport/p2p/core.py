@@ -26,10 +26,10 @@ from broker.transport.effects import (
     WritableChanged,
 )
 from broker.transport.layer import ILinkCore
+from broker.transport.monitor.suspicion import Suspicion
 from broker.transport.p2p import wire
 from broker.transport.p2p.receiver import Receiver
 from broker.transport.p2p.sender import Sender
-from broker.transport.p2p.suspicion import Suspicion
 from broker.transport.view import LinkState, View
 
 
@@ -76,6 +76,8 @@ class P2PCore:
         self._ping_at = 0.0
         self._reported_writable = True
         self._suspicion = Suspicion(suspect)
+        # Of the last connection.
+        self._error: BrokerError | None = None
         self._is_monitored = is_monitored
         self._is_suspended = False
         # The result of RESUMEs that came while suspended.
@@ -157,7 +159,9 @@ class P2PCore:
             return [SendDown([wire.encode_resume(resume)])]
         if view.state is LinkState.DISCONNECTED:
             self.connection = Connection.DOWN
-            view = self._suspicion.disconnect(view, now)
+            self._suspicion.suspect("connection lost", now)
+            self._error = view.error
+            view = View(self._suspicion.state, error=view.error)
         return [ViewChanged(view)]
 
     def _monitor_changed(self, view: View, now: float) -> list[Effect]:
@@ -183,7 +187,8 @@ class P2PCore:
     def handle_timeout(self, now: float) -> list[Effect]:
         give_up_at = self._suspicion.give_up_at
         if give_up_at is not None and now >= give_up_at:
-            return [ViewChanged(self._suspicion.give_up())]
+            self._suspicion.give_up(now)
+            return [ViewChanged(View(LinkState.DISCONNECTED, error=self._error))]
         if self._is_monitored:
             return self._flush(now)
         if self.connection is Connection.DOWN:
@@ -260,7 +265,7 @@ class P2PCore:
         self.sender.peer_window = resume.window
         # A limit for another incarnation does not apply: an ACK follows.
         self.sender.credit_limit = resume.limit if knows_us or not resume.known else 0
-        self._suspicion.connect()
+        self._suspicion.connect(now)
         self._peer_resume = packet
         self._ping_at = now + self._keepalive
         if self._resumed_view is not None:
