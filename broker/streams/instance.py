@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -17,6 +17,7 @@ from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import ConfigurationError, Overloaded
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
@@ -32,31 +33,13 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.link_key import ILinkInterest, LinkKey
+from broker.streams.site_statuses import PassNotice, SiteStatuses
 from broker.transport.clock import IClock
 from broker.transport.view import LinkState
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
-
-
-class LinkKey(NamedTuple):
-    """A link of a transport instance, as a destination of events."""
-
-    instance: str
-    link: Hashable
-
-    def __str__(self) -> str:
-        return f"{self.instance} {self.link}"
-
-
-class ILinkInterest(Protocol):
-    """Interest behind links, matched together with the node's subscriptions."""
-
-    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
-        """Add interest, or replace that with the same id."""
-
-    def remove(self, destination: LinkKey, id: str) -> None:
-        """Remove interest, if it exists."""
 
 
 class NodeServices(Protocol):
@@ -104,6 +87,9 @@ class NodeServices(Protocol):
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         """Raises `BadQuery`."""
 
+    @property
+    def pass_notice(self) -> PassNotice: ...
+
 
 @implementer(ITransportContext)
 class TransportInstance:
@@ -142,6 +128,7 @@ class TransportInstance:
         self.rejected = 0
         """Received batches with an invalid range, or a flow of another instance."""
         self._services = services
+        self.statuses = SiteStatuses(stack.name, patterns, services.pass_notice)
         self._links: list[ILinks] = []
         self._is_fed = False
         self._queries: dict[Hashable, set[str]] = {}
@@ -359,6 +346,10 @@ class TransportInstance:
             return self._matched[1]
         return [self._own_links(each) for each in self._services.match(batch)]
 
+    def notify(self, notice: SiteNotice) -> None:
+        if self._transport is not None:
+            self.statuses.notify(notice)
+
     def fail(self, error: Exception) -> None:
         self.log.failure(
             "the stack {name} has stopped; its events come from the logs of their origins",
@@ -370,6 +361,7 @@ class TransportInstance:
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)
         self._queries.clear()
+        self.statuses.close()
         self.stop()
 
 

@@ -17,7 +17,8 @@ from broker.streams.annotator import Entry
 from broker.streams.contract import (
     CarriedInterest,
 )
-from broker.streams.instance import MOST_QUERIES_PER_LINK, LinkKey
+from broker.streams.instance import MOST_QUERIES_PER_LINK
+from broker.streams.link_key import LinkKey
 from tests.streams.recording_transport import (
     BATCH,
     BOATS,
