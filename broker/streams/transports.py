@@ -12,6 +12,7 @@ from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
 from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
+from broker.event.site_notice import SiteStatus
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
@@ -177,6 +178,10 @@ class StreamTransports:
         if name:
             for instance in self:
                 instance.withdraw(name)
+
+    def find_statuses(self, pattern: StreamPattern | None) -> list[SiteStatus]:
+        """Return the present statuses of the sites whose stacks carry streams of a pattern."""
+        return [status for instance in self for status in instance.statuses.find(pattern)]
 
     def pattern_of_stream(self, stream: str) -> str:
         """Return the carrying pattern of a stream; empty: the default stack carries it."""
