@@ -9,6 +9,7 @@ import attrs
 
 from broker.errors import BrokerError
 from broker.streams.contract import FlowBatch
+from broker.transport.view import LinkState
 
 
 @attrs.frozen
@@ -42,6 +43,15 @@ class SuspectSite:
 
 
 @attrs.frozen
+class ReportStatus:
+    """Report a new status of a site, in its place among the deliveries (R26)."""
+
+    site: str
+    state: LinkState
+    reason: str
+
+
+@attrs.frozen
 class EndLink:
     """End the link to a site that has broken the protocol."""
 
@@ -59,4 +69,6 @@ class ReportMissing:
     last: int
 
 
-GroupEffect: TypeAlias = SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing
+GroupEffect: TypeAlias = (
+    SendData | PassOn | DeliverBatch | SuspectSite | ReportStatus | EndLink | ReportMissing
+)
