@@ -180,6 +180,7 @@ class StreamServices:
         for part in (driver.ordered, driver.withheld):
             part.orders, part.place = transports.orders, transports.place
             part.take_back = transports.take_back
+        self._network.event_log.on_rollback.append(lambda _: transports.revoke())
         driver.ordered.order, driver.ordered.miss = transports.order, transports.miss
         self._output.find_statuses = transports.find_statuses
         self._network.flows.publish_flow = publish

@@ -86,7 +86,7 @@ class RcmTransport:
 
     @property
     def incarnation(self) -> int:
-        """That of this process, for the links."""
+        """Incarnation of this process, for the links."""
         return self._state.incarnation
 
     @property
