@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
 from zope.interface import implementer
 
 from broker.errors import (
@@ -222,7 +223,9 @@ class MonitorCore:
             raise ProtocolError("a second HELLO on one connection")
         self._peer_incarnation = hello.incarnation
         connection.is_shaken = True
-        return []
+        if known in (0, hello.incarnation):
+            return []
+        return [ViewChanged(attrs.evolve(self._suspicion.view, is_restarted=True))]
 
     def _answer(self, connection: Connection, offer: Offer, now: float) -> list[Effect]:
         connection.unanswered = None

@@ -80,7 +80,8 @@ class P2PCore:
         self._error: BrokerError | None = None
         self._is_monitored = is_monitored
         self._is_suspended = False
-        # The result of RESUMEs that came while suspended.
+        self._is_reset = False
+        # The result of a reset, and of RESUMEs that came while suspended.
         self._resumed_view: View | None = None
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
@@ -170,13 +171,22 @@ class P2PCore:
         if self._is_suspended:
             if self.connection is Connection.OPEN:
                 self.connection = Connection.SUSPENDED
-            return [ViewChanged(view)]
+            if view.is_restarted and self.peer:
+                self._drop_messages()
+            return [ViewChanged(view), *self._flush(now)]
         if self.connection is not Connection.SUSPENDED:
             # RESUME has not come yet.
             return []
         self.connection = Connection.OPEN
         result, self._resumed_view = self._resumed_view or view, None
         return [ViewChanged(result), *self._flush(now)]
+
+    def _drop_messages(self) -> None:
+        """Drop messages for an earlier process of the peer, before those for its new one."""
+        before = 0 if self._resumed_view is None else self._resumed_view.undelivered
+        undelivered = before + self.sender.reset()
+        self._resumed_view = View(LinkState.CONNECTED, undelivered=undelivered)
+        self._is_reset = True
 
     def consumed(self, count: int, now: float) -> list[Effect]:
         receiver = self.receiver
@@ -245,8 +255,9 @@ class P2PCore:
                     f"the peer is new and claims to have received {resume.received} messages"
                 )
             if self.peer:
-                undelivered = self.sender.reset()
+                undelivered = 0 if self._is_reset else self.sender.reset()
                 self.receiver.reset(now)
+            self._is_reset = False
             self.peer = resume.incarnation
             self._is_known_to_peer = False
         elif knows_us:

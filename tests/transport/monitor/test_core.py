@@ -190,6 +190,18 @@ def test_an_end_whose_data_do_not_arrive_suspects_although_the_peer_tells_nothin
     assert isinstance(pair.one.errors[0], PeerSilent)
 
 
+def test_data_without_echo_are_silence_once_the_other_direction_is_quiet_too() -> None:
+    """The peer has noticed the loss, and could not tell it."""
+    pair = connected_pair()
+    pair.hold(pair.other)
+    lost_at = pair.now
+    pair.run(4.6)
+    pair.hold()
+    pair.run(2.0)
+    assert pair.one.last.state is SUSPECTED
+    assert pair.one.time_of(SUSPECTED) - lost_at <= 6.1
+
+
 def test_a_long_burst_is_no_silence_while_it_makes_progress() -> None:
     pair = connected_pair(MonitorSettings(most_round_trip=0.0, most_age=0.0))
     pair.spacing = 0.5
