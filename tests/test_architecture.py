@@ -53,6 +53,7 @@ XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O.
 CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
+    *("broker/order_certificates/*.py", "plugins/rcm/certificates/*.py"),
     *(
         f"broker/{folder}/{name}"
         for folder in (

@@ -58,6 +58,7 @@ class BlockPage(msgspec.Struct, frozen=True, kw_only=True):
     """Leaves of a block from `first` on, and the next higher block."""
 
     block: int
+    width: int
     first: _Index
     count: _Index
     leaves: Annotated[tuple[_Leaf, ...], msgspec.Meta(max_length=MOST_PAGE_LEAVES)]

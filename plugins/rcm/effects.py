@@ -59,4 +59,14 @@ class ReportMissing:
     last: int
 
 
-GroupEffect: TypeAlias = SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing
+@attrs.frozen
+class SendCertificates:
+    """Send a packet about order certificates to a site. It may be lost."""
+
+    site: str
+    data: bytes
+
+
+GroupEffect: TypeAlias = (
+    SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing | SendCertificates
+)
