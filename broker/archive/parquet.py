@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from broker.archive.layout import events_path, hour_of
 from broker.archive.manifest_entry import MAX_STREAMS, ArchivedFile
-from broker.archive.table import SCHEMA, SCHEMA_WITHOUT_ANNOTATION, has_annotation
+from broker.archive.table import FILE_SCHEMAS, file_schema_of
 from broker.event.place import Mark
 
 #: Document bytes of a row group: about the least that a reader reads.
@@ -23,7 +23,7 @@ ROW_GROUP_BYTES: Final = 16 << 20
 #: Level 1 of zstd takes a tenth less time and a tenth more space.
 COMPRESSION_LEVEL: Final = 3
 #: Columns with few distinct values.
-_DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack"]
+_DICTIONARIES: Final = ["origin", "client", "stream", "type", "version", "stack", "stack_site"]
 #: Columns by which readers skip row groups.
 _STATISTICS: Final = [
     *("origin", "epoch", "offset", "arrival", "level", "client", "timestamp"),
@@ -47,13 +47,13 @@ def encode_file(rows: pa.Table, partition: str, level: int = COMPRESSION_LEVEL) 
 class ParquetFileWriter:
     """Incremental writer of a file.
 
-    The file gets the column `annotation` with the first row that has a value there.
+    The file gets an optional column with the first row that has a value there.
     """
 
     def __init__(self, partition: str, level: int = COMPRESSION_LEVEL) -> None:
         self._partition = partition
         self._level = level
-        self._open(SCHEMA_WITHOUT_ANNOTATION)
+        self._open(FILE_SCHEMAS[0])
         self._waiting: list[pa.Table] = []
         self._waiting_bytes = 0
         self._parts: list[RowSummary] = []
@@ -110,18 +110,20 @@ class ParquetFileWriter:
         self._waiting, self._waiting_bytes = [], 0
 
     def _write(self, rows: pa.Table, row_group_size: int) -> None:
-        if self._schema is not SCHEMA and has_annotation(rows):
-            self._add_annotation_column()
+        needed = file_schema_of(rows)
+        if len(needed) > len(self._schema):
+            self._add_columns(needed)
         self._writer.write_table(rows.select(self._schema.names), row_group_size=row_group_size)
 
-    def _add_annotation_column(self) -> None:
-        """Write the row groups again, with an empty column."""
+    def _add_columns(self, schema: pa.Schema) -> None:
+        """Write the row groups again, with empty columns."""
         self._writer.close()
         with pq.ParquetFile(self._sink.getvalue()) as written:
-            self._open(SCHEMA)
+            self._open(schema)
             for number in range(written.num_row_groups):
                 rows = written.read_row_group(number, use_threads=False)
-                rows = rows.append_column("annotation", pa.nulls(rows.num_rows, pa.binary()))
+                for field in list(schema)[rows.num_columns :]:
+                    rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
                 self._writer.write_table(rows, row_group_size=rows.num_rows)
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from broker.errors import ArchiveCorrupt
 from broker.event.annotation import RECORD_FIELDS, with_annotation
 from broker.event.envelope import Liveness, SecurityLevel
+from broker.event.order_entry import decode_order_entry
 from broker.log.logged_event import LoggedEvent, encode_fields
 
 #: Enough to detect damage; it protects no secret.
@@ -46,10 +47,17 @@ SCHEMA: Final = pa.schema(
         pa.field("document", pa.binary(), nullable=False),
         # Bytes of the event's transport (`broker.event.annotation`).
         pa.field("annotation", pa.binary()),
+        # With `stack` and `stack_order`: the stamp of an order entry (`broker.event.order_entry`).
+        pa.field("stack_site", _NAMES),
     ]
 )
-#: Files have the column `annotation` only if an event has one.
-SCHEMA_WITHOUT_ANNOTATION: Final = SCHEMA.remove(SCHEMA.get_field_index("annotation"))
+#: A file has the first of these columns, or both, only if an event has a value there.
+OPTIONAL_COLUMNS: Final = ("annotation", "stack_site")
+#: Of files without, with one, and with both.
+FILE_SCHEMAS: Final = tuple(
+    pa.schema(list(SCHEMA)[: len(SCHEMA) - absent])
+    for absent in reversed(range(len(OPTIONAL_COLUMNS) + 1))
+)
 PLACE_COLUMNS: Final = ("origin", "epoch", "offset")
 ID_COLUMNS: Final = ("client", "timestamp", "sequence", "incarnation")
 
@@ -63,11 +71,7 @@ _origin = attrgetter("origin")
 
 
 def events_to_batch(events: Sequence[LoggedEvent]) -> pa.RecordBatch:
-    """Convert events without their serials.
-
-    `stack` and `stack_order` are null: no protocol stack has an order of its own. Raises ValueError
-    for an invalid record.
-    """
+    """Convert events without their serials. Raises ValueError for an invalid record."""
     documents = list(map(_document, events))
     return columns_to_batch(
         origins=[(name, len(list(run))) for name, run in groupby(map(_origin, events))],
@@ -102,6 +106,7 @@ def columns_to_batch(
     count = len(offsets)
     columns, annotations = _decode_records(records, count)
     client, timestamp, sequence, incarnation, stream, kind, version, _, liveness = columns
+    stacks, stack_orders, stack_sites = _stack_columns(annotations, count)
     return pa.RecordBatch.from_arrays(
         [
             _expand_origins(origins),
@@ -112,20 +117,36 @@ def columns_to_batch(
             pa.array(kind, _NAMES),
             pa.array(version, _NAMES),
             _integer_column(list(map(_LIVENESS_NUMBER.__getitem__, liveness)), np.int8),
-            pa.nulls(count, _NAMES),
-            pa.nulls(count, pa.int64()),
+            *(stacks, stack_orders),
             _digest_column(pieces),
             _document_column(documents, ends),
             pa.array(annotations, pa.binary()) if annotations else pa.nulls(count, pa.binary()),
+            stack_sites,
         ],
         schema=SCHEMA,
     )
 
 
+def _stack_columns(annotations: Sequence[bytes | None] | None, count: int) -> list[pa.Array]:
+    """Return `stack`, `stack_order` and `stack_site`. They are null without a stamp."""
+    kinds = (_NAMES, pa.int64(), _NAMES)
+    if annotations is None:
+        return [pa.nulls(count, kind) for kind in kinds]
+    stamps: list[tuple[str | None, int | None, str | None]] = []
+    for annotation in annotations:
+        entry = None if annotation is None else decode_order_entry(annotation)
+        if entry is None or entry.stamp is None:
+            stamps.append((None, None, None))
+        else:
+            stamps.append((entry.stack, entry.stamp, entry.site))
+    columns = zip(*stamps, strict=True)
+    return [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
+
+
 def batch_to_events(batch: pa.RecordBatch) -> list[LoggedEvent]:
     """Return events with the serial 0.
 
-    `stack`, `stack_order` and `digest` are not needed. Raises `ArchiveCorrupt`.
+    `digest` and the columns of the stack are not needed. Raises `ArchiveCorrupt`.
     """
     try:
         return list(
@@ -155,7 +176,7 @@ def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
             strict=True,
         ),
     )
-    if not has_annotation(batch):
+    if not has_values(batch, "annotation"):
         return records
     annotations = batch.column("annotation").to_pylist()
     return (
@@ -164,24 +185,31 @@ def encode_records(batch: pa.RecordBatch) -> Iterator[bytes]:
     )
 
 
-def has_annotation(rows: pa.RecordBatch | pa.Table) -> bool:
-    """Return True if an event has an annotation."""
-    if "annotation" not in rows.schema.names:
+def has_values(rows: pa.RecordBatch | pa.Table, name: str) -> bool:
+    """Return True if an event has a value in a column, which may be absent."""
+    if name not in rows.schema.names:
         return False
-    return bool(rows.column("annotation").null_count < rows.num_rows)
+    return bool(rows.column(name).null_count < rows.num_rows)
+
+
+def file_schema_of(rows: pa.Table) -> pa.Schema:
+    """Return the schema of a file of these rows."""
+    needed = [number for number, name in enumerate(OPTIONAL_COLUMNS, 1) if has_values(rows, name)]
+    return FILE_SCHEMAS[max(needed, default=0)]
 
 
 def is_archive_schema(schema: pa.Schema) -> bool:
-    return bool(schema.equals(SCHEMA) or schema.equals(SCHEMA_WITHOUT_ANNOTATION))
+    return any(schema.equals(each) for each in FILE_SCHEMAS)
 
 
 def complete_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows of a file with the column `annotation`."""
-    if "annotation" in batch.schema.names:
+    """Return the rows of a file with all optional columns."""
+    absent = [name for name in OPTIONAL_COLUMNS if name not in batch.schema.names]
+    if not absent:
         return batch
-    columns = [*batch.columns, pa.nulls(batch.num_rows, pa.binary())]
-    schema = batch.schema.append(SCHEMA.field("annotation"))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    fields = [SCHEMA.field(name) for name in absent]
+    columns = [*batch.columns, *(pa.nulls(batch.num_rows, field.type) for field in fields)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*batch.schema, *fields]))
 
 
 def corrupt_row_error(error: Exception) -> ArchiveCorrupt:

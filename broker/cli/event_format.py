@@ -8,7 +8,8 @@ from typing import Final
 
 import attrs
 
-from broker.cli.terminal import json_line, printable
+from broker.cli.order_format import order_as_content, order_as_text
+from broker.cli.terminal import json_line, one_line, printable
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
@@ -29,7 +30,7 @@ def as_json(event: ReceivedEvent) -> bytes:
     """`xmlbroker pub` reads this."""
     header = event.header
     payload = event.payload
-    content: dict[str, str | bool | None] = {
+    content: dict[str, object] = {
         "place": str(event.place),
         "id": str(event.event_id),
         "stream": event.stream,
@@ -41,6 +42,8 @@ def as_json(event: ReceivedEvent) -> bytes:
     }
     if isinstance(event, MergedEvent) and event.late:
         content["late"] = True
+    if event.order is not None:
+        content["order"] = order_as_content(event.order)
     return (json_line(content) + "\n").encode()
 
 
@@ -57,6 +60,8 @@ def as_text(event: ReceivedEvent) -> bytes:
     ]
     if isinstance(event, MergedEvent) and event.late:
         words.append("late")
+    if event.order is not None:
+        words.append(one_line(order_as_text(event.order)))
     payload = event.payload
     body = "" if payload is None else printable(payload.decode("utf-8", "replace")) + "\n"
     return f"{'  '.join(words)}\n{body}".encode()

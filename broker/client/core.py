@@ -36,7 +36,7 @@ from broker.event.event_id import EventId
 from broker.event.place import Place, Position
 from broker.wire import messages
 from broker.wire.codec import Message
-from broker.wire.event_batch import Delivered, decode_delivery
+from broker.wire.event_batch import decode_delivery
 from broker.wire.messages import (
     DELIVER,
     Acknowledge,
@@ -368,7 +368,7 @@ class ClientCore:
             )
         by_number: dict[int, list[ReceivedEvent]] = {}
         for event in delivery.events:
-            received = _to_event(event)
+            received = ReceivedEvent.from_delivered(event)
             for number in event.subscriptions:
                 by_number.setdefault(number, []).append(received)
         if delivery.events:
@@ -393,7 +393,3 @@ def _item_effects(number: int, items: Iterable[Item]) -> list[Effect]:
 
 def _send(message: Message) -> Send:
     return Send(messages.encode(message))
-
-
-def _to_event(event: Delivered) -> ReceivedEvent:
-    return ReceivedEvent(event.place, event.header, event.liveness, event.document)

@@ -156,7 +156,8 @@ class MergedSubscription(Subscription):
             if isinstance(output, ReleasedEvent):
                 event = output.item
                 given = MergedEvent(
-                    event.place, event.header, event.liveness, event.document, output.late
+                    *(event.place, event.header, event.liveness, event.document, output.late),
+                    order=event.order,
                 )
                 self._unprocessed.append(given)
                 return given

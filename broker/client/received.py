@@ -9,9 +9,11 @@ import msgspec
 
 from broker.event.envelope import Event, Header, Liveness
 from broker.event.event_id import EventId
+from broker.event.order_entry import OrderEntry
 from broker.event.place import Place, Position
 from broker.event.reader import read_event
 from broker.wire import messages
+from broker.wire.event_batch import Delivered
 
 
 @attrs.frozen
@@ -32,6 +34,13 @@ class ReceivedEvent:
     """`recovery` if it was published before the subscription was flowing."""
     document: bytes
     """As its publisher wrote it."""
+    order: OrderEntry | None = attrs.field(default=None, kw_only=True)
+    """Its place in the order of the stream's sites; None for other streams, and at nodes of
+    earlier versions."""
+
+    @classmethod
+    def from_delivered(cls, event: Delivered) -> ReceivedEvent:
+        return cls(*(event.place, event.header, event.liveness, event.document), order=event.order)
 
     @property
     def event_id(self) -> EventId:

@@ -104,9 +104,12 @@ class Handshakes:
         refused: Callable[[Refused], None],
         failed: Callable[[BrokerError], None],
         find_error: Callable[[str], BrokerError | None] = lambda host: None,
-    ) -> None:
-        """Begin the handshake of `core` once there is a connection, unless its host has an
-        error."""
+    ) -> Callable[[BrokerError], None]:
+        """Begin the handshake of `core` once there is a connection, unless its host has an error.
+
+        Return a function that aborts connection and handshake: then only `failed` may follow.
+        """
+        under_way: list[Handshake] = []
 
         def end_refused(result: Refused) -> None:
             self._count_failure(result.error)
@@ -117,7 +120,7 @@ class Handshakes:
                 channel.abort(error)
                 end_refused(Refused(error))
             else:
-                self._run(channel, core, accepted, end_refused)
+                under_way.append(self._run(channel, core, accepted, end_refused))
 
         def connection_failed(failure: Failure) -> None:
             failed(to_connection_error(failure.value))
@@ -125,6 +128,15 @@ class Handshakes:
         connection.addCallbacks(start, connection_failed).addErrback(
             lambda failure: self.log.failure("a handshake failed", failure)
         )
+
+        def abort(error: BrokerError) -> None:
+            connection.cancel()
+            for handshake in under_way:
+                if handshake in self._under_way:
+                    del self._under_way[handshake]
+                    handshake.abort(error)
+
+        return abort
 
     def initiate(self, node: NodeDescriptor, purpose: str) -> Initiator:
         """Return the core of a handshake with any node."""
@@ -142,7 +154,7 @@ class Handshakes:
         core: Initiator | Responder,
         accepted: OnAccepted,
         refused: Callable[[Refused], None],
-    ) -> None:
+    ) -> Handshake:
         def end_accepted(result: Accepted, channel: ISocketChannel) -> None:
             self._under_way.pop(handshake, None)
             accepted(result, channel)
@@ -154,6 +166,7 @@ class Handshakes:
         handshake = Handshake(channel, core, self._clock, end_accepted, end_refused)
         self._under_way[handshake] = None
         handshake.start()
+        return handshake
 
     def _count_failure(self, error: BrokerError) -> None:
         if isinstance(error, PeerError):

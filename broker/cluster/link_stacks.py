@@ -9,8 +9,16 @@ from broker.config import Settings
 from broker.config.stacks import StackInstance
 from broker.transport.faults import create_layers
 from broker.transport.layer import ILayer
+from broker.transport.monitor import ILinkOwner
 from broker.transport.stack import Stack
-from broker.transport.stacks import IProtocolStack, StackSettings, Transport, build_stack
+from broker.transport.stacks import (
+    IProtocolStack,
+    IReconnectingStack,
+    ReconnectionPolicy,
+    StackSettings,
+    Transport,
+    build_stack,
+)
 
 
 class LinkStacks:
@@ -26,23 +34,40 @@ class LinkStacks:
         self._start = start
         self._created: Counter[str] = Counter()
 
-    def build(self, transport: str, incarnation: int = 1, faults: Sequence[ILayer] = ()) -> Stack:
+    @property
+    def policy(self) -> ReconnectionPolicy | None:
+        """None: links are dialled with backoff, and end with a disconnection."""
+        if not IReconnectingStack.providedBy(self._plugin):
+            return None
+        policy: ReconnectionPolicy = self._plugin.reconnection_policy(self._instance.link_options)
+        return policy
+
+    def build(
+        self,
+        transport: str,
+        incarnation: int = 1,
+        faults: Sequence[ILayer] = (),
+        owner: ILinkOwner | None = None,
+    ) -> Stack:
         """Return a stack over a kind of `Transport`."""
         settings = StackSettings(
             incarnation=incarnation,
             transport=Transport(transport),
             suspect=self._settings.network.suspect,
             options=self._instance.link_options,
+            owner=owner,
         )
         return build_stack(self._plugin, settings, faults=faults)
 
-    def create(self, name: str, transport: str, incarnation: int) -> Stack:
+    def create(
+        self, name: str, transport: str, incarnation: int, owner: ILinkOwner | None = None
+    ) -> Stack:
         """Return the stack of a new link to the node with a name."""
         earlier = self._created[name]
         faults = create_layers(self._settings.faults, name, self._start, earlier)
         if faults:
             self._created[name] += 1
-        return self.build(transport, incarnation, faults)
+        return self.build(transport, incarnation, faults, owner)
 
 
 def max_frame(settings: Settings) -> int:

@@ -19,12 +19,13 @@ from broker.cluster.meshing import keeps_connection
 from broker.errors import BrokerError, Closed, Overloaded, ProtocolError
 from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.counters import ArqCounters
-from broker.transport.clock import IClock
+from broker.transport.clock import IClock, IDelayed
 from broker.transport.driver import IStackReceiver, Link, StackDriver
+from broker.transport.layer import IMonitorCore
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket import ISocketChannel
 from broker.transport.stack import Stack
-from broker.transport.view import LinkState, View
+from broker.transport.view import NEGOTIATING, LinkState, View
 
 
 class LinkListener(Protocol):
@@ -68,6 +69,12 @@ class Neighbour:
     received_bytes: int = 0
     full: int = 0
     reconnections: int = 0
+    view: View = View(LinkState.DISCONNECTED)
+    """The last one."""
+    is_suspended: bool = False
+    """The present connection was that of a link which is up, and may be dead."""
+    removal: IDelayed | None = None
+    """Of a link that outlives its disconnection."""
     _channel: ISocketChannel | None = None
     _previous_arq_counts: ArqCounters = ArqCounters()
 
@@ -124,9 +131,14 @@ class Neighbours:
         make_stack: Callable[[str, str, int], Stack],
         *,
         max_frame: int,
+        keep: float = 0.0,
     ) -> None:
         """`make_stack` returns `stack` with the layers of the link to a peer, for a transport and
-        an incarnation."""
+        an incarnation. It raises `BrokerError` to refuse the peer.
+
+        Links outlive a disconnection for `keep` seconds, and then a restart of the peer too.
+        """
+        self._keep = keep
         self._own = own
         self._clock = clock
         self._listener = listener
@@ -144,6 +156,22 @@ class Neighbours:
     def get(self, name: str) -> Neighbour | None:
         return self._neighbours.get(name)
 
+    def is_attached(self, name: str) -> bool:
+        link = self._driver.links.get(name)
+        return link is not None and link.is_attached
+
+    def monitor_of(self, name: str) -> IMonitorCore | None:
+        link = self._driver.links.get(name)
+        return None if link is None else link.monitor
+
+    def suspect(self, name: str, reason: str) -> None:
+        """Suspect a neighbour for its quality; without effect if there is no link.
+
+        Raises `StackError` if the links have no monitor.
+        """
+        if name in self._neighbours:
+            self._driver.suspect(name, reason)
+
     def count_links(self, transport: str) -> int:
         return sum(each.transport == transport for each in self._neighbours.values())
 
@@ -154,13 +182,16 @@ class Neighbours:
         if known is not None and known.node.incarnation > neighbour.node.incarnation:
             channel.abort(Closed("a later process of that node has a link"))
             return False
-        if known is not None and known.is_same_process(neighbour.node):
+        is_same = known is not None and known.is_same_process(neighbour.node)
+        if known is not None and (is_same or self._keep):
             link = self._driver.links[name]
-            if link.is_attached and known.initiated != neighbour.initiated:
+            is_twofold = is_same and link.is_attached and not known.is_suspended
+            if is_twofold and known.initiated != neighbour.initiated:
                 if not keeps_connection(self._own, name, neighbour.initiated):
                     # The other end must read its acceptance to decide alike.
                     channel.close()
                     return False
+            known.node, known.is_suspended = neighbour.node, False
             known.initiated, known.peer = neighbour.initiated, neighbour.peer
             known.reconnections += 1
             known.set_channel(channel)
@@ -171,10 +202,10 @@ class Neighbours:
                 known, Closed("replaced by a later process of that node, or by its new address")
             )
         incarnation = int.from_bytes(os.urandom(7), "big") + 1
-        stack = self._make_stack(name, neighbour.transport, incarnation)
         try:
+            stack = self._make_stack(name, neighbour.transport, incarnation)
             link = self._driver.join(name, stack)
-        except (Closed, ValueError) as error:
+        except (BrokerError, ValueError) as error:
             # The stack has failed, or a link to that node is just being closed.
             channel.abort(Closed(f"no link is made: {error}"))
             return False
@@ -195,7 +226,7 @@ class Neighbours:
     def flush_all(self) -> Deferred[None]:
         """Close all links. Fires when all data has left or is lost."""
         for name in list(self._neighbours):
-            del self._neighbours[name]
+            _cancel_removal(self._neighbours.pop(name))
             if self._driver.links[name].is_attached:
                 self._closing[name] = Deferred()
                 self._driver.close(name)
@@ -213,6 +244,7 @@ class Neighbours:
         if self._neighbours.get(name) is not neighbour:
             return
         del self._neighbours[name]
+        _cancel_removal(neighbour)
         self._driver.remove(name, error or Closed("the link is over"))
         if neighbour.up:
             neighbour.up = False
@@ -288,8 +320,16 @@ class Neighbours:
                 self._driver.remove(name, Closed("the link is over"))
                 self._closing.pop(name).callback(None)
             return
+        if view.reason == NEGOTIATING:
+            return
+        if neighbour.view.state is LinkState.CONNECTED:
+            link = self._driver.links[name]
+            neighbour.is_suspended = view.state is LinkState.SUSPECTED and link.is_attached
+        neighbour.view = view
         if view.state is LinkState.CONNECTED:
-            if neighbour.up and not view.resumed:
+            neighbour.is_suspended = False
+            _cancel_removal(neighbour)
+            if neighbour.up and not view.resumed and not self._keep:
                 # The peer has lost its state: the link starts again over this connection.
                 neighbour.up = False
                 self._listener.link_down(neighbour, None)
@@ -300,9 +340,22 @@ class Neighbours:
                 self._listener.link_up(neighbour)
         elif view.state is LinkState.SUSPECTED:
             self._listener.link_broken(neighbour)
-        elif view.state is LinkState.DISCONNECTED:
+        elif self._keep:
+            self._keep_link(neighbour, view.error)
+        else:
             # This call comes from the stack that is to be removed.
             self._clock.callLater(0, self._connection_gone, neighbour, view.error)
+
+    def _keep_link(self, neighbour: Neighbour, error: BrokerError | None) -> None:
+        if neighbour.removal is None:
+            neighbour.removal = self._clock.callLater(
+                self._keep, self._remove_link, neighbour, error
+            )
+        if neighbour.up:
+            neighbour.up = False
+            self._listener.link_down(neighbour, error)
+        else:
+            self._listener.link_failed(neighbour)
 
     def _connection_gone(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         link = self._driver.links.get(neighbour.name)
@@ -312,3 +365,9 @@ class Neighbours:
 
     def writable_changed(self, peer: Peer, writable: bool) -> None:
         """Dropped messages are requested again, and no sender waits."""
+
+
+def _cancel_removal(neighbour: Neighbour) -> None:
+    removal, neighbour.removal = neighbour.removal, None
+    if removal is not None and removal.active():
+        removal.cancel()

@@ -56,6 +56,8 @@ class OrderedRanges:
         """Gives a batch to its transport, with True if it came from a log."""
         self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
         """Returns events that a transport has not delivered, with their annotations."""
+        self.take_back: Callable[[str, Mark], object] = lambda *_: None
+        """Tells a transport that delivered events of a flow behind a place were not logged."""
         self.miss: Callable[[str], object] = lambda _: None
         """Tells the transport of a flow that its next events are in no log any more."""
 
@@ -93,9 +95,9 @@ class OrderedRanges:
     def deliver(self, batch: FlowBatch) -> bool:
         """Log events that the transport hands over. Return False for events that it does not have,
         or for another order than that of the flow."""
-        waiting = self._flows.get(batch.flow)
         events = batch.events
-        while events and waiting:
+        # A failure ends the flow.
+        while events and (waiting := self._flows.get(batch.flow)):
             first = waiting[0]
             count = 0
             for event, own in zip(events, first.events, strict=False):
@@ -112,14 +114,17 @@ class OrderedRanges:
     def release_overdue(self) -> None:
         """Deliver events that a transport has had for `ORDER_SECONDS`. Call each second."""
         self._ticks += 1
-        for flow, queue in list(self._flows.items()):
-            while queue and queue[0].tick + ORDER_SECONDS <= self._ticks:
+        for flow in list(self._flows):
+            while (queue := self._flows.get(flow)) and self._is_overdue(queue[0]):
                 first = queue[0]
                 node = str(first.received.frame.origin_node)
                 upto = first.received.range.upto
                 batch = FlowBatch(flow, node, first.cursor, upto, list(first.events))
                 self._log_events(flow, first, self.place(batch))
                 self._log_empty(flow)
+
+    def _is_overdue(self, waiting: _Waiting) -> bool:
+        return waiting.tick + ORDER_SECONDS <= self._ticks
 
     def release_all(self, patterns: Sequence[str]) -> None:
         """Log what a transport that has stopped did not hand over."""
@@ -144,23 +149,24 @@ class OrderedRanges:
         if not waiting.events:
             self._flows[flow].popleft()
             self.waiting_bytes -= waiting.size
-        self._relay_ingest.log_range(part, after, self._settler(flow, waiting))
+        self._relay_ingest.log_range(part, after, self._settler(flow, after, waiting))
 
     def _log_empty(self, flow: str) -> None:
         """Log the ranges without events at the front of a flow."""
         queue = self._flows.get(flow)
         while queue and not queue[0].events:
             first = queue.popleft()
-            settled = self._settler(flow, first)
+            settled = self._settler(flow, first.cursor, first)
             self._relay_ingest.log_range(first.received, first.cursor, settled)
         if queue is not None and not queue:
             self._flows.pop(flow, None)
 
-    def _settler(self, flow: str, waiting: _Waiting) -> Settled:
+    def _settler(self, flow: str, after: Mark, waiting: _Waiting) -> Settled:
         def settled(error: BrokerError | None) -> None:
             if error is not None:
                 # The range comes again, with all behind it.
                 self._pop_flow(flow)
+                self.take_back(flow, after)
             waiting.settled(error)
 
         return settled

@@ -22,6 +22,7 @@ from broker.cluster.replicas.page_frame import make_page_frame
 from broker.cluster.traffic.frame_range import Range
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.errors import BrokerError
+from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.log.event_log import EventLog
 from broker.log.logged_event import LoggedEvent
@@ -53,8 +54,12 @@ class _Flow:
     is_reading: bool = False
     kept: deque[LoggedEvent] = attrs.field(factory=deque)
     kept_bytes: int = 0
-    records: dict[Mark, bytes] = attrs.field(factory=dict)
-    """Records with the transport's annotations, of delivered events that are not copied yet."""
+    handed: Mark = (0, 0)
+    """The transport has delivered the events up to here, or an earlier process may have."""
+    unread: Mark = (0, 0)
+    """Copies up to here come from the log: of an earlier process, or after a failed commit."""
+    marks: deque[Mark] = attrs.field(factory=deque)
+    """Places of events that a transport delivers later."""
     ticks: int = 0
 
     def keep(self, event: LoggedEvent) -> None:
@@ -101,6 +106,9 @@ class WithheldEvents:
         """Returns whether a running transport decides when events of a flow are delivered."""
         self.place: Callable[[FlowBatch], Sequence[CarriedEvent]] = lambda batch: batch.events
         """Returns events that such a transport has not delivered, with their annotations."""
+        self.take_back: Callable[[str, Mark], object] = lambda *_: None
+        """Tells it that delivered events of a flow behind a place were not logged."""
+        self._earlier: list[tuple[Sequence[_Flow], Deferred[None]]] = []
         end = self._end = self._start = event_log.coverage[event_log.origin]
         flows = event_log.flows
         self._flows = {
@@ -109,6 +117,8 @@ class WithheldEvents:
             )
             for flow in flows.ordered
         }
+        for flow in self._flows.values():
+            flow.unread = end
         self._lapsed = [self._flows[flow] for flow in flows.lapsed]
 
     def withhold(
@@ -121,7 +131,13 @@ class WithheldEvents:
         prompt_matches: list[tuple[int, ...]] = []
         for event, numbers in zip(events, matches, strict=True):
             if event.is_withheld:
-                self._flows[event.origin].keep(event)
+                flow = self._flows[event.origin]
+                if self.orders(flow.key):
+                    # The transport has them.
+                    flow.last = flow.kept_after = event.mark
+                    flow.marks.append(event.mark)
+                else:
+                    flow.keep(event)
             else:
                 prompt.append(event)
                 prompt_matches.append(numbers)
@@ -129,22 +145,52 @@ class WithheldEvents:
             self._release(flow, self._end)
         return prompt, prompt_matches
 
-    def release(
-        self, key: str, after: Mark, upto: Mark, events: Sequence[CarriedEvent] = ()
-    ) -> bool:
+    def release(self, key: str, after: Mark, upto: Mark) -> bool:
         """Release the events up to `upto`. Return False for a flow that is not ordered.
 
-        The transport did not hand over those up to `after`. The copies of `events` have the
-        annotations that these have.
+        The transport did not hand over those up to `after`.
         """
         flow = self._flows.get(key)
         if flow is None:
             return False
-        flow.records.update((each.mark, each.record) for each in events if each.mark > flow.cursor)
         upto = min(upto, self._end)
         if after > flow.cursor:
             self._release(flow, min(after, upto), is_recovered=True)
         self._release(flow, upto)
+        return True
+
+    def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
+        """Release own events of earlier processes, before an ordering transport delivers others."""
+        released: Deferred[None] = Deferred()
+        flows = [flow for flow in self._flows.values() if pattern_of(flow.key) in patterns]
+        self._earlier.append((flows, released))
+        for flow in flows:
+            self._release(flow, self._start, is_recovered=True)
+        self._fire_released()
+        return released
+
+    def _fire_released(self) -> None:
+        for waiting in list(self._earlier):
+            flows, released = waiting
+            if all(self._log.coverage[flow.key] >= self._start for flow in flows):
+                self._earlier.remove(waiting)
+                released.callback(None)
+
+    def deliver(self, batch: FlowBatch) -> bool:
+        """Log copies of own events as a transport delivers them. Return False for another flow."""
+        flow = self._flows.get(batch.flow)
+        if flow is None:
+            return False
+        flow.handed = max(flow.handed, batch.upto)
+        if batch.upto <= flow.cursor:
+            return True
+        has_skipped = flow.marks and flow.marks[0] <= batch.after
+        if flow.is_reading or flow.cursor < flow.unread or has_skipped:
+            # Earlier events come from the log first, and these behind them.
+            self.take_back(flow.key, flow.cursor)
+            self._release(flow, flow.handed, is_recovered=True)
+            return True
+        self._log_copies(flow, batch.upto, batch.events, is_recovered=False)
         return True
 
     def release_overdue(self) -> None:
@@ -157,7 +203,7 @@ class WithheldEvents:
             is_ordered = self.orders(flow.key)
             flow.ticks += 1
             if is_ordered:
-                self._release(flow, min(self._start, flow.last), is_recovered=True)
+                self._release(flow, max(flow.handed, self._start), is_recovered=True)
             if not is_ordered or flow.ticks % ORDER_SECONDS == 0:
                 if flow.cursor < flow.overdue:
                     self._release(flow, flow.overdue, is_recovered=True)
@@ -209,7 +255,7 @@ class WithheldEvents:
         self,
         flow: _Flow,
         upto: Mark,
-        events: Sequence[LoggedEvent],
+        events: Sequence[LoggedEvent | CarriedEvent],
         *,
         is_recovered: bool,
         done: Deferred[bool] | None = None,
@@ -217,12 +263,14 @@ class WithheldEvents:
         """`done` fires with False if not all were logged."""
         address = self._own_address()
         after, flow.cursor = flow.cursor, upto
+        while flow.marks and flow.marks[0] <= upto:
+            flow.marks.popleft()
         span = Range(address, after, upto)
         is_ordered = self.orders(flow.key)
-        copied: Sequence[LoggedEvent | CarriedEvent] = events
-        if flow.records or is_ordered:
-            copied = self._annotate(flow, str(address), after, upto, events)
-        frame = make_page_frame(flow.key, address, [span], copied)
+        if is_ordered and is_recovered:
+            carried = [as_carried_event(event) for event in events]
+            events = self.place(FlowBatch(flow.key, str(address), after, upto, carried))
+        frame = make_page_frame(flow.key, address, [span], events)
         received = ReceivedRange(span, frame, 0, is_copy=True)
 
         def settled(error: BrokerError | None) -> None:
@@ -230,8 +278,12 @@ class WithheldEvents:
             if error is not None:
                 # They are overdue at the next tick. Ranges behind this one fail too.
                 flow.cursor = min(flow.cursor, after)
+                if is_ordered:
+                    flow.unread = max(flow.unread, upto)
+                    self.take_back(flow.key, flow.cursor)
             elif not events:
                 self._on_covered()
+            self._fire_released()
             is_done = error is not None or self._log.coverage[flow.key] >= upto
             if is_done and done is not None and not done.called:
                 done.callback(error is None)
@@ -239,15 +291,3 @@ class WithheldEvents:
         if events and is_recovered and not is_ordered:
             self._on_recovered(received)
         self._relay_ingest.log_range(received, after, settled)
-
-    def _annotate(
-        self, flow: _Flow, address: str, after: Mark, upto: Mark, events: Sequence[LoggedEvent]
-    ) -> list[CarriedEvent]:
-        """Return the events as the transport delivers them."""
-        records = {mark: flow.records.pop(mark) for mark in list(flow.records) if mark <= upto}
-        carried = [as_carried_event(event) for event in events]
-        rest = [event for event in carried if event.mark not in records]
-        if rest:
-            placed = self.place(FlowBatch(flow.key, address, after, upto, rest))
-            records.update((event.mark, event.record) for event in placed)
-        return [event._replace(record=records[event.mark]) for event in carried]

@@ -20,6 +20,10 @@ class SessionWriter(Protocol):
 
     @property
     def writable(self) -> bool: ...
+    @property
+    def takes_order(self) -> bool:
+        """True if the client understands order entries."""
+
     def send_message(self, message: Message) -> None: ...
     def send_delivery(self, data: bytes) -> None: ...
 
@@ -48,6 +52,8 @@ class DeliverySender:
                     # Progress moves it.
                     feed.reported_marks[newest.origin] = (newest.epoch, newest.offset)
             numbered.append((count, list(map(_number, feeds))))
+        if encoded.with_order is not None and self.writer.takes_order:
+            encoded = encoded.with_order
         self.writer.send_delivery(encode_delivery(encoded, numbered, liveness, self._previous))
         last = events[-1]
         self._previous = (last.origin, last.epoch, last.offset)

@@ -1,13 +1,13 @@
 """Annotation of an event: bytes of its stream transport, the optional tenth element of its record.
 
-A record is the header as a msgpack array of nine elements (`broker.log.logged_event`). Only the
-transport reads its annotations. The log, pages, replicas and the archive have them with the events.
-Clients and nodes of earlier versions get records of nine elements.
+A record is the header as a msgpack array of nine elements (`broker.log.logged_event`). The log,
+pages, replicas and the archive have the annotations with the events. Only the transport reads them,
+but for those that are order entries (`broker.event.order_entry`): clients get these. Nodes and
+clients of earlier versions get records of nine elements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Final, TypeAlias
 
 import msgpack
@@ -53,14 +53,6 @@ def without_annotation(record: bytes) -> bytes:
         return record
     plain: bytes = _pack(fields[:RECORD_FIELDS])
     return plain
-
-
-def join_without_annotations(records: Sequence[bytes]) -> bytes:
-    """Join records, each of nine elements."""
-    joined = b"".join(records)
-    if ANNOTATED in joined:
-        return b"".join(map(without_annotation, records))
-    return joined
 
 
 def _annotated_fields(record: bytes) -> _Fields | None:

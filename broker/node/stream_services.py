@@ -169,9 +169,10 @@ class StreamServices:
             transports.recovered(batch)
 
         driver = self._network.driver
-        driver.ordered.orders, driver.ordered.order = transports.orders, transports.order
-        driver.ordered.miss, driver.ordered.place = transports.miss, transports.place
-        driver.withheld.orders, driver.withheld.place = transports.orders, transports.place
+        for part in (driver.ordered, driver.withheld):
+            part.orders, part.place = transports.orders, transports.place
+            part.take_back = transports.take_back
+        driver.ordered.order, driver.ordered.miss = transports.order, transports.miss
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
 
@@ -194,9 +195,7 @@ class StreamServices:
 
     def deliver(self, batch: FlowBatch) -> bool:
         driver = self._network.driver
-        if driver.withheld.release(batch.flow, batch.after, batch.upto, batch.events):
-            return True
-        return driver.ordered.deliver(batch)
+        return driver.withheld.deliver(batch) or driver.ordered.deliver(batch)
 
     def release_ordered(self, patterns: Sequence[str]) -> None:
         self._network.driver.ordered.release_all(patterns)
@@ -207,17 +206,21 @@ class StreamServices:
     async def _read_log_end(self, patterns: Sequence[str]) -> list[CarriedEvent]:
         log = self._network.event_log
         serial, end = max(log.bounds.first, log.bounds.last - END_EVENTS), log.bounds.last
-        delivered: list[CarriedEvent] = []
-        withheld: list[CarriedEvent] = []
+        found: list[CarriedEvent] = []
         while serial <= end:
             page = await log.read(serial, END_EVENTS, END_PAGE_BYTES)
-            for event in page:
-                if pattern_of(event.origin) in patterns:
-                    (withheld if event.is_withheld else delivered).append(as_carried_event(event))
+            found += [
+                as_carried_event(event)
+                for event in page
+                if pattern_of(event.origin) in patterns and not event.is_withheld
+            ]
             if not page:
                 break
             serial = page[-1].serial + 1
-        return delivered + withheld
+        return found
+
+    def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
+        return self._network.driver.withheld.release_earlier(patterns)
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

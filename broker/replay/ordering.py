@@ -19,13 +19,23 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 Integers: TypeAlias = NDArray[np.int64]
+
+
+class StackPlaces(NamedTuple):
+    """Places in the orders of protocol stacks, as columns."""
+
+    stack: Integers
+    """Negative for none."""
+    order: Integers
+    site: Integers
+    """It decides between equal orders. Sites are numbered in the order of their names."""
 
 
 @attrs.frozen(eq=False)
@@ -41,16 +51,16 @@ class OrderKeys:
     """One number for each (ClientId, incarnation)."""
     sequence: Integers
     timestamp: Integers
-    stack: Integers | None = None
-    """Protocol stack, negative for none; None if its order is not requested."""
-    stack_order: Integers | None = None
+    stacks: StackPlaces | None = attrs.field(default=None, kw_only=True)
+    """None if their order is not requested."""
 
     def select(self, rows: Integers, *, stacks: bool = False) -> OrderKeys:
         columns = [self.origin, self.epoch, self.offset, self.arrival, self.publisher]
         columns += [self.sequence, self.timestamp]
-        if stacks and self.stack is not None and self.stack_order is not None:
-            columns += [self.stack, self.stack_order]
-        return OrderKeys(*(column[rows] for column in columns))
+        places = None
+        if stacks and self.stacks is not None:
+            places = StackPlaces(*(column[rows] for column in self.stacks))
+        return OrderKeys(*(column[rows] for column in columns), stacks=places)
 
 
 @attrs.frozen(eq=False)
@@ -80,11 +90,13 @@ def order_events(keys: OrderKeys) -> EventOrder:
         _build_chains(by_arrival, keys.origin, keys.epoch, keys.offset),
         _build_chains(by_arrival, keys.publisher, keys.sequence, keys.timestamp),
     ]
-    if keys.stack is not None and keys.stack_order is not None:
-        alone = keys.stack < 0
+    if keys.stacks is not None:
+        stack, *columns = keys.stacks
+        alone = stack < 0
         # A row without a stack is its own chain.
-        stack = np.where(alone, -1 - np.arange(len(alone)), keys.stack)
-        orders.append(_build_chains(by_arrival, stack, np.where(alone, 0, keys.stack_order)))
+        stack = np.where(alone, -1 - np.arange(len(alone)), stack)
+        values = [np.where(alone, 0, each) for each in columns]
+        orders.append(_build_chains(by_arrival, stack, *values))
     places = np.arange(len(by_arrival))
     contradictions = 0
     for start, end in _find_unordered_stretches(orders):

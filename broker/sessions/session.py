@@ -32,6 +32,7 @@ from broker.wire.event_batch import decode_batch
 from broker.wire.messages import (
     INITIAL_CREDIT,
     NO_ERROR,
+    ORDER_VERSION,
     PUBLISH,
     Acknowledge,
     Answer,
@@ -115,6 +116,10 @@ class Session:
     def writable(self) -> bool:
         """True if the session takes another delivery, which may exceed the limit."""
         return not self.has_ended and self.link.is_writable and self._delivered_bytes < self._credit
+
+    @property
+    def takes_order(self) -> bool:
+        return self.version >= ORDER_VERSION
 
     def send_message(self, message: Message) -> None:
         self._send(messages.encode(message, self.version))

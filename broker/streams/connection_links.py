@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from random import Random
 
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -20,6 +19,7 @@ from broker.errors import (
     Closed,
     ConfigurationError,
     NameTaken,
+    NotConnected,
     Overloaded,
     TooManyLinks,
 )
@@ -28,14 +28,28 @@ from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
 from broker.streams.peer_names import PeerNames
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
+from broker.transport.layer import ClockOffset
 from broker.transport.message import Outcome
+from broker.transport.monitor import ILinkOwners
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.socket.udp import format_address
+from broker.transport.stack import Stack
 from broker.transport.stacks import Transport
-from broker.transport.view import LinkState
+from broker.transport.view import LinkState, View
 
 #: Bytes of a frame for the headers of layers.
 _HEADERS = 1024
+#: Of the number of a link, in the incarnation of its stack.
+_LINK_BITS = 24
+_ENDED = Closed("the transport has ended the link")
+
+
+class _Attempt:
+    """A connection on its way to a peer, with its handshake."""
+
+    def __init__(self) -> None:
+        self.is_given_up = False
+        self.abort: Callable[[BrokerError], object] = lambda error: None
 
 
 @implementer(ILinks)
@@ -73,6 +87,11 @@ class ConnectionLinks:
         self._port = port
         self._transport = transport.value
         self._receiver = receiver
+        self._owners = receiver if ILinkOwners.providedBy(receiver) else None
+        self._stacks = stacks
+        policy = stacks.policy
+        self._is_monitored = policy is not None
+        self._created = 0
         self._max_message = max_frame - _HEADERS
         self._on_close = on_close
         self._clock = clock
@@ -81,8 +100,9 @@ class ConnectionLinks:
             clock,
             self,
             stacks.build(transport.value),
-            stacks.create,
+            self._create_stack,
             max_frame=max_frame,
+            keep=0.0 if policy is None else policy.keep,
         )
         self._added: dict[str, Endpoint] = {}
         """By text."""
@@ -90,8 +110,8 @@ class ConnectionLinks:
         """Peers with a link, and added ones that had one. Others are forgotten with the next."""
         self._answered: set[str] = set()
         """Texts of added peers where the node answered that they are bound to."""
-        self._meshing = Meshing(MOST_PEERS, random)
-        self._dials: dict[str, Deferred[ISocketChannel]] = {}
+        self._meshing = Meshing(MOST_PEERS, random, policy)
+        self._dials: dict[str, _Attempt] = {}
         self._runner: CoreRunner[Dial] = CoreRunner(clock, self._dial, self._meshing)
         port.add_user(name, self)
 
@@ -112,12 +132,12 @@ class ConnectionLinks:
     def remove_peer(self, peer: Hashable) -> None:
         self._answered.discard(_key(peer))
         if self._added.pop(_key(peer), None) is not None:
-            self._cancel_dial(_key(peer))
+            self._cancel_dial(_key(peer), _ENDED)
             self._set_targets()
         name = self._names.node_at(peer)
         if name is not None:
             self._names.unbind(name)
-            self._neighbours.close_link(name, Closed("the transport has ended the link"))
+            self._neighbours.close_link(name, _ENDED)
 
     def send(
         self, messages: Sequence[bytes], peers: Sequence[Hashable]
@@ -147,16 +167,24 @@ class ConnectionLinks:
             return
         self._runner.stop()
         for key in list(self._dials):
-            self._cancel_dial(key)
+            self._cancel_dial(key, _ENDED)
         self._port.remove_user(self._name)
         self._neighbours.close_all(Closed("the links of the stack are closed"))
         self._on_close()
 
-    def suspect(self, peer: Hashable, reason: str) -> None:
-        self._clock.callLater(5.0, self._receiver.link_changed, peer, LinkState.CONNECTED)
+    def view_of(self, peer: Hashable) -> View:
+        neighbour = self._neighbours.get(self.node_of(peer))
+        return View(LinkState.DISCONNECTED) if neighbour is None else neighbour.view
 
-    def node_of(self, peer: Hashable) -> str | None:
-        return self._names.node_at(peer)
+    def node_of(self, peer: Hashable) -> str:
+        return self._names.node_at(peer) or ""
+
+    def clock_of(self, peer: Hashable) -> ClockOffset | None:
+        monitor = self._neighbours.monitor_of(self.node_of(peer))
+        return None if monitor is None else monitor.clock_offset
+
+    def suspect(self, peer: Hashable, reason: str) -> None:
+        self._neighbours.suspect(self.node_of(peer), reason)
 
     def snapshot(self) -> Mapping[str, object]:
         peers = dict.fromkeys([*self._added.values(), *(peer for _, peer in self._names)])
@@ -188,6 +216,14 @@ class ConnectionLinks:
         nodes = self.nodes
         if node not in nodes and len(nodes) >= MOST_PEERS:
             return TooManyLinks(f"this node has {MOST_PEERS} links of the stack {self._name}")
+        return self._find_owner_error(node)
+
+    def _find_owner_error(self, node: str) -> BrokerError | None:
+        if self._owners is not None and self._neighbours.get(node) is None:
+            try:
+                self._owners.own_link(node)
+            except BrokerError as error:
+                return error
         return None
 
     def connection_accepted(
@@ -208,6 +244,8 @@ class ConnectionLinks:
 
     def _dial(self, dial: Dial) -> None:
         key, peer = dial.key, dial.target.endpoint
+        self._cancel_dial(key, NotConnected("the attempt took too long"))
+        attempt = self._dials[key] = _Attempt()
 
         def accepted(result: Accepted, channel: ISocketChannel) -> None:
             self._dials.pop(key, None)
@@ -219,19 +257,23 @@ class ConnectionLinks:
                 failed(error)
 
         def failed(error: BrokerError) -> None:
+            if attempt.is_given_up:
+                return
             self._dials.pop(key, None)
             if not self._runner.is_stopped and key in self._added:
                 target = f"{key} for the stack {self._name}"
                 self._port.link_log.log_failed_link(key, target, error)
             self._runner.call(self._meshing.dial_failed, key)
 
-        connection = self._dials[key] = self._port.socket.dial(peer)
-        self._port.begin_handshake(connection, self._name, accepted, failed)
+        connection = self._port.socket.dial(peer)
+        attempt.abort = self._port.begin_handshake(connection, self._name, accepted, failed)
 
     def _bind_dialled(self, name: str, peer: Endpoint) -> BrokerError | None:
         """Record that a node has answered at an address. Its earlier link there is kept."""
         if self._runner.is_stopped or _key(peer) not in self._added:
-            return Closed("the transport has ended the link")
+            return _ENDED
+        if error := self._find_owner_error(name):
+            return error
         self._forget_gone()
         other = self._names.peer_of(name, peer)
         if other != peer:
@@ -246,12 +288,25 @@ class ConnectionLinks:
         self._answered.add(_key(peer))
         return None
 
-    def _cancel_dial(self, key: str) -> None:
-        connection = self._dials.pop(key, None)
-        if connection is not None:
-            connection.cancel()
+    def _cancel_dial(self, key: str, error: BrokerError) -> None:
+        attempt = self._dials.pop(key, None)
+        if attempt is not None:
+            attempt.is_given_up = True
+            attempt.abort(error)
 
     # ------------------------------------------------------------------ links
+
+    def _create_stack(self, name: str, transport: str, incarnation: int) -> Stack:
+        """Raises `BrokerError` if the owner refuses the node."""
+        owner = None
+        if self._is_monitored:
+            # It rises with each start, and with each link.
+            self._created += 1
+            incarnation = self._port.node.incarnation + self._created
+        if self._owners is not None:
+            owner = self._owners.own_link(name)
+            incarnation = (self._owners.incarnation << _LINK_BITS) + self._created
+        return self._stacks.create(name, transport, incarnation, owner)
 
     def _attach(self, accepted: Accepted, channel: ISocketChannel, *, is_dialled: bool) -> None:
         neighbour = Neighbour.from_handshake(accepted, channel, self._transport, is_dialled)
@@ -259,7 +314,7 @@ class ConnectionLinks:
         known = self._neighbours.get(neighbour.name)
         if known is None:
             self.link_failed(neighbour)
-        elif known.up:
+        elif known.up or self._is_monitored:
             # Also for a second connection, or a replacement.
             self._report_up(known.name)
 
@@ -302,12 +357,14 @@ class ConnectionLinks:
             self._runner.call(self._meshing.link_up, key)
 
     def link_broken(self, neighbour: Neighbour) -> None:
-        if neighbour.up:
+        # An owner counts the peer as connected before the link is up.
+        if neighbour.up or self._owners is not None:
             self._report_state(neighbour, LinkState.SUSPECTED)
         self._redial(neighbour)
 
     def _redial(self, neighbour: Neighbour) -> None:
-        self._runner.call(self._meshing.link_down, self._key_of(neighbour.name))
+        if not (self._is_monitored and self._neighbours.is_attached(neighbour.name)):
+            self._runner.call(self._meshing.link_down, self._key_of(neighbour.name))
 
     def link_down(self, neighbour: Neighbour, error: BrokerError | None) -> None:
         if not self._runner.is_stopped:
@@ -321,6 +378,8 @@ class ConnectionLinks:
         self._redial(neighbour)
 
     def link_failed(self, neighbour: Neighbour) -> None:
+        if self._owners is not None:
+            self._report_state(neighbour, LinkState.DISCONNECTED)
         self._redial(neighbour)
 
     def messages_received(self, neighbour: Neighbour, batch: Sequence[bytes]) -> None:

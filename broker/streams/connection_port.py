@@ -149,14 +149,17 @@ class ConnectionPort:
         name: str,
         accepted: Callable[[Accepted, ISocketChannel], None],
         failed: Callable[[BrokerError], None],
-    ) -> None:
-        """Let the user with a name prove this node on a connection that it makes."""
+    ) -> Callable[[BrokerError], None]:
+        """Let the user with a name prove this node on a connection that it makes.
+
+        Return a function that aborts it, as `Handshakes.dial`.
+        """
 
         def refused(result: Refused) -> None:
             failed(result.error)
 
         core = self._handshakes.initiate(self.node, LINKS + name)
-        self._handshakes.dial(connection, core, accepted, refused, failed)
+        return self._handshakes.dial(connection, core, accepted, refused, failed)
 
     def _accept(self, channel: ISocketChannel) -> None:
         def find_error(hello: NodeHello, host: str) -> BrokerError | None:

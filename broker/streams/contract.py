@@ -21,9 +21,10 @@ from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.transport.clock import IClock
+from broker.transport.layer import ClockOffset
 from broker.transport.message import Outcome
 from broker.transport.stacks.contract import IStackPlugin
-from broker.transport.view import LinkState
+from broker.transport.view import LinkState, View
 
 
 class Guarantee(enum.Enum):
@@ -93,7 +94,11 @@ MOST_PEERS = 1_000
 
 
 class ILinkReceiver(Interface):
-    """Receiver of the messages of a transport's own links."""
+    """Receiver of the messages of a transport's own links.
+
+    A receiver that provides `broker.transport.monitor.ILinkOwners` takes part in the decision that
+    a peer is connected, over a link stack with a connection monitor.
+    """
 
     def messages_received(peer: Hashable, messages: Sequence[bytes]) -> None:
         """Receive messages of one peer in order, from a stranger too."""
@@ -101,6 +106,9 @@ class ILinkReceiver(Interface):
     def link_changed(peer: Hashable, state: LinkState) -> None:
         """Handle a new state of a link. CONNECTED comes before its first message. A link that is
         SUSPECTED may resume; messages of one that is DISCONNECTED are lost.
+
+        SUSPECTED and DISCONNECTED are repeated for each failed attempt to connect.
+        `ILinks.view_of` has the reason, and with CONNECTED the loss of messages.
 
         A link stack without outage notice does not tell that a peer has gone.
         """
@@ -124,6 +132,27 @@ class ILinks(Interface):
         """Send to each of the peers, and return the outcomes of each message.
 
         A link without room drops the messages: FULL.
+        """
+
+    def view_of(peer: Hashable) -> View:
+        """Return the last state of a link, with its reason, its time, and that of the next
+        change; of a peer without a link DISCONNECTED."""
+
+    def node_of(peer: Hashable) -> str:
+        """Return the proven name of the node behind a link; empty: none is known."""
+
+    def clock_of(peer: Hashable) -> ClockOffset | None:
+        """Return the measured difference of a peer's site clock from that of this node.
+
+        None before a measurement, and over a link stack without a connection monitor.
+        """
+
+    def suspect(peer: Hashable, reason: str) -> None:
+        """Suspect a peer for its quality, at both ends, until the link stack's `liveness` has
+        passed well. Without effect on a peer that has no connection.
+
+        The reason has at most 32 lower-case letters, spaces and hyphens. Raises `StackError` over
+        a link stack without a connection monitor.
         """
 
     def close() -> None:
@@ -176,10 +205,15 @@ class ITransportContext(Interface):
         """
 
     def read_log_end() -> Deferred[Sequence[CarriedEvent]]:
-        """Return the events of the instance's patterns that are among the last ones of the log, in
-        the order of their delivery, and behind these own events that are not delivered yet.
+        """Return the delivered events of the instance's patterns among the last ones of the log.
 
         Call it after the start.
+        """
+
+    def release_earlier() -> Deferred[None]:
+        """Deliver own events of earlier processes by `IOrderingTransport.place`.
+
+        Fires when they are logged. Until then nothing must be delivered.
         """
 
     def request_feed() -> bool:
@@ -286,6 +320,12 @@ class IOrderingTransport(IAnnotatingTransport):
 
     def revoke() -> None:
         """Forget all annotations of events that were not published: their commit has failed."""
+
+    def take_back(flow: str, after: Mark) -> None:
+        """Handle that delivered events of a flow behind a place were not logged after all.
+
+        They come again, by `order` or `place`.
+        """
 
     def place(batch: FlowBatch) -> Sequence[bytes]:
         """Return the annotation of each event that is delivered now, out of order: own events of an

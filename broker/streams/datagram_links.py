@@ -7,10 +7,11 @@ from typing import Protocol
 
 from zope.interface import implementer
 
-from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
+from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded, StackError
 from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
 from broker.transport.clock import IClock
 from broker.transport.driver import IStackReceiver, StackDriver
+from broker.transport.layer import ClockOffset
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import IDatagramChannel
 from broker.transport.socket.datagram_demultiplexer import DatagramDemultiplexer
@@ -62,6 +63,8 @@ class DatagramLinks:
         stack = make_stack("")
         self._driver = StackDriver(stack.layers, clock, self, bottom=stack.bottom)
         self._added: set[Peer] = set()
+        self._views: dict[Peer, View] = {}
+        """Last states of the peers with a link."""
         self._port = socket.users.open_port(name, self._accept)
 
     def add_peer(self, address: tuple[str, int]) -> Hashable:
@@ -79,7 +82,7 @@ class DatagramLinks:
     def remove_peer(self, peer: Hashable) -> None:
         self._added.discard(peer)
         if peer in self._driver.links:
-            self._driver.remove(peer, Closed("the transport has ended the link"))
+            self._remove(peer, Closed("the transport has ended the link"))
 
     def send(
         self, messages: Sequence[bytes], peers: Sequence[Hashable]
@@ -89,6 +92,19 @@ class DatagramLinks:
         outcomes = [each.outcomes for each in outgoing]
         self.dropped += sum(each is not Outcome.SENT for one in outcomes for each in one.values())
         return outcomes
+
+    def view_of(self, peer: Hashable) -> View:
+        return self._views.get(peer, View(LinkState.DISCONNECTED))
+
+    def node_of(self, peer: Hashable) -> str:
+        """Names are not proven over datagrams."""
+        return ""
+
+    def clock_of(self, peer: Hashable) -> ClockOffset | None:
+        return None
+
+    def suspect(self, peer: Hashable, reason: str) -> None:
+        raise StackError("links over datagrams have no connection monitor")
 
     def close(self) -> None:
         for peer in list(self._driver.links):
@@ -102,7 +118,7 @@ class DatagramLinks:
 
     def _accept(self, channel: IDatagramChannel, peer: Peer) -> None:
         if peer in self._driver.links:
-            self._driver.remove(peer, Closed("a newer link to the peer"))
+            self._remove(peer, Closed("a newer link to the peer"))
         self._attach(channel, peer)
 
     def _attach(self, channel: IDatagramChannel, peer: Peer) -> None:
@@ -115,6 +131,7 @@ class DatagramLinks:
         self._driver.consumed(peer, len(messages))
 
     def view_changed(self, peer: Peer, view: View) -> None:
+        self._views[peer] = view
         self._receiver.link_changed(peer, view.state)
         if view.state is LinkState.DISCONNECTED and peer not in self._added:
             # This call comes from the link that is to be removed.
@@ -123,7 +140,11 @@ class DatagramLinks:
     def _forget(self, peer: Peer, error: BrokerError | None) -> None:
         link = self._driver.links.get(peer)
         if link is not None and not link.is_attached and peer not in self._added:
-            self._driver.remove(peer, error or Closed("the peer has gone"))
+            self._remove(peer, error or Closed("the peer has gone"))
+
+    def _remove(self, peer: Peer, error: BrokerError) -> None:
+        self._driver.remove(peer, error)
+        self._views.pop(peer, None)
 
     def writable_changed(self, peer: Peer, writable: bool) -> None:
         """Messages for a full link are dropped."""

@@ -30,8 +30,8 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.guarded_receiver import guard_receiver
 from broker.streams.node_services import LinkKey, NodeServices
-from broker.transport.view import LinkState
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
@@ -173,6 +173,10 @@ class TransportInstance:
     def miss(self, flow: str) -> None:
         self._call("miss", flow)
 
+    def take_back(self, flow: str, after: Mark) -> None:
+        if self.orders:
+            self._call("take_back", flow, after)
+
     def revoke(self) -> None:
         if self.orders:
             self._call("revoke")
@@ -265,7 +269,7 @@ class TransportInstance:
     # ------------------------------------------------------------------ for the transport
 
     def open_links(self, listen: str, receiver: ILinkReceiver) -> ILinks:
-        guarded = _GuardedReceiver(self, receiver)
+        guarded = guard_receiver(self, receiver)
         links = self._services.open_links(self._stack, listen, guarded)
         self._links.append(links)
         return links
@@ -289,6 +293,9 @@ class TransportInstance:
 
     def read_log_end(self) -> Deferred[Sequence[CarriedEvent]]:
         return self._services.read_log_end([pattern.text for pattern in self.patterns])
+
+    def release_earlier(self) -> Deferred[None]:
+        return self._services.release_earlier([pattern.text for pattern in self.patterns])
 
     def request_feed(self) -> bool:
         if self._stack.feed and not self._is_fed:
@@ -352,24 +359,3 @@ class TransportInstance:
         self.stop()
         if orders:
             self._services.release_ordered([pattern.text for pattern in self.patterns])
-
-
-@implementer(ILinkReceiver)
-class _GuardedReceiver:
-    def __init__(self, instance: TransportInstance, receiver: ILinkReceiver) -> None:
-        self._instance = instance
-        self._receiver = receiver
-
-    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
-        self._call(self._receiver.messages_received, peer, messages)
-
-    def link_changed(self, peer: Hashable, state: LinkState) -> None:
-        self._call(self._receiver.link_changed, peer, state)
-
-    def _call(self, method: Callable[..., object], *arguments: object) -> None:
-        if self._instance.error:
-            return
-        try:
-            method(*arguments)
-        except Exception as error:
-            self._instance.fail(error)

@@ -70,8 +70,10 @@ class NodeServices(Protocol):
         """Log and deliver what a transport has not delivered: it has stopped."""
 
     def read_log_end(self, patterns: Sequence[str]) -> Deferred[Sequence[CarriedEvent]]:
-        """Return delivered events of carrying patterns at the end of the log, then withheld
-        ones."""
+        """Return delivered events of carrying patterns at the end of the log."""
+
+    def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
+        """Deliver own withheld events of earlier processes. Fires when they are logged."""
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         """Let the network of clusters bring the flows of these patterns in frames, too."""

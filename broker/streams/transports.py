@@ -139,6 +139,10 @@ class StreamTransports:
         """Tell the transport of an ordered flow that its next events are in no log any more."""
         self._by_pattern[pattern_of(flow)].miss(flow)
 
+    def take_back(self, flow: str, after: Mark) -> None:
+        """Tell an ordering transport that delivered events of a flow were not logged."""
+        self._by_pattern[pattern_of(flow)].take_back(flow, after)
+
     def revoke(self) -> None:
         """Tell ordering transports that the commit of own events has failed."""
         for instance in self:

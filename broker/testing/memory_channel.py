@@ -48,10 +48,16 @@ class MemoryChannel:
         self._last_due = 0.0
         self._delivery: IDelayedCall | None = None
         self._is_blocked = False  # this end must not write
+        self._is_held = False
+        self._held_reset: BrokerError | None = None
         #: In transit to this end, or waiting for it to read.
         self.pending_bytes = 0
 
     # ----------------------------------------------------------------- ISocketChannel
+
+    @property
+    def other(self) -> MemoryChannel:
+        return self._other
 
     @property
     def receiver(self) -> ISocketReceiver | None:
@@ -99,7 +105,10 @@ class MemoryChannel:
         self._other._discard_inbox()
         self._clock.callLater(0, self._finish, error)
         reset = NotConnected("connection lost: it was reset by the other end")
-        self._clock.callLater(self._draw_delay(), self._other._finish, reset)
+        if self._other._is_held:
+            self._other._held_reset = reset
+        else:
+            self._clock.callLater(self._draw_delay(), self._other._finish, reset)
 
     def pause(self) -> None:
         self._is_reading = False
@@ -120,6 +129,20 @@ class MemoryChannel:
                 0, end._finish, NotConnected("connection lost: the network broke")
             )
 
+    def hold(self) -> None:
+        """Let nothing arrive at this end until `release`. The bytes wait, as with TCP."""
+        self._is_held = True
+        self._cancel_delivery()
+
+    def release(self) -> None:
+        self._is_held = False
+        if self._held_reset is not None:
+            self._clock.callLater(self._draw_delay(), self._finish, self._held_reset)
+        earliest = self._clock.seconds() + self._draw_delay()
+        self._inbox = deque((max(due, earliest), packet) for due, packet in self._inbox)
+        self._last_due = max(self._last_due, earliest)
+        self._schedule()
+
     # ----------------------------------------------------------------- inside
 
     def _arrive(self, packets: Sequence[bytes | None]) -> None:
@@ -136,7 +159,8 @@ class MemoryChannel:
         self._schedule()
 
     def _schedule(self) -> None:
-        waiting = self._inbox and self._is_reading and self._receiver is not None
+        is_reading = self._is_reading and not self._is_held
+        waiting = self._inbox and is_reading and self._receiver is not None
         if waiting and self._is_open and self._delivery is None:
             delay = max(0.0, self._inbox[0][0] - self._clock.seconds())
             self._delivery = self._clock.callLater(delay, self._deliver)

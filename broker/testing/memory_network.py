@@ -7,13 +7,15 @@ from functools import partial
 from random import Random
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import CannotListenError, ConnectionRefusedError
+from twisted.internet.error import CannotListenError, ConnectionRefusedError, TimeoutError
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
 
 from broker.testing.memory_channel import MemoryChannel, make_channel_pair
 from broker.transport.socket.contract import ISocketChannel
 
+#: Seconds until a dial that nobody answers fails.
+DIAL_TIMEOUT = 5.0
 #: Between address and source of a path.
 _BETWEEN = " from "
 
@@ -48,6 +50,8 @@ class MemoryNetwork:
         self._delays: dict[str, tuple[float, float]] = {}
         self._listening: dict[str, Callable[[ISocketChannel], None]] = {}
         self._refused: set[str] = set()
+        # Paths with a silent direction: True is that to the end that listens.
+        self._held: set[tuple[str, bool]] = set()
         # Listener ends by address; ordered, so that a seed always gives the same run.
         self._connections: dict[str, dict[MemoryChannel, None]] = {}
         self._count = 0
@@ -75,19 +79,31 @@ class MemoryNetwork:
         """Connect after one latency. Set the channel's receiver at once.
 
         A connection from a `source` has the address `path(address, source)` in other methods.
-        Fails with Twisted's `ConnectionRefusedError`. Can be cancelled.
+        Fails with Twisted's `ConnectionRefusedError`, or with `TimeoutError` if a direction is
+        silent. Can be cancelled.
         """
-        call: IDelayedCall | None = None
+        call: IDelayedCall
 
         def cancel(_: Deferred[ISocketChannel]) -> None:
-            if call is not None and call.active():
+            if call.active():
                 call.cancel()
 
         result: Deferred[ISocketChannel] = Deferred(cancel)
         path = self.path(address, source)
         delay = self._draw_delay(path)
-        call = self._clock.callLater(delay, self._connected, address, source, path, result)
+
+        def answer() -> None:
+            nonlocal call
+            if self._is_silent(path):
+                call = self._clock.callLater(DIAL_TIMEOUT - delay, result.errback, TimeoutError())
+            else:
+                self._connected(address, source, path, result)
+
+        call = self._clock.callLater(delay, answer)
         return result
+
+    def _is_silent(self, path: str) -> bool:
+        return (path, True) in self._held or (path, False) in self._held
 
     @staticmethod
     def path(address: str, source: str) -> str:
@@ -121,6 +137,21 @@ class MemoryNetwork:
 
     def heal(self, address: str) -> None:
         self._refused.discard(address)
+
+    def hold(self, path: str, *, to_listener: bool) -> None:
+        """Silence one direction of all connections of a path until `release`.
+
+        Bytes wait and connections stay, as with TCP. Connections that are made meanwhile do not
+        succeed.
+        """
+        self._held.add((path, to_listener))
+        for channel in self._connections.get(path, ()):
+            (channel if to_listener else channel.other).hold()
+
+    def release(self, path: str, *, to_listener: bool) -> None:
+        self._held.discard((path, to_listener))
+        for channel in list(self._connections.get(path, ())):
+            (channel if to_listener else channel.other).release()
 
     def connections(self, address: str) -> int:
         return len(self._connections.get(address, ()))

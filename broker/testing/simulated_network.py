@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -323,6 +323,24 @@ class NetworkWorld(VirtualTime):
         self.datagrams.heal()
         while self._cut_paths:
             self.network.heal(self._cut_paths.pop())
+
+    def silence(self, one: str, other: str) -> None:
+        """Let nothing of one node reach the other until `end_silence`. Connections stay."""
+        for path, to_listener in self._directions(one, other):
+            self.network.hold(path, to_listener=to_listener)
+
+    def end_silence(self, one: str, other: str) -> None:
+        for path, to_listener in self._directions(one, other):
+            self.network.release(path, to_listener=to_listener)
+
+    def _directions(self, one: str, other: str) -> Iterator[tuple[str, bool]]:
+        """Yield paths of the network and of transports, with the direction from one node."""
+        yield link_address(other, one), True
+        yield link_address(one, other), False
+        for ends in product(*map(self.connection_addresses, (one, other))):
+            here, there = map(link_place, ends)
+            yield self.network.path(there, here), True
+            yield self.network.path(here, there), False
 
     def delay(self, one: str, other: str, latency: float, jitter: float = 0.0) -> None:
         """Change the delay both ways."""

@@ -111,6 +111,18 @@ class StackDriver:
         """Raises KeyError if the peer has not joined."""
         self.links[peer].abort(error)
 
+    def suspect(self, peer: Peer, reason: str) -> None:
+        """Suspect the peer for its quality (`IMonitorCore.suspect`).
+
+        Raises KeyError if the peer has not joined, `StackError` if no layer is a monitor.
+        """
+        link = self.links[peer]
+        monitor = link.monitor
+        if monitor is None:
+            raise StackError("the links of this stack have no monitor")
+        height = link.cores.index(monitor)
+        self._queue.enqueue(link.call_core, height, monitor.suspect, reason)
+
     def remove(self, peer: Peer, error: BrokerError) -> None:
         """Abort the peer's channel, and report nothing more about it. All layers drop its state.
 

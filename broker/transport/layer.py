@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zope.interface import Attribute, Interface, implementer
 
@@ -49,6 +50,13 @@ class Property(enum.Enum):
     AGREED_MEMBERSHIP = "agreed membership"
 
 
+class ClockOffset(NamedTuple):
+    """Difference of a peer's site clock from the own one, in seconds."""
+
+    offset: float
+    uncertainty: float
+
+
 class ILinkCore(Interface):
     """State of one layer on the link to one peer: sans-I/O, and never re-entered.
 
@@ -83,6 +91,20 @@ class ILinkCore(Interface):
     def next_timeout() -> float | None:
         """Return the absolute time of the next `handle_timeout`, or None. Called often: must
         be fast."""
+
+
+class IMonitorCore(ILinkCore):
+    """The core of a layer that decides whether the peer is connected."""
+
+    round_trip: float | None = Attribute("seconds of the last measurement")
+    clock_offset: ClockOffset | None = Attribute("the peer's site clock, minus that of this site")
+
+    def suspect(reason: str, now: float) -> list[Effect]:
+        """Suspect the peer for its quality. The connection stays.
+
+        The reason has at most 32 lower-case letters, spaces and hyphens. No effect without a
+        connection.
+        """
 
 
 class ILayerCore(Interface):

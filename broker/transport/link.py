@@ -19,7 +19,7 @@ from broker.transport.effects import (
     ViewChanged,
     WritableChanged,
 )
-from broker.transport.layer import ILinkCore
+from broker.transport.layer import ILinkCore, IMonitorCore
 from broker.transport.message import Message, Outcome, Peer
 from broker.transport.socket.contract import ISocketChannel
 from broker.transport.stack_receiver import IStackReceiver
@@ -165,6 +165,11 @@ class Link:
             elif not self._queue.is_running:
                 self._queue.run()
 
+    @property
+    def monitor(self) -> IMonitorCore | None:
+        """The core that decides whether the peer is connected."""
+        return next((each for each in self.cores if IMonitorCore.providedBy(each)), None)
+
     def close(self) -> None:
         """Let the present channel send its bytes. Layers keep their buffers.
 
@@ -215,7 +220,7 @@ class Link:
 
     def release_credit(self, count: int) -> None:
         """Return the credit of messages with which the layers above the links have finished."""
-        self._call_core(self._top, self.cores[-1].consumed, count)
+        self.call_core(self._top, self.cores[-1].consumed, count)
 
     def drop_channel(self, error: BrokerError) -> None:
         if self._binding is not None:
@@ -233,7 +238,7 @@ class Link:
             case ViewChanged(view):
                 self._pass_view_up(height + 1, view)
             case Consumed(count) if height > 0:
-                self._call_core(height - 1, self.cores[height - 1].consumed, count)
+                self.call_core(height - 1, self.cores[height - 1].consumed, count)
             case Failed(error):
                 self.drop_channel(error)
             case WritableChanged() if self.is_writable is not self._reported_writable:
@@ -304,7 +309,7 @@ class Link:
         for effect in effects:
             if isinstance(effect, SendDown):
                 if height > 0:
-                    self._call_core(height - 1, self.cores[height - 1].submit, effect.packets)
+                    self.call_core(height - 1, self.cores[height - 1].submit, effect.packets)
                 elif self._binding is not None and not self._binding.is_closing:
                     try:
                         self._binding.channel.send(effect.packets)
@@ -337,7 +342,7 @@ class Link:
         for height, core in enumerate(self.cores):
             due = core.next_timeout() if self.failure is None else None
             if due is not None and due <= now:
-                self._call_core(height, core.handle_timeout)
+                self.call_core(height, core.handle_timeout)
 
     def _deliver_up(self, height: int, packets: Sequence[bytes]) -> None:
         if height <= self._top:
@@ -360,7 +365,7 @@ class Link:
 
     def _pass_view_up(self, height: int, view: View) -> None:
         if height <= self._top:
-            self._call_core(height, self.cores[height].view_changed, view)
+            self.call_core(height, self.cores[height].view_changed, view)
         else:
             self._above.report_view(self, view)
 
@@ -378,9 +383,7 @@ class Link:
                 # The receiver is called after the effects that came before.
                 self._queue.effects.append((self, self._top, WritableChanged(is_writable)))
 
-    def _call_core(
-        self, height: int, operation: Callable[..., list[Effect]], *args: object
-    ) -> None:
+    def call_core(self, height: int, operation: Callable[..., list[Effect]], *args: object) -> None:
         if self.failure is not None:
             return
         try:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
 
 import attrs
 
 from broker.errors import BrokerError
+
+#: Reason of a view SUSPECTED of a peer that was disconnected: the owners of the link exchange
+#: offers. Users of a link are told DISCONNECTED meanwhile.
+NEGOTIATING: Final = "negotiating"
 
 
 class LinkState(enum.Enum):
@@ -28,9 +33,19 @@ class View:
 
     With DISCONNECTED, `error` is None after an orderly close. It is repeated for each failed
     attempt.
+
+    A connection monitor below sets the fields from `reason` on. CONNECTED is `resumed` if it is
+    that of the same connection, which was only suspected.
     """
 
     state: LinkState
     resumed: bool = False
     undelivered: int = 0
     error: BrokerError | None = None
+    reason: str = ""
+    """Reason for a suspicion, or for its end."""
+    since: float = 0.0
+    """Monotonic time at which the state began."""
+    until: float | None = None
+    """Monotonic time at which a timer changes the state, if nothing happens before; None: none
+    does."""

@@ -18,8 +18,9 @@ import msgpack
 import msgspec
 
 from broker.errors import ProtocolError
-from broker.event.annotation import ANNOTATED, join_without_annotations, without_annotation
+from broker.event.annotation import ANNOTATED, RECORD_FIELDS, without_annotation
 from broker.event.envelope import Header, Liveness
+from broker.event.order_entry import OrderEntry, decode_order_entry, order_entry_of
 from broker.event.place import Place
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.transport.shared_message import SharedMessage
@@ -68,6 +69,7 @@ class Delivered:
     """The effective liveness: that of the frame, not of the document."""
     subscriptions: tuple[int, ...]
     document: bytes
+    order: OrderEntry | None = None
 
 
 @attrs.frozen
@@ -108,27 +110,41 @@ class EncodedEvents:
     documents: bytes
     last: tuple[object, bytes] | None = None
     """Context of the last delivery made of them, and its bytes."""
+    with_order: EncodedEvents | None = None
+    """The same for links that take order entries, if an event has one."""
 
 
 def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
     """Encode the parts of a delivery that several links share.
 
-    Clients do not get the annotations of transports.
+    Clients get no annotations of transports but order entries.
     """
     if len(events) == 1:
         (event,) = events
         places = [(event.origin, event.epoch, event.offset, 1)]
-        record = event.record
-        if ANNOTATED in record:
-            record = without_annotation(record)
-        return EncodedEvents(places, [len(event.document)], record, event.document)
-    documents = [event.document for event in events]
-    return EncodedEvents(
-        _places(events),
-        list(map(len, documents)),
-        join_without_annotations([event.record for event in events]),
-        b"".join(documents),
-    )
+        encoded = EncodedEvents(places, [len(event.document)], event.record, event.document)
+    else:
+        documents = [event.document for event in events]
+        encoded = EncodedEvents(
+            _places(events),
+            list(map(len, documents)),
+            b"".join([event.record for event in events]),
+            b"".join(documents),
+        )
+    if ANNOTATED in encoded.records:
+        _separate_annotations(encoded, [event.record for event in events])
+    return encoded
+
+
+def _separate_annotations(encoded: EncodedEvents, records: Sequence[bytes]) -> None:
+    plain = [without_annotation(record) for record in records]
+    ordered = [
+        bare if order_entry_of(record) is None else record
+        for record, bare in zip(records, plain, strict=True)
+    ]
+    encoded.records = b"".join(plain)
+    if ordered != plain:
+        encoded.with_order = attrs.evolve(encoded, records=b"".join(ordered))
 
 
 def _places(events: Sequence[LoggedEvent]) -> list[tuple[str, int, int, int]]:
@@ -195,16 +211,24 @@ def decode_delivery(data: bytes) -> Delivery:
         documents = _split_documents(data, start, lengths)
         unpacker = msgpack.Unpacker(use_list=False)
         unpacker.feed(data[records_start:start])
-        headers = [header_from_fields(fields) for fields in unpacker]
-        return Delivery(
-            None if previous is None else Place(*previous),
-            _assemble(documents, headers, Liveness(liveness), runs, places),
-        )
+        records = list(unpacker)
+        headers = [header_from_fields(fields) for fields in records]
+        events = _assemble(documents, headers, Liveness(liveness), runs, places)
+        for index, fields in enumerate(records):
+            if len(fields) > RECORD_FIELDS:
+                events[index] = _with_order(events[index], fields[RECORD_FIELDS])
+        return Delivery(None if previous is None else Place(*previous), events)
     except (
         *(ValueError, TypeError, LookupError, RecursionError),
         *(struct.error, msgspec.MsgspecError, msgpack.UnpackException),
     ):
         raise ProtocolError("malformed DELIVER message") from None
+
+
+def _with_order(event: Delivered, annotation: object) -> Delivered:
+    if not isinstance(annotation, bytes):
+        raise ValueError("an annotation is bytes")
+    return attrs.evolve(event, order=decode_order_entry(annotation))
 
 
 def _assemble(

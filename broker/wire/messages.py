@@ -18,9 +18,10 @@ from broker.wire.codec import (
     WireTimes,
 )
 
-#: Version 2 adds stream times, version 3 queue policies.
-PROTOCOL_VERSIONS = (1, 2, 3)
+#: Version 2 adds stream times, version 3 queue policies, version 4 order entries.
+PROTOCOL_VERSIONS = (1, 2, 3, 4)
 QUEUE_POLICY_VERSION = 3
+ORDER_VERSION = 4
 #: Bytes of DELIVER before the first `Credit`.
 INITIAL_CREDIT = 1 << 20
 MAGIC = "xmlbroker"

@@ -1,1 +1,1 @@
-"""The stack of groups whose sites see one order: socket - monitor - p2p - multicast - order."""
+"""Link stack of sites whose connections may fail for some time (RCM)."""

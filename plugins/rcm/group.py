@@ -11,6 +11,7 @@ next call.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
@@ -52,6 +53,8 @@ from plugins.rcm.payload import Payload, decode_payload, encode_payload
 
 #: Microseconds by which a wall clock that is read in ms may be wrong.
 OWN_BOUND = 1_000
+#: Deliveries of a flow that are remembered, in case that their commit fails.
+MOST_RECORDED = 5_000
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
 
@@ -103,6 +106,8 @@ class Group:
         """Own events by number, behind others that are being committed."""
         self._released = 0
         """Number of the last released message."""
+        self._delivered: dict[str, deque[tuple[Mark, MessageId, Stamp]]] = {}
+        """The last deliveries of each flow, in its order."""
 
     # ----------------------------------------------------------------- own events
 
@@ -136,7 +141,14 @@ class Group:
 
     def place(self, batch: FlowBatch) -> list[bytes]:
         """Return the entries of own events that are delivered outside of the order."""
-        return [self._place_event(event).annotation for event in batch.events]
+        return [self._place_event(batch.flow, event).annotation for event in batch.events]
+
+    def take_back(self, flow: str, after: Mark) -> None:
+        """Forget deliveries of a flow that were not logged."""
+        delivered = self._delivered.get(flow)
+        while delivered and delivered[-1][0] > after:
+            _, id, stamp = delivered.pop()
+            self.core.take_back(id, stamp)
 
     # ----------------------------------------------------------------- events of other sites
 
@@ -183,8 +195,13 @@ class Group:
             # Another stack carried it before.
             return [DeliverBatch(_alone(held))]
         id = MessageId(*entry.id)
+        if id in self._held:
+            # An earlier commit failed. The order still has the message.
+            self._held[id] = attrs.evolve(held, is_recovered=self._held[id].is_recovered)
+            inbox.add_ready([id])
+            return self._take_ready(id.site, now)
         if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
-            placed = self._place_event(held.event)
+            placed = self._place_event(held.flow, held.event)
             return [DeliverBatch(_alone(attrs.evolve(held, event=placed)))]
         self._held[id] = held
         stamp = None if entry.stamp is None else _stamp_of(entry, entry.stamp)
@@ -260,7 +277,10 @@ class Group:
         if origin is None:
             raise ProtocolError(f"{site} sent an event before its handshake")
         flow = payload.flow_of(origin)
-        return HeldEvent(flow, payload.origin_node, payload.after, payload.upto, payload.event)
+        # Its entry is not sent: the packet has the same.
+        entry = encode_order_entry(self._entry(message.id, message.stamp))
+        event = payload.event.with_annotation(entry)
+        return HeldEvent(flow, payload.origin_node, payload.after, payload.upto, event)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
         inbox = self._inboxes[site]
@@ -326,6 +346,7 @@ class Group:
         return OrderEntry(
             *(self._name.stack, id.site, id.incarnation, id.number),
             *(None if stamp is None else stamp.time, self._name.variant, bound),
+            tie="" if stamp is None or stamp.site == id.site else stamp.site,
         )
 
     def _with_entry(
@@ -335,14 +356,21 @@ class Group:
         if late is not None or held.is_recovered:
             entry = _placed(entry, late, is_recovered=held.is_recovered)
         event = held.event.with_annotation(encode_order_entry(entry))
+        self._record_delivery(held.flow, event.mark, id, stamp)
         return attrs.evolve(held, event=event)
 
-    def _place_event(self, event: CarriedEvent) -> CarriedEvent:
+    def _record_delivery(self, flow: str, mark: Mark, id: MessageId, stamp: Stamp) -> None:
+        recorded = self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED))
+        recorded.append((mark, id, stamp))
+
+    def _place_event(self, flow: str, event: CarriedEvent) -> CarriedEvent:
         """Return an event from a log, which is delivered at once, with its place."""
         entry = decode_order_entry(event.annotation)
         if entry is None or entry.stamp is None:
             return event
-        late = self.core.place(MessageId(*entry.id), _stamp_of(entry, entry.stamp))
+        id, stamp = MessageId(*entry.id), _stamp_of(entry, entry.stamp)
+        late = self.core.place(id, stamp)
+        self._record_delivery(flow, event.mark, id, stamp)
         return event.with_annotation(encode_order_entry(_placed(entry, late, is_recovered=True)))
 
 

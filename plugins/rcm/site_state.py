@@ -14,8 +14,8 @@ from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.errors import ConfigurationError
 
 FILE = "site"
-#: Logical times that a site may use before it stores another bound.
-LEAD = 1 << 20
+#: Logical times that a site may use before it stores another bound. Epochs are stored each.
+LEADS = {"logical": 1 << 20, "sequencer": 0}
 
 
 class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -27,8 +27,9 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 class SiteState:
     """Raises `ConfigurationError` for a damaged file, `OSError` if it can not be written."""
 
-    def __init__(self, folder: Path, *, lead: int) -> None:
-        """`lead` is the distance of a new bound from the clock."""
+    def __init__(self, folder: Path, *, lead: int | None) -> None:
+        """`lead` is the distance of a new bound from the clock. None: there is no bound, since the
+        clock goes on while the site is down."""
         self._path = folder / FILE
         self._lead = lead
         previous = self._read()
@@ -40,7 +41,7 @@ class SiteState:
 
     def cover(self, clock: int) -> None:
         """Store a bound that is not below a clock."""
-        if clock > self._bound:
+        if self._lead is not None and clock > self._bound:
             self._bound = clock + self._lead
             self._write()
 

@@ -1,4 +1,4 @@
-"""temporary"""
+"""The `rcm` link stack: a connection monitor and p2p for each site, and multicast above them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,56 @@ import attrs
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
-from broker.transport.stacks import IProtocolStack
-from plugins.mspaces.stack import MspacesStack
+from broker.transport.baseline import PlainLayer
+from broker.transport.layer import ILayer, ILinkLayer
+from broker.transport.monitor import MonitorLayer
+from broker.transport.multicast import MulticastLayer
+from broker.transport.p2p import P2PLayer
+from broker.transport.stacks import IReconnectingStack, ReconnectionPolicy, StackSettings, Transport
+from plugins.rcm.settings import RcmLinkSettings
 
 
-@implementer(IPlugin, IProtocolStack)
+@implementer(IPlugin, IReconnectingStack)
 @attrs.frozen
-class RcmStack(MspacesStack):
+class RcmStack:
+    """Links of sites whose connections may fail for some time (RCM R19-R33)."""
+
     name: ClassVar[str] = "rcm"
+    version: ClassVar[int] = 1
+    summary: ClassVar[str] = "robust links of sites: monitored, suspected, and resumed"
+    options: ClassVar[type] = RcmLinkSettings
+    transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
+
+    def layers(self, settings: StackSettings) -> list[ILayer]:
+        """Return monitor, p2p or a baseline, and multicast. `settings.suspect` is not used: the
+        monitor has its own."""
+        options = _options(settings.options)
+        monitor = MonitorLayer(
+            incarnation=settings.incarnation, settings=options.monitor, owner=settings.owner
+        )
+        return [monitor, self._create_p2p(options, settings.incarnation), MulticastLayer()]
+
+    def reconnection_policy(self, options: object) -> ReconnectionPolicy:
+        found = _options(options)
+        return ReconnectionPolicy(period=found.reconnect, keep=found.keep)
+
+    @staticmethod
+    def _create_p2p(options: RcmLinkSettings, incarnation: int) -> ILinkLayer:
+        if options.p2p != "robust-p2p":
+            buffers = options.send_buffer_bytes if options.p2p == "tcp-suspected" else 0
+            return PlainLayer(buffer_bytes=buffers)
+        return P2PLayer(
+            incarnation=incarnation,
+            window_bytes=options.window_bytes,
+            send_buffer_bytes=options.send_buffer_bytes,
+            is_monitored=True,
+        )
 
 
-rcm = RcmStack()
+def _options(options: object) -> RcmLinkSettings:
+    found = options or RcmLinkSettings()
+    assert isinstance(found, RcmLinkSettings)
+    return found
+
+
+rcm_links = RcmStack()

@@ -13,6 +13,7 @@ from zope.interface import implementer
 
 from broker.errors import BrokerError, Closed, NotAllowed
 from broker.event.order_entry import decode_order_entry
+from broker.event.place import Mark
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -43,7 +44,7 @@ from plugins.rcm.group import Group, GroupName
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.options import RcmOptions
-from plugins.rcm.site_state import LEAD, SiteState
+from plugins.rcm.site_state import LEADS, SiteState
 
 #: Seconds after which a site that broke the protocol is dialled again.
 RETRY_SECONDS = 3.0
@@ -68,10 +69,14 @@ class RcmTransport:
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
-        self._owners = {}
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
+
+    @property
+    def incarnation(self) -> int:
+        """That of this process, for the links."""
+        return self._state.incarnation
 
     @property
     def _others(self) -> list[str]:
@@ -83,7 +88,7 @@ class RcmTransport:
         context, options = self._context, self._options
         variant = VARIANTS[options.order]
         is_timed = options.order in TIMED
-        self._state = SiteState(context.folder, lead=0 if is_timed else LEAD)
+        self._state = SiteState(context.folder, lead=LEADS.get(options.order))
         settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         incarnation = self._state.incarnation
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
@@ -97,16 +102,17 @@ class RcmTransport:
 
     def start(self) -> None:
         self._runner.start(self._group)
-        reading = self._context.read_log_end()
-        reading.addCallback(self._begin)
-        reading.addErrback(self._failed)
+        joining = Deferred.fromCoroutine(self._join_group())
+        joining.addErrback(self._failed)
 
-    def _begin(self, events: Sequence[CarriedEvent]) -> None:
-        """Join the group, knowing what was delivered before."""
-        if self._links is None:
-            return
+    async def _join_group(self) -> None:
+        """Connect to the other sites, after what earlier processes delivered and did not."""
+        events = await self._context.read_log_end()
         entries = [decode_order_entry(event.annotation) for event in events]
         self._group.restore([entry for entry in entries if entry is not None])
+        await self._context.release_earlier()
+        if self._links is None:
+            return
         early, self._early = self._early or [], None
         for batch in early:
             self._runner.call(self._group.publish, batch)
@@ -160,6 +166,9 @@ class RcmTransport:
     def miss(self, flow: str) -> None:
         self._runner.call(self._group.miss, flow)
 
+    def take_back(self, flow: str, after: Mark) -> None:
+        self._group.take_back(flow, after)
+
     def place(self, batch: FlowBatch) -> Sequence[bytes]:
         return self._group.place(batch)
 
@@ -193,31 +202,14 @@ class RcmTransport:
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
         # The handshake reports a connection (`own_link`).
-        if site is not None and state is LinkState.CONNECTED:
-            self._owners[site] = self.own_link(site)
-            offer = self._owners[site].make_offer(self._now())
-            self._links.send([b"o" + offer], [peer])
         if site is not None and state is not LinkState.CONNECTED:
             self._set_state(site, state)
             self._runner.call(self._group.disconnect, site, state)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._site_at(peer)
-        if site is None:
-            return
-        owner = self._owners[site]
-        data = []
-        for m in messages:
-            kind, m = m[:1], m[1:]
-            if kind == b"o":
-                a = owner.answer_offer(m, self._now())
-                self._links.send([b"a" + a], [peer])
-            elif kind == b"a":
-                if not owner.accept_answer(m, self._now()):
-                    self._links.send([b"o" + owner.make_offer(self._now())], [peer])
-            else:
-                data.append(m)
-        self._runner.call(self._group.receive, site, data)
+        if site is not None:
+            self._runner.call(self._group.receive, site, messages)
 
     def _site_at(self, peer: Hashable) -> str | None:
         assert self._links is not None
@@ -233,7 +225,7 @@ class RcmTransport:
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
                 peers = [self._peers[site] for site in sites if site in self._peers]
-                outcomes = links.send([b"d" + each for each in data], peers)
+                outcomes = links.send(data, peers)
                 self.lost_sends += sum(
                     each is Outcome.FULL for one in outcomes for each in one.values()
                 )

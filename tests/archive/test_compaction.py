@@ -13,10 +13,12 @@ from broker.archive.archive import Archive
 from broker.archive.compaction import Compaction, CompactionRules, plan_merges
 from broker.archive.manifest_entry import ArchivedFile
 from broker.archive.manifest_journal import ManifestWriter
+from broker.archive.table import FILE_SCHEMAS
 from broker.archive.verification import check_file
 from broker.archive.writer import ArchiveWriter
 from broker.errors import ArchiveUnavailable
 from broker.event.annotation import with_annotation
+from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.testing.fragile_disk import FragileDisk
 from tests.archive.events import (
     HOUR,
@@ -69,23 +71,29 @@ def test_the_files_of_a_settled_hour_become_one(place: Place) -> None:
     assert place.compaction().plan() == []
 
 
+@pytest.mark.parametrize("ordered", [0, 10, 30])
 @pytest.mark.parametrize("annotated", [0, 1, 20, 40])
-def test_a_merged_file_has_the_column_of_annotations_if_an_event_has_one(
-    annotated: int, place: Place, monkeypatch: pytest.MonkeyPatch
+def test_a_merged_file_has_the_optional_columns_if_an_event_has_a_value(
+    annotated: int, ordered: int, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row groups without the column are written before."""
+    """Row groups without the columns are written before."""
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 60)
     made = [event(n) for n in range(1, 41)]
     if annotated:
         made[annotated - 1].record = with_annotation(made[annotated - 1].record, b"a")
+    if ordered:
+        entry = encode_order_entry(OrderEntry("ops", "b", 1, 1, 5, "logical"))
+        made[ordered - 1].record = with_annotation(made[ordered - 1].record, entry)
     for start in range(0, 40, 5):
         place.writer.write(covering(made[start : start + 5]), made[start : start + 5], {})
     before = [column_names(place.archive, file) for file in place.archive.state().files.values()]
-    assert sum("annotation" in names for names in before) == (1 if annotated else 0)
+    assert sum("annotation" in names for names in before) == bool(annotated) + bool(ordered)
+    assert sum("stack_site" in names for names in before) == bool(ordered)
     place.wall.now += 2 * HOUR
     assert place.compaction().run().files_after == 1
     [file] = place.archive.state().files.values()
-    assert ("annotation" in column_names(place.archive, file)) == bool(annotated)
+    optional = FILE_SCHEMAS[2 if ordered else 1 if annotated else 0].names
+    assert column_names(place.archive, file) == optional
     assert file.rows == 40 and same(everything_in(place.archive), made)
     check_file(place.archive, file)
     assert place.compaction().plan() == []

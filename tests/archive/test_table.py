@@ -1,22 +1,26 @@
 from __future__ import annotations
 
+import attrs
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.archive.table import (
+    FILE_SCHEMAS,
     SCHEMA,
-    SCHEMA_WITHOUT_ANNOTATION,
     batch_to_events,
     complete_columns,
     digest_of,
     events_to_batch,
+    file_schema_of,
+    is_archive_schema,
 )
 from broker.errors import ArchiveCorrupt
 from broker.event.annotation import MAX_ANNOTATION_BYTES, with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
+from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.log.logged_event import LoggedEvent, encode_header
 from tests.archive.events import events, same
 
@@ -80,10 +84,29 @@ def test_only_annotated_events_have_a_value_in_the_column(annotation: bytes) -> 
 
 def test_rows_without_the_column_are_completed() -> None:
     batch = events_to_batch(events([1, 2]))
-    old = batch.select(SCHEMA_WITHOUT_ANNOTATION.names)
-    assert same(batch_to_events(old), events([1, 2]))
-    assert complete_columns(old).equals(batch) and complete_columns(batch) is batch
-    assert complete_columns(old).schema == SCHEMA
+    for schema in FILE_SCHEMAS[:-1]:
+        old = batch.select(schema.names)
+        assert is_archive_schema(old.schema)
+        assert same(batch_to_events(old), events([1, 2]))
+        assert complete_columns(old).equals(batch) and complete_columns(batch) is batch
+        assert complete_columns(old).schema == SCHEMA == FILE_SCHEMAS[-1]
+
+
+def test_only_events_with_a_stamp_have_values_in_the_columns_of_the_stack() -> None:
+    entry = OrderEntry("ops", "site-b", 7, 1, -(2**63), "logical")
+    annotations = [b"other", encode_order_entry(entry)]
+    annotations.append(encode_order_entry(attrs.evolve(entry, stamp=None)))
+    made = events([1, 2, 3, 4])
+    for event, annotation in zip(made[1:], annotations, strict=True):
+        event.record = with_annotation(event.record, annotation)
+    batch = events_to_batch(made)
+    assert same(batch_to_events(batch), made)
+    columns = [batch.column(n).to_pylist() for n in ("stack", "stack_order", "stack_site")]
+    stamped = ("ops", -(2**63), "site-b")
+    assert columns == [[None, None, value, None] for value in stamped]
+    table = pa.Table.from_batches([batch])
+    schemas = [file_schema_of(table.slice(0, count)) for count in range(1, 5)]
+    assert schemas == [FILE_SCHEMAS[number] for number in (0, 1, 2, 2)]
 
 
 def test_a_too_long_annotation_raises_archive_corrupt() -> None:

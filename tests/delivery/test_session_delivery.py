@@ -34,6 +34,8 @@ def event(offset: int, level: int = 0, epoch: int = 1, size: int = 4) -> LoggedE
 
 
 class FakeWriter:
+    takes_order = True
+
     def __init__(self) -> None:
         self.room = 1000
         self.out: list[Message | list[int]] = []

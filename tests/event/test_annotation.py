@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.event.annotation import (
-    ANNOTATED,
     MAX_ANNOTATION_BYTES,
     annotation_of,
-    join_without_annotations,
     with_annotation,
     without_annotation,
 )
@@ -66,13 +64,6 @@ def test_any_bytes_raise_nothing(record: bytes, annotation: bytes) -> None:
     for each in (record, b"\x9a" + record, b"\x99" + record):
         annotation_of(with_annotation(each, annotation))
         without_annotation(each)
-
-
-@given(st.lists(st.binary(max_size=3), max_size=5))
-def test_joined_records_have_no_annotations(annotations: list[bytes]) -> None:
-    records = [with_annotation(RECORD, each) for each in annotations]
-    assert join_without_annotations(records) == RECORD * len(records)
-    assert [each.startswith(ANNOTATED) for each in records] == list(map(bool, annotations))
 
 
 @pytest.mark.parametrize("fields", [8, 11, 12])

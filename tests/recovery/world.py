@@ -19,8 +19,10 @@ from broker.archive.writer import ArchiveWriter
 from broker.dtd.catalogue import Catalogue, shipped_folder
 from broker.dtd.dtd import Dtd
 from broker.dtd.reference import DtdReference
+from broker.event.annotation import with_annotation
 from broker.event.envelope import NAMESPACE, EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
+from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
 from broker.event.writer import write_event
@@ -86,8 +88,7 @@ def make_world(seed: int, *, events: int = 120) -> World:
     rows: dict[tuple[str, Mark], Row] = {}
     written: dict[tuple[int, int], tuple[Header, bytes]] = {}
     for row in sorted(run_of(seed, events=events), key=lambda row: row.arrival):
-        # The order within a stack is not known in the log yet.
-        row = row._replace(arrival=BEGIN + (row.arrival - 1000) * STEP_MS, stack=-1)
+        row = row._replace(arrival=BEGIN + (row.arrival - 1000) * STEP_MS)
         ids = (row.publisher, row.sequence)
         if ids not in written:
             written[ids] = _document(row, rng)
@@ -96,7 +97,8 @@ def make_world(seed: int, *, events: int = 120) -> World:
         rows[place] = row
         found[place] = LoggedEvent(
             *(row.epoch, row.offset, row.arrival, header.security_level.rank),
-            *(encode_header(header), document, ORIGINS[row.origin], 0),
+            *(with_annotation(encode_header(header), _annotation(row)), document),
+            *(ORIGINS[row.origin], 0),
         )
     dtds = {}
     for version, kind in KINDS.items():
@@ -108,6 +110,14 @@ def make_world(seed: int, *, events: int = 120) -> World:
         assert shipped is not None
         dtds[flight] = Dtd.load(flight, shipped, CATALOGUE.read).text
     return World(dict(sorted(found.items())), rows, dtds)
+
+
+def _annotation(row: Row) -> bytes:
+    if row.stack < 0:
+        return b""
+    return encode_order_entry(
+        OrderEntry("ops", f"site-{row.stack_site}", 1, 1, row.stack_order, "logical")
+    )
 
 
 def _document(row: Row, rng: random.Random) -> tuple[Header, bytes]:

@@ -17,6 +17,11 @@ class Row(NamedTuple):
     timestamp: int
     stack: int = -1
     stack_order: int = 0
+    stack_site: int = 0
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        return self.stack, self.stack_order, self.stack_site
 
 
 def without_copies(rows: Sequence[Row]) -> list[Row]:
@@ -33,7 +38,7 @@ def plainly(rows: Sequence[Row], *, stacks: bool = False) -> list[Row]:
 
     def may_come(row: Row) -> bool:
         ids = {(each.publisher, each.sequence) for each in came}
-        places = {(each.stack, each.stack_order) for each in came}
+        places = {each.place for each in came}
         return not any(
             (each.origin == row.origin and each[1:3] < row[1:3])
             or (
@@ -44,8 +49,8 @@ def plainly(rows: Sequence[Row], *, stacks: bool = False) -> list[Row]:
             or (
                 stacks
                 and each.stack == row.stack >= 0
-                and each.stack_order < row.stack_order
-                and (each.stack, each.stack_order) not in places
+                and each.place < row.place
+                and each.place not in places
             )
             for each in left
         )
@@ -102,6 +107,7 @@ def run_of(seed: int, *, events: int = 60) -> list[Row]:
     for number, row in enumerate(rows):
         if rng.random() < 0.5 and not any(r[4:6] == row[4:6] for r in rows[:number]):
             place += rng.choice([1, 1, 3])
-            rows[number] = row._replace(stack=0, stack_order=place)
+            # The site decides between equal orders.
+            rows[number] = row._replace(stack=0, stack_order=place // 2, stack_site=place % 2)
     rng.shuffle(rows)
     return rows

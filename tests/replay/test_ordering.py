@@ -10,13 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replay.ordering import EventOrder, OrderKeys, mark_first_of_each, order_events
+from broker.replay.ordering import (
+    EventOrder,
+    OrderKeys,
+    StackPlaces,
+    mark_first_of_each,
+    order_events,
+)
 from tests.replay.plain_order import Row, plainly, run_of, without_copies
 
 
 def keys(rows: Sequence[Row], *, stacks: bool = False) -> OrderKeys:
     columns = np.array(rows, dtype=np.int64).reshape(len(rows), len(Row._fields)).T
-    return OrderKeys(*(columns if stacks else columns[:7]))
+    return OrderKeys(*columns[:7], stacks=StackPlaces(*columns[7:]) if stacks else None)
 
 
 def in_order(rows: Sequence[Row], *, stacks: bool = False) -> tuple[list[Row], EventOrder]:
@@ -55,7 +61,7 @@ def test_the_order_of_a_stack_holds_on_request(seed: int) -> None:
     found, how = in_order(rows, stacks=True)
     assert how.contradictions == 0
     assert found == plainly(rows, stacks=True)
-    placed = [row.stack_order for row in found if row.stack >= 0]
+    placed = [row.place for row in found if row.stack >= 0]
     assert placed == sorted(placed)
 
 

@@ -67,6 +67,17 @@ class Wire:
                 self.network.path(link_place(here.address), link_place(there.address))
             )
 
+    def silence(self, one: End, other: End) -> None:
+        """Let nothing of one end reach the other, until `end_silence`."""
+        here, there = link_place(one.address), link_place(other.address)
+        self.network.hold(self.network.path(there, here), to_listener=True)
+        self.network.hold(self.network.path(here, there), to_listener=False)
+
+    def end_silence(self, one: End, other: End) -> None:
+        here, there = link_place(one.address), link_place(other.address)
+        self.network.release(self.network.path(there, here), to_listener=True)
+        self.network.release(self.network.path(here, there), to_listener=False)
+
     def connections(self, ends: Sequence[End] = ()) -> int:
         """Return the number of connections among ends, or all."""
         return sum(
@@ -122,10 +133,12 @@ class End:
         )
         wire.ends.append(self)
 
-    def open(self, instance: str = "radar", *, receiver: object = None) -> ConnectionLinks:
+    def open(
+        self, instance: str = "radar", *, receiver: object = None, link_options: object = None
+    ) -> ConnectionLinks:
         text = f"{self.address[0]}:{self.address[1]}"
         links = self.opener.open(
-            StackInstance(instance),
+            StackInstance(instance, link_options=link_options),
             text,
             receiver or self,  # type: ignore[arg-type]
         )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from twisted.internet.error import CannotListenError, ConnectionRefusedError
+from twisted.internet.error import CannotListenError, ConnectionRefusedError, TimeoutError
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
@@ -122,6 +122,44 @@ class MemoryNetworkTests(SynchronousTestCase):
             self.assertEqual(end.packets, [])
         self.assertEqual((other.losses, other_server.packets), ([], [b"y"]))
         self.assertEqual(self.network.connections("a"), 0)
+
+    def test_a_silent_direction_holds_bytes_and_the_end_of_the_connection(self) -> None:
+        client = self.connect()
+        server = self.accepted[0]
+        self.network.hold("a", to_listener=True)
+        client.channel.send([b"waits"])
+        server.channel.send([b"arrives"])
+        self.clock.advance(100.0)
+        self.assertEqual((server.packets, client.packets), ([], [b"arrives"]))
+        client.channel.send([b"waits too"])
+        self.network.release("a", to_listener=True)
+        self.clock.advance(0.05)
+        self.assertEqual(server.packets, [])
+        self.clock.advance(0.05)
+        self.assertEqual(server.packets, [b"waits", b"waits too"])
+        self.network.hold("a", to_listener=True)
+        client.channel.abort(Closed("gone"))
+        self.clock.advance(100.0)
+        self.assertEqual((server.losses, len(client.losses)), ([], 1))
+        self.network.release("a", to_listener=True)
+        self.clock.advance(0.1)
+        self.assertIsInstance(server.losses[0], NotConnected)
+
+    def test_a_silent_direction_lets_no_connection_succeed(self) -> None:
+        self.network.hold("a", to_listener=False)
+        connecting = self.network.connect("a")
+        self.clock.pump([0.1, 4.7])
+        self.assertNoResult(connecting)
+        self.network.release("a", to_listener=False)
+        self.connect()
+        self.assertNoResult(connecting)
+        self.clock.advance(0.15)
+        self.failureResultOf(connecting, TimeoutError)
+        self.network.hold("a", to_listener=True)
+        cancelled = self.network.connect("a").addErrback(lambda failure: None)
+        self.clock.advance(0.2)
+        cancelled.cancel()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_an_address_is_listened_on_once_at_a_time(self) -> None:
         with self.assertRaises(CannotListenError):

@@ -12,6 +12,7 @@ from broker.errors import ProtocolError
 from broker.event.annotation import with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
+from broker.event.order_entry import OrderEntry, encode_order_entry
 from broker.event.place import Place
 from broker.log.logged_event import LoggedEvent, encode_header
 from broker.transport.shared_message import SharedMessage
@@ -24,6 +25,8 @@ from broker.wire.event_batch import (
 )
 
 MARKS = st.tuples(st.integers(1, 3), st.integers(1, 40))
+ORDER = OrderEntry("ops", "a", 7, 300, -5, "hybrid", 8_000, True, ("a", 7, 4), None, True)
+ENTRY = encode_order_entry(ORDER)
 DOCUMENTS = st.lists(st.binary(min_size=1, max_size=50), max_size=20)
 
 
@@ -115,10 +118,64 @@ def test_clients_get_no_annotations(annotated: tuple[int, ...]) -> None:
     assert message == encode_delivery(plain, [(3, (1,))], Liveness.LIVE, None)
 
 
-@given(st.data())
-def test_a_delivery_with_a_changed_byte_raises_nothing_else(data: st.DataObject) -> None:
+@pytest.mark.parametrize("ordered", [(0,), (1,), (0, 2), (0, 1, 2)])
+def test_clients_get_order_entries_if_they_take_them(ordered: tuple[int, ...]) -> None:
     events = [logged(1, offset) for offset in (1, 2, 5)]
-    encoded = bytearray(encode_delivery(encode_events(events), [(3, (1,))], Liveness.LIVE, None))
+    plain = encode_events(events)
+    for index, event in enumerate(events):
+        event.record = with_annotation(event.record, ENTRY if index in ordered else b"other")
+    encoded = encode_events(events)
+    assert encoded.records == plain.records
+    message = encode_delivery(encoded, [(3, (1,))], Liveness.LIVE, None)
+    assert message == encode_delivery(plain, [(3, (1,))], Liveness.LIVE, None)
+    assert {each.order for each in decode_delivery(message).events} == {None}
+    assert encoded.with_order is not None
+    message = encode_delivery(encoded.with_order, [(3, (1,))], Liveness.LIVE, None)
+    assert message == encode_delivery(encoded.with_order, [(3, (1,))], Liveness.LIVE, None)
+    found = decode_delivery(message).events
+    assert [each.order for each in found] == [ORDER if i in ordered else None for i in range(3)]
+    assert [each.header for each in found] == [e.header for e in decode_delivery(message).events]
+
+
+def test_a_delivery_with_an_order_entry_has_its_bytes() -> None:
+    event = logged(1, 1)
+    event.record = with_annotation(event.record, ENTRY)
+    encoded = encode_events([event]).with_order
+    assert encoded is not None
+    assert encode_delivery(encoded, [(1, (1,))], Liveness.LIVE, None).hex() == (
+        "28000000160000004b9600a46c697665c09192019101"
+        "9194a16e010101910e"
+        "9aa466656564cd03e90103a3612e62a6666c69676874a3312e30a468696768a46c697665c425"
+        + ENTRY.hex()
+        + "3c6576656e74206e3d2731272f3e"
+    )
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None, [b""]])
+def test_an_annotation_that_is_no_bytes_is_refused(wrong: object) -> None:
+    encoded = encode_events([logged(1, 1)])
+    encoded.records = msgpack.packb([*msgpack.unpackb(encoded.records), wrong])
+    with pytest.raises(ProtocolError, match="malformed DELIVER"):
+        decode_delivery(encode_delivery(encoded, [(1, (1,))], Liveness.LIVE, None))
+
+
+def test_an_entry_of_a_later_version_is_none() -> None:
+    encoded = encode_events([logged(1, 1)])
+    encoded.records = msgpack.packb([*msgpack.unpackb(encoded.records), b"later"])
+    message = encode_delivery(encoded, [(1, (1,))], Liveness.LIVE, None)
+    assert decode_delivery(message).events[0].order is None
+
+
+@given(st.data(), st.booleans())
+def test_a_delivery_with_a_changed_byte_raises_nothing_else(
+    data: st.DataObject, is_ordered: bool
+) -> None:
+    events = [logged(1, offset) for offset in (1, 2, 5)]
+    if is_ordered:
+        events[1].record = with_annotation(events[1].record, ENTRY)
+    sent = encode_events(events)
+    sent = sent.with_order or sent
+    encoded = bytearray(encode_delivery(sent, [(3, (1,))], Liveness.LIVE, None))
     encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
     try:
         assert len(decode_delivery(bytes(encoded)).events) == 3

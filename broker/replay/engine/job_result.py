@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from broker.replay.engine.request_scope import RequestScopes, dictionary_codes, integer_column
-from broker.replay.ordering import Integers, OrderKeys, mark_first_of_each, order_events
+from broker.replay.ordering import (
+    Integers,
+    OrderKeys,
+    StackPlaces,
+    mark_first_of_each,
+    order_events,
+)
 from broker.replay.request import PLACE, ReplayRequest
 
 COPY_COLUMNS: Final = (
@@ -72,8 +78,11 @@ class JobResult:
             publisher=self._client * max(1, len(incarnations)) + incarnation,
             sequence=integer_column(_combined_column(found, "sequence")),
             timestamp=integer_column(_combined_column(found, "timestamp")),
-            stack=np.where(orders.is_null(), -1, stack),
-            stack_order=integer_column(orders.fill_null(0)),
+            stacks=StackPlaces(
+                np.where(orders.is_null(), -1, stack),
+                integer_column(orders.fill_null(0)),
+                _rank_names(_combined_column(found, "stack_site").fill_null("")),
+            ),
         )
 
     def _set_pairs(self, events: Integers, numbers: Integers) -> None:
@@ -161,6 +170,13 @@ class JobResult:
 def _combined_column(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name).combine_chunks()
     return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _rank_names(column: pa.Array) -> Integers:
+    """Return numbers in the order of the names."""
+    names, codes = dictionary_codes(column)
+    numbers = {name: number for number, name in enumerate(sorted(each or "" for each in names))}
+    return np.array([numbers[name or ""] for name in names], dtype=np.int64)[codes]
 
 
 def _positions_in(column: pa.Array, names: Sequence[str | None]) -> Integers:

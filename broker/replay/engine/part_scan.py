@@ -42,6 +42,7 @@ KEY_SCHEMA: Final = pa.schema(
         *(pa.field("client", pa.string()), pa.field("timestamp", pa.int64())),
         *(pa.field("sequence", pa.int64()), pa.field("incarnation", pa.int64())),
         *(pa.field("stack", pa.string()), pa.field("stack_order", pa.int64())),
+        pa.field("stack_site", pa.string()),
         pa.field("size", pa.int32()),
         pa.field("requests", pa.list_(pa.int32())),
     ]
@@ -59,7 +60,7 @@ EVENT_SCHEMA: Final = pa.schema(
         *(pa.field("document", pa.binary()), pa.field("annotation", pa.binary())),
     ]
 )
-_COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order"]
+_COLUMNS: Final = [*EVENT_SCHEMA.names, "stack", "stack_order", "stack_site"]
 
 
 @attrs.frozen(eq=False)

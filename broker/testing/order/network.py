@@ -30,11 +30,15 @@ class IEnd(Protocol):
 class Path:
     """One direction between two sites. A silent path holds packets, as TCP does."""
 
-    def __init__(self, latency: float, jitter: float) -> None:
+    def __init__(self, latency: float, jitter: float, seed: float) -> None:
         self.is_up = True
-        self.latency = latency
-        self.jitter = jitter
         self.extra = 0.0
+        self._latency = latency
+        self._jitter = jitter
+        self._random = Random(seed)
+
+    def draw_delay(self) -> float:
+        return self._latency + self.extra + self._random.random() * self._jitter
 
 
 class Flow:
@@ -134,18 +138,16 @@ class Connection:
 class Network:
     """Paths between all sites, and their connections."""
 
-    def __init__(self, loop: Loop, random: Random) -> None:
+    def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self.paths: dict[tuple[str, str], Path] = {}
         self.ends: dict[tuple[str, str], IEnd] = {}
         self.is_running: Callable[[str], bool] = lambda site: True
-        self._random = random
         # The last connections of each pair.
         self._connections: dict[Hashable, deque[Connection]] = {}
 
     def draw_delay(self, sender: str, receiver: str) -> float:
-        path = self.paths[sender, receiver]
-        return path.latency + path.extra + self._random.random() * path.jitter
+        return self.paths[sender, receiver].draw_delay()
 
     def dial(self, one: str, other: str) -> None:
         """Make a connection, if all packets for it pass."""

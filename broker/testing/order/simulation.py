@@ -63,14 +63,17 @@ class Simulation:
         sites: Sequence[str] = (),
         actions: Sequence[Timed] | None = None,
     ) -> None:
-        """`sites` and `actions` take the place of those of the seed."""
+        """`sites` and `actions` take the place of those of the seed.
+
+        Fewer actions change no delays of paths that they do not use.
+        """
         random = Random(seed)
         self._variant = variant
         self._link = link
         self._shape = shape or Shape()
         self._loop = Loop()
         names = tuple(sites or "abcde"[: random.choice((3, 3, 4, 4, 5))])
-        self._network = Network(self._loop, random)
+        self._network = Network(self._loop)
         self._network.is_running = lambda site: self._sites[site].is_running
         self.run = Run(
             variant.name,
@@ -82,7 +85,7 @@ class Simulation:
         )
         self._keeps_packets = random.random() < 0.5
         for pair in permutations(names, 2):
-            self._network.paths[pair] = Path(*random.choice(_DELAYS))
+            self._network.paths[pair] = Path(*random.choice(_DELAYS), random.random())
         # Silence of a path is counted: overlapping faults end with the last of them.
         self._silences = dict.fromkeys(self._network.paths, 0)
         self._clocks = {name: SiteClock(random.randrange(-_SKEW, _SKEW)) for name in names}
@@ -92,7 +95,7 @@ class Simulation:
         self._floors = dict.fromkeys(names, 0)
         if actions is None:
             actions = make_schedule(random, names, self._shape)
-        self._schedule = actions
+        self.schedule = list(actions)
 
     def execute(self) -> Run:
         names = self.run.sites
@@ -100,7 +103,7 @@ class Simulation:
             self._create_site(name)
         for name in names:
             self._start_links(name)
-        for time, action in self._schedule:
+        for time, action in self.schedule:
             self._loop.call_at(time, self._perform, action)
         self.run.end = self._shape.faulty + self._shape.calm
         self._loop.run_until(self.run.end)

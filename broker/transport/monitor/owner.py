@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 
 class ILinkOwner(Interface):
@@ -35,8 +35,13 @@ class ILinkOwner(Interface):
 class ILinkOwners(Interface):
     """A receiver of links that owns them."""
 
+    incarnation: int = Attribute(
+        "number of this start of the site, from 1 to 2**40 - 1: persisted, it rises with each start"
+    )
+
     def own_link(node: str) -> ILinkOwner:
         """Return the owner of a new link to the node with a proven name.
 
-        Raises `BrokerError` to refuse the node.
+        It may be called again before the link is made: the last result counts. Raises
+        `BrokerError` to refuse the node.
         """

@@ -76,6 +76,9 @@ class OrderCore:
             origin.number = max(origin.number, last.number)
         return self._advance(at)
 
+    def next_timeout(self) -> float | None:
+        return min((time for time in self._timeouts() if time is not None), default=None)
+
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         if site not in self.connected:
             return []
@@ -84,6 +87,9 @@ class OrderCore:
 
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
         return self._history.add(stamp, id)
+
+    def take_back(self, id: MessageId, stamp: Stamp) -> None:
+        self._history.remove(stamp, id)
 
     # ----------------------------------------------------------------- of the variants
 
@@ -97,6 +103,10 @@ class OrderCore:
 
     def _accept_packet(self, site: str, packet: Packet, at: Instant) -> Iterable[OrderEffect]:
         """Raises `ProtocolError`."""
+        raise NotImplementedError
+
+    def _timeouts(self) -> Iterable[float | None]:
+        """Return the times of `handle_timeout`, with None for those that are not planned."""
         raise NotImplementedError
 
     def _advance(self, at: Instant) -> list[OrderEffect]:

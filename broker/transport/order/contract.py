@@ -73,6 +73,9 @@ class IOrderCore(Interface):
         Return its neighbours if it is late.
         """
 
+    def take_back(id: MessageId, stamp: Stamp) -> None:
+        """Forget the delivery of a message, which was not logged. `place` follows."""
+
     def offer_clock(site: str, at: Instant) -> int:
         """Return the value of this end's offer: its clock, or its epoch."""
 

@@ -15,7 +15,7 @@ Packet: TypeAlias = object
 
 #: A site whose message came late, although both ends were connected.
 LATE = "late"
-#: A site from which no numbers come.
+#: A site from which no clocks or numbers come.
 OVERDUE = "overdue"
 
 

@@ -28,6 +28,11 @@ class History:
         self._keys: list[Key] = []
         self._ids: list[MessageId] = []
 
+    @property
+    def highest(self) -> int:
+        """Time of the highest delivered stamp, or 0."""
+        return self._keys[-1].stamp.time if self._keys else 0
+
     def is_late(self, stamp: Stamp, number: int) -> bool:
         """Return True if a message with a higher stamp was delivered."""
         return bool(self._keys) and Key(stamp, number) < self._keys[-1]
@@ -47,3 +52,10 @@ class History:
         self._keys.insert(index, key)
         self._ids.insert(index, id)
         return place
+
+    def remove(self, stamp: Stamp, id: MessageId) -> None:
+        """Remove a message, if it is there."""
+        key = Key(stamp, id.number)
+        index = bisect_left(self._keys, key)
+        if index < len(self._keys) and self._ids[index] == id:
+            del self._keys[index], self._ids[index]

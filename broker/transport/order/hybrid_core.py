@@ -19,6 +19,10 @@ class HybridCore(LogicalCore):
 
     A stamp is the site clock, or above the highest time that has arrived. Clock answers contain
     that time only: with the site clock, each answer would cause another one.
+
+    A lead of stamps would delay the condition of real time. Instead the condition of logical time
+    holds for nothing until an offer is answered, for `delta` at most. So the site delivers nothing
+    that is not older than `delta`, and the site clock in the answer is high enough.
     """
 
     def __init__(
@@ -27,6 +31,11 @@ class HybridCore(LogicalCore):
         super().__init__(site, incarnation, settings, floor)
         self._delta = round(settings.delta * MICROSECONDS)
         self._due: float | None = None
+        self._offer_end = 0.0
+
+    def offer_clock(self, site: str, at: Instant) -> int:
+        self._offer_end = at.now + self._settings.delta
+        return super().offer_clock(site, at)
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._clock = max(self._clock, at.site_clock)
@@ -35,17 +44,16 @@ class HybridCore(LogicalCore):
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         return super().handle_timeout(at) + self._advance(at)
 
-    def next_timeout(self) -> float | None:
-        if self._due is None or self._announce_at is None:
-            return self._announce_at if self._due is None else self._due
-        return min(self._due, self._announce_at)
+    def _timeouts(self) -> tuple[float | None, ...]:
+        return *super()._timeouts(), self._due
 
     def _headroom(self, offers: int) -> int:
-        # Mostly the site clock is enough, and a lead delays the condition of real time.
-        return (25_000 << min(offers, 8)) if offers else 0
+        return 0
 
-    def _lead_clock(self, at: Instant) -> None:
-        self._clock = max(self._clock, at.site_clock + self._lead)
+    @property
+    def _lowest_answer(self) -> int:
+        # Nothing is held back for longer than `delta`.
+        return self._history.highest
 
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         StampedCore._check_time(self, site, time, at)
@@ -57,10 +65,14 @@ class HybridCore(LogicalCore):
     def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
         if at.site_clock >= stamp.time + self._delta:
             return True
-        return super()._is_ready(stamp, at)
+        return at.now >= self._offer_end and super()._is_ready(stamp, at)
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)
         stamp = self._lowest_stamp
-        self._due = None if stamp is None else at.until(stamp.time + self._delta)
+        self._due = None
+        if stamp is not None:
+            self._due = at.until(stamp.time + self._delta)
+            if at.now < self._offer_end:
+                self._due = min(self._due, self._offer_end)
         return effects

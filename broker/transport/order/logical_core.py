@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from zope.interface import implementer
 
 from broker.errors import ProtocolError
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import OrderEffect, Packet, Send
+from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Place, Send
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Clock, Message, Stamp
+from broker.transport.order.packet import Clock, Message, MessageId, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 from broker.transport.view import LinkState
@@ -49,13 +50,16 @@ class LogicalCore(StampedCore):
         self._lead = 0
         self._lead_until = 0.0
         self._announce_at: float | None = None
+        # Messages in the queue with the times of their arrivals, the earliest first.
+        self._waiting: deque[tuple[float, Stamp]] = deque()
+        self._overdue_at: float | None = None
 
     @property
     def floor(self) -> int:
         return self._clock
 
     def offer_clock(self, site: str, at: Instant) -> int:
-        return self._highest
+        return self._lowest_answer
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._check_time(site, offer, at)
@@ -69,7 +73,7 @@ class LogicalCore(StampedCore):
         return self._public_clock
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
-        if answer < self._highest:
+        if answer < self._lowest_answer:
             return None
         self._clock = max(self._clock, answer)
         self.connected |= {site}
@@ -81,18 +85,24 @@ class LogicalCore(StampedCore):
         self._offers.pop(site, None)
         return super().disconnect(site, state, at)
 
+    def place(self, id: MessageId, stamp: Stamp) -> Place | None:
+        self._highest = max(self._highest, stamp.time)
+        self._clock = max(self._clock, stamp.time)
+        return super().place(id, stamp)
+
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
+        effects = self._suspect_overdue_sites(at)
         if self._announce_at is None or at.now < self._announce_at:
-            return []
+            return effects
         self._announce_at = None
         sites = tuple(sorted(self._uninformed_sites()))
-        if not sites:
-            return []
-        self._announced.update(dict.fromkeys(sites, self._public_clock))
-        return [Send((Clock(self._public_clock),), sites)]
+        if sites:
+            self._announced.update(dict.fromkeys(sites, self._public_clock))
+            effects.append(Send((Clock(self._public_clock),), sites))
+        return effects
 
-    def next_timeout(self) -> float | None:
-        return self._announce_at
+    def _timeouts(self) -> tuple[float | None, ...]:
+        return self._announce_at, self._overdue_at
 
     # ----------------------------------------------------------------- of the hybrid
 
@@ -100,9 +110,10 @@ class LogicalCore(StampedCore):
         """Return the lead of an answer before the offer, after this many earlier ones."""
         return 1024 << min(offers, 16)
 
-    def _lead_clock(self, at: Instant) -> None:
-        """Give the next stamp the lead before all sent ones."""
-        self._clock += self._lead
+    @property
+    def _lowest_answer(self) -> int:
+        """The lowest answer with which a site is connected."""
+        return self._highest
 
     def _check_time(self, site: str, time: int, at: Instant) -> None:
         if time > self._clock + MOST_AHEAD:
@@ -116,7 +127,7 @@ class LogicalCore(StampedCore):
 
     def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
         if at.now < self._lead_until:
-            self._lead_clock(at)
+            self._clock += self._lead
         return super()._next_stamps(count, at)
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
@@ -128,7 +139,29 @@ class LogicalCore(StampedCore):
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         self._plan_announcement(at)
-        return super()._advance(at)
+        effects = super()._advance(at)
+        while self._waiting and self._history.is_late(self._waiting[0][1], 0):
+            self._waiting.popleft()
+        patience = self._settings.clock_patience
+        self._overdue_at = self._waiting[0][0] + patience if self._waiting else None
+        return effects
+
+    def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
+        super()._enqueue(stamp, message, at)
+        self._waiting.append((at.now, stamp))
+
+    def _suspect_overdue_sites(self, at: Instant) -> list[OrderEffect]:
+        """Wait no longer for sites whose clocks do not come, although their packets may."""
+        if self._overdue_at is None or at.now < self._overdue_at:
+            return []
+        _, stamp = self._waiting[0]
+        overdue = sorted(site for site in self.connected if self._clocks[site] < stamp.time)
+        effects: list[OrderEffect] = [self._suspect(site, OVERDUE) for site in overdue]
+        effects += self._advance(at)
+        if self._overdue_at is not None and self._overdue_at <= at.now:
+            # It waits for an own commit.
+            self._overdue_at = at.now + self._settings.clock_patience
+        return effects
 
     @property
     def _public_clock(self) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from broker.transport.order.contract import IOrderCore
-from broker.transport.order.effects import OrderEffect
+from broker.transport.order.effects import OrderEffect, Place
 from broker.transport.order.instant import MICROSECONDS, Instant
-from broker.transport.order.packet import Stamp
+from broker.transport.order.packet import MessageId, Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
 
@@ -44,11 +44,16 @@ class RealTimeCore(StampedCore):
         self._answers[site] = answer
         return []
 
+    def place(self, id: MessageId, stamp: Stamp) -> Place | None:
+        if id.site == self.site:
+            self._last = max(self._last, stamp.time)
+        return super().place(id, stamp)
+
     def handle_timeout(self, at: Instant) -> list[OrderEffect]:
         return self._advance(at)
 
-    def next_timeout(self) -> float | None:
-        return self._due
+    def _timeouts(self) -> tuple[float | None]:
+        return (self._due,)
 
     def _next_time(self, at: Instant) -> int:
         self._last = max(self._last + 1, at.site_clock)

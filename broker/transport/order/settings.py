@@ -13,6 +13,9 @@ class OrderSettings:
 
     #: A site that has nothing to send answers a message with its clock after this time (K20).
     clock_delay: float = 0.05
+    #: Logical: a site is suspected if a message waits longer for its clock. It is more than the
+    #: time in which the connection monitor finds a silent site, and at most a round trip more.
+    clock_patience: float = 6.5
     #: Real-time and hybrid: a message is delivered when its stamp is this old (L4).
     delta: float = 0.25
     #: Real-time and hybrid: a stamp further ahead of the site clock is an error.

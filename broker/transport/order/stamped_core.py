@@ -51,7 +51,7 @@ class StampedCore(OrderCore):
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
         for message in messages:
             assert message.stamp is not None
-            self._enqueue(message.stamp, message)
+            self._enqueue(message.stamp, message, at)
 
     @property
     def _lowest_stamp(self) -> Stamp | None:
@@ -75,7 +75,7 @@ class StampedCore(OrderCore):
             return ()
         self._merge(site, stamp.time, at)
         if not self._history.is_late(stamp, packet.id.number):
-            self._enqueue(stamp, packet)
+            self._enqueue(stamp, packet, at)
             return ()
         late: list[OrderEffect] = [self._deliver(packet, stamp)]
         is_current = self.site in packet.connected and stamp.time > self._answers.get(site, 0)
@@ -88,7 +88,7 @@ class StampedCore(OrderCore):
         if time > at.site_clock + self._settings.clock_bound * MICROSECONDS:
             raise ProtocolError(f"a stamp of {site} is too far ahead: {time}")
 
-    def _enqueue(self, stamp: Stamp, message: Message) -> None:
+    def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
         heappush(self._queue, (stamp, self._arrivals, message))
         self._arrivals += 1
 

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 
 from zope.interface import implementer
 
-from broker.errors import BrokerError, PeerSilent, ProtocolError, VersionMismatch
+from broker.errors import (
+    BrokerError,
+    IncarnationRefused,
+    PeerSilent,
+    ProtocolError,
+    VersionMismatch,
+)
 from broker.transport.effects import (
     DeliverUp,
     Effect,
@@ -28,16 +34,21 @@ from broker.transport.view import LinkState, View
 
 
 class Connection(enum.Enum):
-    """In HANDSHAKE only this end has sent its RESUME."""
+    """In HANDSHAKE only this end has sent its RESUME. SUSPENDED is OPEN, and sends nothing."""
 
     DOWN = "down"
     HANDSHAKE = "handshake"
     OPEN = "open"
+    SUSPENDED = "suspended"
 
 
 @implementer(ILinkCore)
 class P2PCore:
-    """One end. It keeps its buffer and the peer's incarnation while DOWN."""
+    """One end. It keeps its buffer and the peer's incarnation while DOWN.
+
+    Above a monitor it has no timers but that of acknowledgements. While the monitor does not report
+    CONNECTED it only buffers, and delivers.
+    """
 
     def __init__(
         self,
@@ -50,6 +61,7 @@ class P2PCore:
         ack_delay: float,
         ack_every: int,
         suspect: float,
+        is_monitored: bool = False,
     ) -> None:
         self.connection = Connection.DOWN
         self.sender = Sender(send_buffer_bytes)
@@ -64,6 +76,10 @@ class P2PCore:
         self._ping_at = 0.0
         self._reported_writable = True
         self._suspicion = Suspicion(suspect)
+        self._is_monitored = is_monitored
+        self._is_suspended = False
+        # The result of RESUMEs that came while suspended.
+        self._resumed_view: View | None = None
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
         """Send messages, and buffer those beyond the credit. Raises `Overloaded`."""
@@ -95,7 +111,7 @@ class P2PCore:
                 if kind == wire.RESUME:
                     effects += self._receive_resume(packet, fields, now)
                     continue
-                if self.connection is not Connection.OPEN:
+                if self.connection is Connection.HANDSHAKE:
                     raise ProtocolError(f"{wire.NAMES[kind]} came before RESUME")
                 # An end sends other packets only after the other's RESUME.
                 self._is_known_to_peer = True
@@ -109,7 +125,7 @@ class P2PCore:
                     sender.credit_limit = limit
                 if kind == wire.DATA and receiver.accept_message(fields[0], len(message), now):
                     messages.append(message)
-        except (ProtocolError, VersionMismatch) as error:
+        except (ProtocolError, VersionMismatch, IncarnationRefused) as error:
             error_found = error
         if messages:
             # Received messages are delivered even before an error.
@@ -123,8 +139,11 @@ class P2PCore:
         return effects
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
+        if self._is_monitored and (view.state is not LinkState.CONNECTED or view.resumed):
+            return self._monitor_changed(view, now)
         if view.state is LinkState.CONNECTED:
             self.connection = Connection.HANDSHAKE
+            self._is_suspended = False
             self._peer_resume = b""
             self._received_at = now
             received, limit = self.receiver.announce_credit()
@@ -141,6 +160,20 @@ class P2PCore:
             view = self._suspicion.disconnect(view, now)
         return [ViewChanged(view)]
 
+    def _monitor_changed(self, view: View, now: float) -> list[Effect]:
+        """Stop to send, or go on, on the connection of before if that still exists."""
+        self._is_suspended = view.state is not LinkState.CONNECTED
+        if self._is_suspended:
+            if self.connection is Connection.OPEN:
+                self.connection = Connection.SUSPENDED
+            return [ViewChanged(view)]
+        if self.connection is not Connection.SUSPENDED:
+            # RESUME has not come yet.
+            return []
+        self.connection = Connection.OPEN
+        result, self._resumed_view = self._resumed_view or view, None
+        return [ViewChanged(result), *self._flush(now)]
+
     def consumed(self, count: int, now: float) -> list[Effect]:
         receiver = self.receiver
         receiver.release_credit(count, now)
@@ -151,6 +184,8 @@ class P2PCore:
         give_up_at = self._suspicion.give_up_at
         if give_up_at is not None and now >= give_up_at:
             return [ViewChanged(self._suspicion.give_up())]
+        if self._is_monitored:
+            return self._flush(now)
         if self.connection is Connection.DOWN:
             return []
         if now >= self._received_at + self._liveness:
@@ -163,6 +198,8 @@ class P2PCore:
         return effects
 
     def next_timeout(self) -> float | None:
+        if self._is_monitored:
+            return self.receiver.ack_at if self.connection is Connection.OPEN else None
         if self.connection is Connection.DOWN:
             return self._suspicion.give_up_at
         due = self._received_at + self._liveness
@@ -181,7 +218,7 @@ class P2PCore:
         self.receiver.ack_at = now
 
     def _receive_resume(self, packet: bytes, fields: tuple[int, ...], now: float) -> list[Effect]:
-        if self.connection is Connection.OPEN:
+        if self.connection is not Connection.HANDSHAKE:
             if packet == self._peer_resume:
                 return []
             raise ProtocolError("a second RESUME on one connection")
@@ -193,6 +230,10 @@ class P2PCore:
         knows_us = resume.known == self._incarnation
         undelivered = 0
         resumed = False
+        if self._is_monitored and resume.incarnation < self.peer:
+            raise IncarnationRefused(
+                f"the peer has the incarnation {resume.incarnation}, and had {self.peer} before"
+            )
         if resume.incarnation != self.peer:
             if knows_us and resume.received:
                 raise ProtocolError(
@@ -219,11 +260,19 @@ class P2PCore:
         self.sender.peer_window = resume.window
         # A limit for another incarnation does not apply: an ACK follows.
         self.sender.credit_limit = resume.limit if knows_us or not resume.known else 0
-        self.connection = Connection.OPEN
         self._suspicion.connect()
         self._peer_resume = packet
         self._ping_at = now + self._keepalive
-        view = View(LinkState.CONNECTED, resumed=resumed, undelivered=undelivered)
+        if self._resumed_view is not None:
+            resumed = resumed and self._resumed_view.resumed
+            undelivered += self._resumed_view.undelivered
+            self._resumed_view = None
+        since = now if self._is_monitored else 0.0
+        view = View(LinkState.CONNECTED, resumed, undelivered, since=since)
+        if self._is_suspended:
+            self.connection, self._resumed_view = Connection.SUSPENDED, view
+            return []
+        self.connection = Connection.OPEN
         return [ViewChanged(view)]
 
     def _flush(self, now: float) -> list[Effect]:

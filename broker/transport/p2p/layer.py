@@ -36,6 +36,9 @@ class P2PLayer:
     ack_every: int = 32
     #: A broken connection may come back for this time: the peer is suspected meanwhile.
     suspect: float = 0.0
+    #: A monitor below decides whether the peer is connected: without keepalive, liveness and
+    #: suspicion here. Incarnations rise, and older ones of the peer are refused.
+    is_monitored: bool = False
 
     name: ClassVar[str] = "p2p"
     version: ClassVar[int] = VERSION
@@ -75,4 +78,5 @@ class P2PLayer:
             ack_delay=self.ack_delay,
             ack_every=self.ack_every,
             suspect=self.suspect,
+            is_monitored=self.is_monitored,
         )

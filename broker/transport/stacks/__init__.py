@@ -3,10 +3,12 @@
 from broker.transport.stacks.builder import build_stack
 from broker.transport.stacks.contract import (
     IProtocolStack,
+    IReconnectingStack,
     IStackPlugin,
     StackSettings,
     Transport,
 )
+from broker.transport.stacks.reconnection_policy import ReconnectionPolicy
 from broker.transport.stacks.registry import (
     class_name,
     find_plugin,
@@ -17,7 +19,9 @@ from broker.transport.stacks.registry import (
 
 __all__ = [
     "IProtocolStack",
+    "IReconnectingStack",
     "IStackPlugin",
+    "ReconnectionPolicy",
     "StackSettings",
     "Transport",
     "build_stack",

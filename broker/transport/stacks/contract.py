@@ -10,7 +10,9 @@ from twisted.plugin import IPlugin
 from zope.interface import Attribute
 
 from broker.transport.layer import ILayer, Property
+from broker.transport.monitor.owner import ILinkOwner
 from broker.transport.socket.contract import DATAGRAM_PROPERTIES, TCP_PROPERTIES
+from broker.transport.stacks.reconnection_policy import ReconnectionPolicy
 
 
 class Transport(enum.Enum):
@@ -39,6 +41,8 @@ class StackSettings:
     suspect: float = 0.0
     options: object = None
     """An instance of the stack's `options` class; None for its defaults."""
+    owner: ILinkOwner | None = None
+    """Owner of the link, for a stack with a connection monitor."""
 
 
 class IStackPlugin(IPlugin):
@@ -65,3 +69,13 @@ class IProtocolStack(IStackPlugin):
         `ConfigurationError` for options that do not fit. A node calls it at its start too, for each
         of `transports` that it uses.
         """
+
+
+class IReconnectingStack(IProtocolStack):
+    """A link stack with a policy of its own for links over connections.
+
+    The incarnations in its settings rise with each link, and with each start of the node.
+    """
+
+    def reconnection_policy(options: object) -> ReconnectionPolicy:
+        """Return the policy for `options`: an instance of the stack's class, or None."""

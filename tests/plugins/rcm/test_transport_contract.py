@@ -9,13 +9,13 @@ from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.one_order_contract import OneOrderContract
 from broker.testing.transport_contract import TransportContract
 from plugins.rcm.options import RcmOptions
-from plugins.rcm.stack import rcm
+from plugins.rcm.stack import rcm_links
 from plugins.rcm.transport import rcm_transport
 
 
 class RcmCase(OneOrderContract, AnnotationContract, TransportContract):
     plugin = rcm_transport
-    links = rcm
+    links = rcm_links
     order: ClassVar[str]
 
     def node_options(self, number: int) -> RcmOptions:

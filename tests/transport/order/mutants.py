@@ -38,7 +38,7 @@ class DeliversOnArrival(LogicalCore):
 
 
 class HasNoTieBreak(LogicalCore):
-    def _enqueue(self, stamp: Stamp, message: Message) -> None:
+    def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
         heappush(self._queue, (Stamp(stamp.time, ""), self._arrivals, message))
         self._arrivals += 1
 
@@ -50,12 +50,20 @@ class IgnoresIncarnations(LogicalCore):
         return origin
 
 
-class AnswersWithNoClock(LogicalCore):
+class Patient(LogicalCore):
+    """It suspects no site whose clock does not come."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._settings = attrs.evolve(self._settings, clock_patience=1e9)
+
+
+class AnswersWithNoClock(Patient):
     def _plan_announcement(self, at: Instant) -> None:
         pass
 
 
-class WaitsForSuspectedSites(LogicalCore):
+class WaitsForSuspectedSites(Patient):
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         return [] if state is LinkState.SUSPECTED else super().disconnect(site, state, at)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.transport.order import Message, MessageId, Stamp
-from broker.transport.order.effects import LATE
+from broker.transport.order import Message, MessageId, Stamp, Suspect
+from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.order.packet import Clock
 from tests.transport.order.group import SETTINGS, Group
 
@@ -123,6 +123,32 @@ def test_a_clock_beyond_a_reserved_stamp_is_told_after_its_release() -> None:
     group.settle()
     group.advance(1.0)
     assert group.texts("a") == group.texts("b") == ["z", "x", "y"]
+
+
+def test_a_site_whose_clock_does_not_come_is_suspected() -> None:
+    group = Group("logical")
+    group.send("a", "x")
+    group.move("a", "b")
+    group.advance_without_packets(1.0)
+    group.send("a", "y")
+    group.move("a", "b")
+    group.advance_without_packets(SETTINGS.clock_patience - 1.1)
+    assert group.suspected == []
+    group.advance_without_packets(0.2)
+    assert ("b", Suspect("c", OVERDUE)) in group.suspected
+    assert group.texts("b") == ["x", "y"]
+
+
+def test_no_site_is_suspected_for_an_own_commit() -> None:
+    group = Group("logical", "ab")
+    group.stamp("a")
+    group.send("b", "x")
+    group.settle()
+    group.advance(3 * SETTINGS.clock_patience)
+    assert [site for site, _ in group.suspected] == ["b"]
+    assert group.texts("a") == []
+    group.release("a", "y")
+    assert group.texts("a") == ["y", "x"]
 
 
 def test_a_late_message_of_a_connected_site_makes_it_suspected_first() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import combinations, permutations
 
 from broker.testing.order.run import Run, Status
-from broker.testing.order.timeline import FOREVER, Intervals, Timeline
+from broker.testing.order.timeline import FOREVER, Interval, Intervals, Timeline
 from broker.testing.order.violation import Property, Violation
 from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.view import LinkState
@@ -76,11 +76,12 @@ def _followed_links(
     changes += [(time, None, True) for times in slow for time in times]
     changes.sort(key=lambda change: change[0])
     silent: set[tuple[str, str]] = set()
-    waived = Intervals(
+    waived = [
         (each.time, each.time + run.timers.liveness + run.timers.heartbeat + _GRACE)
         for each in suspicions
         if {each.process[0], each.peer} == pair
-    )
+    ]
+    waived += _long_commits(run, pair)
     timers = run.timers
     ends = [*(time for time, *_ in changes[1:]), run.end]
     for (begin, path, is_up), end in zip(changes, ends, strict=True):
@@ -101,10 +102,16 @@ def _followed_links(
                 yield Violation(due, Property.AWARENESS, text)
 
 
-def _is_covered(connected: Intervals, waived: Intervals, begin: float, end: float) -> bool:
+def _long_commits(run: Run, pair: set[str]) -> list[Interval]:
+    """Return the times of long commits: their stamps are below the clock that a site needs."""
+    commits = [each for process, some in run.commits.items() if process[0] in pair for each in some]
+    return [(begin, end + _GRACE / 2) for begin, end in commits if end > begin + _GRACE / 10]
+
+
+def _is_covered(connected: Intervals, waived: list[Interval], begin: float, end: float) -> bool:
     """Return True if one or the other contains each time."""
     time = begin
-    for start, stop in sorted(connected.all + waived.all):
+    for start, stop in sorted(connected.all + waived):
         if start <= time < stop:
             time = stop
     return time >= end

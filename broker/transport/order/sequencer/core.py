@@ -107,15 +107,9 @@ class SequencerCore(NumberedCore):
             return [*self._advance(at), Suspect(self._leader, OVERDUE)]
         return self._request_numbers(at) + self._advance(at)
 
-    def next_timeout(self) -> float | None:
-        times = [] if self._request_at is None else [self._request_at]
-        if self._takeover is not None:
-            times.append(self._takeover.deadline)
-        if self._stuck_until is not None:
-            times.append(self._stuck_until)
-        if self._give_up_at is not None:
-            times.append(self._give_up_at)
-        return min(times, default=None)
+    def _timeouts(self) -> tuple[float | None, ...]:
+        deadline = None if self._takeover is None else self._takeover.deadline
+        return self._request_at, self._stuck_until, self._give_up_at, deadline
 
     # ----------------------------------------------------------------- of packets
 

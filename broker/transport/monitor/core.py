@@ -1,0 +1,373 @@
+"""The core of the connection monitor of one peer (RCM R19-R26).
+
+`docs/protocols/monitor.md` has the tables of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from zope.interface import implementer
+
+from broker.errors import (
+    BrokerError,
+    IncarnationRefused,
+    PeerSilent,
+    ProtocolError,
+    VersionMismatch,
+)
+from broker.transport.effects import Consumed, DeliverUp, Effect, Failed, SendDown, ViewChanged
+from broker.transport.layer import ClockOffset, IMonitorCore
+from broker.transport.monitor import wire
+from broker.transport.monitor.connection import Connection
+from broker.transport.monitor.owner import ILinkOwner
+from broker.transport.monitor.settings import MonitorSettings
+from broker.transport.monitor.wire import Answer, Heartbeat, Hello, Offer
+from broker.transport.view import NEGOTIATING, LinkState, View
+
+#: Seconds until an owner is asked again for an answer, or for another offer.
+RETRY: Final = 0.05
+_CONNECTED, _SUSPECTED = LinkState.CONNECTED, LinkState.SUSPECTED
+_DISCONNECTED = LinkState.DISCONNECTED
+
+
+@implementer(IMonitorCore)
+class MonitorCore:
+    """The state of a peer: connected, suspected or disconnected, and that of its connection.
+
+    While the owner's offers are exchanged, a disconnected peer is reported as suspected with the
+    reason `NEGOTIATING`. So the layers above already keep messages when the owner counts the peer
+    as connected.
+    """
+
+    def __init__(
+        self, incarnation: int, settings: MonitorSettings, owner: ILinkOwner | None
+    ) -> None:
+        self.status = _DISCONNECTED
+        self.reason = "never connected"
+        self._incarnation = incarnation
+        self._settings = settings
+        self._owner = owner
+        self._peer_incarnation = 0
+        self._connection: Connection | None = None
+        self._since = 0.0
+        # Of the suspicion: its end, or the seconds that are left while the connection is good.
+        self._give_up_at: float | None = None
+        self._seconds_left: float | None = None
+        self._error: BrokerError | None = None
+        self._is_negotiating = False
+        self._due: float | None = None
+
+    # ----------------------------------------------------------------- of the link
+
+    def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        connection = self._connection
+        if connection is None:
+            return []
+        connection.sent += len(packets)
+        return [SendDown(packets)]
+
+    def receive(self, packets: Sequence[bytes], now: float) -> list[Effect]:
+        connection = self._connection
+        if connection is None:
+            return []
+        connection.heard_at = now
+        connection.reads += 1
+        if connection.passes and connection.silent_since is None:
+            for packet in packets:
+                if packet[:1] >= wire.FIRST_KIND:
+                    break
+            else:
+                connection.received += len(packets)
+                return [DeliverUp(packets)]
+        effects = self._receive_mixed(connection, packets, now)
+        self._plan()
+        return effects
+
+    def view_changed(self, view: View, now: float) -> list[Effect]:
+        if view.state is _CONNECTED:
+            self._connection = Connection(self._settings, now)
+            effects = self._send(Hello(self._incarnation))
+            effects.append(self._beat(now))
+        else:
+            self._connection = None
+            self._error = view.error
+            effects = self._leave("connection lost", now)
+            if not effects:
+                # Each failed attempt is reported.
+                effects = [ViewChanged(self._view())]
+        self._plan()
+        return effects
+
+    def consumed(self, count: int, now: float) -> list[Effect]:
+        return [Consumed(count)]
+
+    def handle_timeout(self, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        if self._give_up_at is not None and now >= self._give_up_at:
+            effects += self._give_up(now)
+        connection = self._connection
+        try:
+            if connection is not None:
+                effects += self._check_connection(connection, now)
+        except BrokerError as error:
+            effects += self._fail(error)
+        self._plan()
+        return effects
+
+    def next_timeout(self) -> float | None:
+        return self._due
+
+    # ----------------------------------------------------------------- of the user
+
+    @property
+    def clock_offset(self) -> ClockOffset | None:
+        connection = self._connection
+        return None if connection is None else connection.measurements.clock_offset
+
+    @property
+    def round_trip(self) -> float | None:
+        """Seconds; None before a measurement."""
+        connection = self._connection
+        return None if connection is None else connection.measurements.round_trip
+
+    def suspect(self, reason: str, now: float) -> list[Effect]:
+        if self._connection is None:
+            return []
+        self._connection.suspect(reason, now)
+        effects = self._judge(now)
+        self._plan()
+        return effects
+
+    # ----------------------------------------------------------------- packets
+
+    def _receive_mixed(
+        self, connection: Connection, packets: Sequence[bytes], now: float
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        batch: list[bytes] = []
+        try:
+            for packet in packets:
+                connection.received += 1
+                if packet[:1] < wire.FIRST_KIND:
+                    if not connection.is_shaken:
+                        raise ProtocolError("a packet came before HELLO")
+                    batch.append(packet)
+                else:
+                    effects += self._pass_up(connection, batch)
+                    batch = []
+                    effects += self._handle(connection, wire.decode(packet), now)
+            effects += self._pass_up(connection, batch)
+            batch = []
+            connection.check_silence(now)
+            effects += self._judge(now)
+        except BrokerError as error:
+            # Received packets are delivered even before an error.
+            if connection.passes and batch:
+                effects.append(DeliverUp(batch))
+            effects += self._fail(error)
+        return effects
+
+    @staticmethod
+    def _pass_up(connection: Connection, packets: list[bytes]) -> list[Effect]:
+        if not packets:
+            return []
+        if connection.passes:
+            return [DeliverUp(packets)]
+        connection.hold(packets)
+        return []
+
+    def _handle(self, connection: Connection, packet: wire.Packet, now: float) -> list[Effect]:
+        if isinstance(packet, Hello):
+            return self._accept_hello(connection, packet)
+        if not connection.is_shaken:
+            raise ProtocolError("a packet of the monitor came before HELLO")
+        match packet:
+            case Heartbeat():
+                is_first = not connection.echo
+                connection.accept_heartbeat(packet, self._read_clock(now), now)
+                connection.check_quality(now)
+                # The echo at once makes the first measurement.
+                return [self._beat(now)] if is_first else []
+            case Offer():
+                return self._answer(connection, packet, now)
+            case Answer(number, data):
+                if number > connection.offers:
+                    raise ProtocolError(f"an answer to offer {number}, which was never sent")
+                if connection.offer_at is None or connection.reason or self._owner is None:
+                    return []
+                if number >= connection.first_offer:
+                    if self._owner.accept_answer(data, now):
+                        return self._connect(connection, now)
+                    connection.offer_at = now + RETRY
+        return []
+
+    def _accept_hello(self, connection: Connection, hello: Hello) -> list[Effect]:
+        if hello.version != wire.VERSION:
+            raise VersionMismatch(
+                f"the peer speaks version {hello.version} of the monitor, this end {wire.VERSION}"
+            )
+        known = self._peer_incarnation
+        if hello.incarnation < known:
+            raise IncarnationRefused(
+                f"the peer has the incarnation {hello.incarnation}, and had {known} before"
+            )
+        if connection.is_shaken and hello.incarnation != known:
+            raise ProtocolError("a second HELLO on one connection")
+        self._peer_incarnation = hello.incarnation
+        connection.is_shaken = True
+        return []
+
+    def _answer(self, connection: Connection, offer: Offer, now: float) -> list[Effect]:
+        connection.unanswered = None
+        data = b"" if self._owner is None else self._owner.answer_offer(offer.data, now)
+        if data is not None:
+            return self._send(Answer(offer.number, data))
+        connection.unanswered = offer.number, offer.data
+        connection.answer_at = now + RETRY
+        return []
+
+    # ----------------------------------------------------------------- states
+
+    def _judge(self, now: float) -> list[Effect]:
+        """Report a peer as suspected, or begin to connect it, as its connection is."""
+        connection = self._connection
+        if connection is None or not connection.is_shaken:
+            return []
+        effects: list[Effect] = []
+        if connection.own_reason != connection.sent_reason:
+            effects.append(self._beat(now))
+        if connection.reason:
+            return effects + self._leave(connection.reason, now)
+        if self.status is not _CONNECTED and connection.offer_at is None:
+            if self._give_up_at is not None:
+                # `suspect` does not run while the connection is good.
+                self._seconds_left = self._give_up_at - now
+                self._give_up_at = None
+            connection.first_offer = connection.offers + 1
+            effects += self._offer(connection, now)
+        return effects
+
+    def _offer(self, connection: Connection, now: float) -> list[Effect]:
+        if self._owner is None:
+            return self._connect(connection, now)
+        effects: list[Effect] = []
+        if self.status is _DISCONNECTED and not self._is_negotiating:
+            self._is_negotiating = True
+            effects.append(ViewChanged(View(_SUSPECTED, reason=NEGOTIATING, since=now)))
+        connection.offers += 1
+        connection.offer_at = now + self._settings.heartbeat
+        return effects + self._send(Offer(connection.offers, self._owner.make_offer(now)))
+
+    def _connect(self, connection: Connection, now: float) -> list[Effect]:
+        """Report the peer as connected, then deliver the packets held until now."""
+        self._set_status(_CONNECTED, "", now)
+        self._give_up_at = self._seconds_left = connection.offer_at = None
+        is_resumed, connection.was_connected = connection.was_connected, True
+        connection.passes = True
+        effects: list[Effect] = [ViewChanged(View(_CONNECTED, resumed=is_resumed, since=now))]
+        held = connection.take_held()
+        return [*effects, DeliverUp(held)] if held else effects
+
+    def _leave(self, reason: str, now: float) -> list[Effect]:
+        """Suspect a connected peer, and end the exchange of offers."""
+        if self._connection is not None:
+            self._connection.offer_at = None
+        if self._seconds_left is not None:
+            self._give_up_at, self._seconds_left = now + self._seconds_left, None
+        if self.status is _CONNECTED:
+            self._set_status(_SUSPECTED, reason, now)
+            if not self._settings.suspect:
+                return self._give_up(now)
+            self._give_up_at = now + self._settings.suspect
+            return [ViewChanged(self._view())]
+        # A lost connection is not the reason for which an earlier one was given up.
+        is_new = self._connection is not None and reason != self.reason
+        if self._is_negotiating or (self.status is _DISCONNECTED and is_new):
+            self._is_negotiating = False
+            self.reason = reason if is_new else self.reason
+            return [ViewChanged(self._view())]
+        return []
+
+    def _give_up(self, now: float) -> list[Effect]:
+        self._give_up_at = None
+        self._set_status(_DISCONNECTED, self.reason, now)
+        if self._connection is not None:
+            self._connection.passes = False
+        return [ViewChanged(self._view())]
+
+    def _set_status(self, status: LinkState, reason: str, now: float) -> None:
+        self.status, self.reason, self._since = status, reason, now
+        self._is_negotiating = False
+
+    def _view(self) -> View:
+        return View(
+            self.status,
+            error=self._error if self._connection is None else None,
+            reason=self.reason,
+            since=self._since,
+            until=self._give_up_at,
+        )
+
+    # ----------------------------------------------------------------- the connection
+
+    def _check_connection(self, connection: Connection, now: float) -> list[Effect]:
+        settings = self._settings
+        if not connection.is_shaken and now >= connection.since + settings.reconnect:
+            raise PeerSilent(f"no HELLO came within {settings.reconnect:g} seconds")
+        effects: list[Effect] = []
+        if connection.is_shaken:
+            connection.check_silence(now)
+            silent_since = connection.silent_since
+            if silent_since is not None and now >= silent_since + settings.silence:
+                raise PeerSilent(
+                    f"the peer was silent for {settings.liveness + settings.silence:g} seconds"
+                )
+            connection.check_quality(now)
+            effects += self._judge(now)
+        if now >= connection.beat_at:
+            effects.append(self._beat(now))
+        if connection.offer_at is not None and now >= connection.offer_at:
+            effects += self._offer(connection, now)
+        if connection.unanswered is not None and now >= connection.answer_at:
+            effects += self._answer(connection, Offer(*connection.unanswered), now)
+        return effects
+
+    def _beat(self, now: float) -> Effect:
+        connection = self._connection
+        assert connection is not None
+        connection.beat_at = now + self._settings.heartbeat
+        connection.sent_reason = connection.own_reason
+        clock = self._read_clock(now)
+        number = connection.sent + 1
+        beat = Heartbeat(
+            number,
+            connection.reads,
+            connection.echo,
+            max(0, round((now - connection.echo_at) * 1e6)) if connection.echo else 0,
+            connection.echo_clock,
+            clock,
+            connection.sent_reason,
+        )
+        connection.measurements.record_sent(number, clock, now)
+        return self._send(beat)[0]
+
+    def _send(self, packet: wire.Packet) -> list[Effect]:
+        assert self._connection is not None
+        self._connection.sent += 1
+        return [SendDown([wire.encode(packet)])]
+
+    def _read_clock(self, now: float) -> int:
+        return round(now * 1e6) if self._owner is None else self._owner.read_site_clock(now)
+
+    def _fail(self, error: BrokerError) -> list[Effect]:
+        """End the connection. The driver reports its end."""
+        self._connection = None
+        return [Failed(error)]
+
+    def _plan(self) -> None:
+        due = None if self._connection is None else self._connection.next_timeout()
+        if self._give_up_at is not None:
+            due = self._give_up_at if due is None else min(due, self._give_up_at)
+        self._due = due

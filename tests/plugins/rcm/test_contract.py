@@ -1,0 +1,44 @@
+"""The contract of a stack, on the `rcm` link stack and its baselines."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import attrs
+from twisted.trial.unittest import TestCase
+
+from broker.testing.stack_contract import StackContract
+from broker.testing.stack_network import StackNetwork
+from broker.testing.stack_socket_contract import StackSocketContract
+from broker.transport.stacks import find_stack
+from plugins.rcm.settings import RcmLinkSettings
+
+
+class RcmContract(StackContract):
+    """The time of suspicion is an option of this stack."""
+
+    stack = find_stack("rcm")
+    options = RcmLinkSettings()
+
+    def network(
+        self, count: int = 2, seed: int = 0, *, suspect: float = 0.0, **others: Any
+    ) -> StackNetwork:
+        self.options = attrs.evolve(self.options, suspect=suspect)  # type: ignore[misc]
+        return super().network(count, seed, suspect=suspect, **others)
+
+
+class TestRcm(RcmContract, unittest.TestCase):
+    pass
+
+
+class TestPlainConnections(RcmContract, unittest.TestCase):
+    options = RcmLinkSettings(p2p="tcp")
+
+
+class TestPlainConnectionsWithSuspicion(RcmContract, unittest.TestCase):
+    options = RcmLinkSettings(p2p="tcp-suspected")
+
+
+class RcmOverSocketsTests(StackSocketContract, TestCase):
+    stack = find_stack("rcm")

@@ -1,0 +1,127 @@
+"""p2p above a monitor: it buffers while suspended, and goes on without RESUME."""
+
+from __future__ import annotations
+
+from broker.errors import IncarnationRefused
+from broker.transport.effects import DeliverUp, SendDown, ViewChanged
+from broker.transport.p2p import P2PLayer, wire
+from broker.transport.p2p.core import P2PCore
+from broker.transport.view import LinkState, View
+from tests.transport.p2p.one_end import PEER, UP, US, WINDOW, failure, only, said, sent_data
+
+SUSPECTED = View(LinkState.SUSPECTED, reason="silent")
+DISCONNECTED = View(LinkState.DISCONNECTED)
+AGAIN = View(LinkState.CONNECTED, resumed=True)
+
+
+def new_core() -> P2PCore:
+    return P2PLayer(
+        incarnation=US, window_bytes=WINDOW, send_buffer_bytes=20_000, is_monitored=True
+    ).create_core()
+
+
+def open_core() -> P2PCore:
+    core = new_core()
+    core.view_changed(UP, 0.0)
+    core.receive([said()], 0.0)
+    return core
+
+
+def data(sequence: int, received: int = 0) -> bytes:
+    return wire.encode_data(sequence, received, WINDOW, [b"message"])[0]
+
+
+def test_it_has_no_timer_but_that_of_acknowledgements() -> None:
+    core = open_core()
+    assert core.next_timeout() is None
+    core.receive([data(1)], 5.0)
+    assert core.next_timeout() == 5.02
+    (effect,) = core.handle_timeout(5.02)
+    assert isinstance(effect, SendDown)
+    assert core.next_timeout() is None
+
+
+def test_a_suspended_connection_sends_nothing_and_delivers() -> None:
+    core = open_core()
+    core.submit([b"before"], 1.0)
+    assert core.view_changed(SUSPECTED, 2.0) == [ViewChanged(SUSPECTED)]
+    assert core.submit([b"meanwhile"], 3.0) == []
+    assert core.receive([data(1, received=1)], 4.0) == [DeliverUp([b"message"])]
+    assert core.next_timeout() is None
+    effects = core.view_changed(AGAIN, 5.0)
+    assert effects[0] == ViewChanged(AGAIN)
+    # The message before was acknowledged, and nothing is sent twice.
+    assert sent_data(effects) == [(2, b"meanwhile")]
+
+
+def test_an_acknowledgement_follows_later() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    core.receive([data(1)], 2.0)
+    effects = core.view_changed(AGAIN, 3.0)
+    (packet,) = only(effects, SendDown).packets
+    assert wire.decode_packet(packet)[:2] == (wire.ACK, (1, WINDOW))
+
+
+def test_it_goes_on_after_a_disconnection_on_the_same_connection() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    assert core.view_changed(DISCONNECTED, 2.0) == [ViewChanged(DISCONNECTED)]
+    core.submit([b"kept"], 3.0)
+    assert sent_data(core.view_changed(AGAIN, 4.0)) == [(1, b"kept")]
+
+
+def test_a_new_connection_begins_with_resume() -> None:
+    core = open_core()
+    core.submit([b"lost", b"arrived late"], 1.0)
+    core.view_changed(SUSPECTED, 1.0)
+    (packet,) = only(core.view_changed(UP, 2.0), SendDown).packets
+    assert packet[0] == wire.RESUME
+    effects = core.receive([said(known=US, received=1)], 3.0)
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True, since=3.0)
+    assert sent_data(effects) == [(2, b"arrived late")]
+
+
+def test_a_resume_while_suspended_is_reported_later() -> None:
+    core = new_core()
+    core.view_changed(UP, 0.0)
+    core.view_changed(SUSPECTED, 1.0)
+    core.submit([b"kept"], 1.0)
+    assert core.receive([said()], 2.0) == []
+    effects = core.view_changed(AGAIN, 3.0)
+    assert only(effects, ViewChanged).view.resumed is False
+    assert sent_data(effects) == [(1, b"kept")]
+
+
+def test_a_reset_while_suspended_is_reported_although_another_connection_resumes() -> None:
+    core = open_core()
+    core.submit([b"lost"], 0.0)
+    core.view_changed(SUSPECTED, 1.0)
+    core.view_changed(UP, 2.0)
+    core.view_changed(SUSPECTED, 2.0)
+    core.receive([said(PEER + 1)], 2.0)
+    core.view_changed(UP, 3.0)
+    view = only(core.receive([said(PEER + 1, known=US)], 4.0), ViewChanged).view
+    assert (view.resumed, view.undelivered) == (False, 1)
+
+
+def test_resume_may_come_after_a_suspicion() -> None:
+    core = new_core()
+    core.view_changed(UP, 0.0)
+    core.view_changed(SUSPECTED, 1.0)
+    assert core.view_changed(AGAIN, 2.0) == []
+    assert only(core.receive([said()], 3.0), ViewChanged).view.state is LinkState.CONNECTED
+
+
+def test_an_older_incarnation_is_refused() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    core.view_changed(UP, 2.0)
+    assert isinstance(failure(core.receive([said(PEER - 1)], 3.0)), IncarnationRefused)
+
+
+def test_a_full_buffer_stops_the_user_while_suspended() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    effects = core.submit([bytes(11_000)], 2.0)
+    assert [type(effect).__name__ for effect in effects] == ["WritableChanged"]
