@@ -143,12 +143,13 @@ class Group:
         """Return the entries of own events that are delivered outside of the order."""
         return [self._place_event(batch.flow, event).annotation for event in batch.events]
 
-    def take_back(self, flow: str, after: Mark) -> None:
-        """Forget deliveries of a flow that were not logged."""
-        delivered = self._delivered.get(flow)
+    def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
+        """Forget deliveries of a flow that were not logged, and return them."""
+        delivered, taken = self._delivered.get(flow), list[tuple[MessageId, Stamp]]()
         while delivered and delivered[-1][0] > after:
-            _, id, stamp = delivered.pop()
-            self.core.take_back(id, stamp)
+            taken.append(delivered.pop()[1:])
+            self.core.take_back(*taken[-1])
+        return taken
 
     # ----------------------------------------------------------------- events of other sites
 
@@ -360,8 +361,7 @@ class Group:
         return attrs.evolve(held, event=event)
 
     def _record_delivery(self, flow: str, mark: Mark, id: MessageId, stamp: Stamp) -> None:
-        recorded = self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED))
-        recorded.append((mark, id, stamp))
+        self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED)).append((mark, id, stamp))
 
     def _place_event(self, flow: str, event: CarriedEvent) -> CarriedEvent:
         """Return an event from a log, which is delivered at once, with its place."""

@@ -31,12 +31,16 @@ from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, OrderSettings
 from broker.transport.site_clock import SiteClock
 from broker.transport.view import LinkState
+from plugins.rcm.certificates.configuration import create_certificates
+from plugins.rcm.certificates.packet import MARK
+from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
     GroupEffect,
     PassOn,
     ReportMissing,
+    SendCertificates,
     SendData,
     SuspectSite,
 )
@@ -71,6 +75,7 @@ class RcmTransport:
         self.missing = 0
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
+        self._certificates: SiteCertificates | None = None
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
 
     @property
@@ -97,11 +102,15 @@ class RcmTransport:
             *(context.node, incarnation, self._terms.sites),
             *(core, variant.create_codec(self._terms.sites), self._clock.read),
         )
+        self._certificates = create_certificates(
+            *(options, context.instance, context.node, incarnation), has_times=is_timed
+        )
         host, port = self._address
         self._links = context.open_links(options.listen or f"{host}:{port}", self)
 
     def start(self) -> None:
-        self._runner.start(self._group)
+        cores = [] if self._certificates is None else [self._certificates]
+        self._runner.start(self._group, *cores)
         joining = Deferred.fromCoroutine(self._join_group())
         joining.addErrback(self._failed)
 
@@ -110,6 +119,8 @@ class RcmTransport:
         events = await self._context.read_log_end()
         entries = [decode_order_entry(event.annotation) for event in events]
         self._group.restore([entry for entry in entries if entry is not None])
+        if self._certificates is not None:
+            self._certificates.restore(events, self._now())
         await self._context.release_earlier()
         if self._links is None:
             return
@@ -167,20 +178,31 @@ class RcmTransport:
         self._runner.call(self._group.miss, flow)
 
     def take_back(self, flow: str, after: Mark) -> None:
-        self._group.take_back(flow, after)
+        taken = self._group.take_back(flow, after)
+        if self._certificates is not None:
+            self._runner.call(self._certificates.take_back, taken)
 
     def place(self, batch: FlowBatch) -> Sequence[bytes]:
-        return self._group.place(batch)
+        entries = self._group.place(batch)
+        if self._certificates is not None:
+            placed = map(CarriedEvent.with_annotation, batch.events, entries)
+            self._runner.call(self._certificates.deliver, list(placed))
+        return entries
 
     def snapshot(self) -> Mapping[str, object]:
+        certificates = self._certificates
+        totals = {} if certificates is None else certificates.snapshot()
+        compared = {} if certificates is None else certificates.snapshot_sites(self._now())
         return {
             "order": self._options.order,
             "incarnation": self._state.incarnation,
             "lost_sends": self.lost_sends,
             "peers": [
-                {"site": site, "status": state.value} for site, state in self._states.items()
+                {"site": site, "status": state.value, **compared.get(site, {})}
+                for site, state in self._states.items()
             ],
             **self._group.snapshot(),
+            **totals,
         }
 
     # ----------------------------------------------------------------- of the links
@@ -198,6 +220,8 @@ class RcmTransport:
     def _connected(self, site: str, effects: list[GroupEffect]) -> None:
         self._set_state(site, LinkState.CONNECTED)
         self._runner.apply_effects(effects)
+        if self._certificates is not None:
+            self._runner.call(self._certificates.exchange.connect, site)
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
@@ -205,11 +229,19 @@ class RcmTransport:
         if site is not None and state is not LinkState.CONNECTED:
             self._set_state(site, state)
             self._runner.call(self._group.disconnect, site, state)
+            if self._certificates is not None:
+                self._runner.call(self._certificates.exchange.disconnect, site)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._site_at(peer)
-        if site is not None:
-            self._runner.call(self._group.receive, site, messages)
+        if site is None:
+            return
+        if any(each.startswith(MARK) for each in messages):
+            packets = [each for each in messages if each.startswith(MARK)]
+            messages = [each for each in messages if not each.startswith(MARK)]
+            if self._certificates is not None:
+                self._runner.call(self._certificates.exchange.receive, site, packets)
+        self._runner.call(self._group.receive, site, messages)
 
     def _site_at(self, peer: Hashable) -> str | None:
         assert self._links is not None
@@ -233,13 +265,20 @@ class RcmTransport:
                 self._context.receive(batch)
             case DeliverBatch(batch):
                 self._context.deliver(batch)
+                if self._certificates is not None:
+                    self._runner.call(self._certificates.deliver, batch.events)
             case SuspectSite(site, reason):
                 self._set_state(site, LinkState.SUSPECTED)
                 links.suspect(self._peers[site], reason)
             case EndLink(site, error):
                 self._end_link(site, error)
-            case ReportMissing():
-                self.missing += effect.last - effect.first + 1
+            case ReportMissing(site, incarnation, first, last):
+                self.missing += last - first + 1
+                if self._certificates is not None:
+                    self._runner.call(self._certificates.miss, site, incarnation, last)
+            case SendCertificates(site, data):
+                if site in self._peers:
+                    links.send([data], [self._peers[site]])
 
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""

@@ -69,6 +69,14 @@ class Block:
         self._entries.insert(index, Entry(data, hash_leaf(data), is_late))
         return True
 
+    def remove(self, key: Key) -> bool:
+        """Remove an event. Return False if it is not in the leaves."""
+        index = bisect_left(self._keys, key)
+        if self._keys[index : index + 1] != [key]:
+            return False
+        del self._keys[index], self._entries[index]
+        return True
+
     def roots(self) -> BlockRoots:
         if self._roots is not None:
             return self._roots

@@ -21,7 +21,7 @@ from broker.order_certificates.certificate import (
     block_of,
     sign_certificate,
 )
-from broker.order_certificates.leaf import Leaf, decode_leaf, encode_identity
+from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_identity
 from broker.order_certificates.signing_key import SigningKey
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.missing_ranges import MissingRanges
@@ -108,6 +108,18 @@ class BlockBuilder:
             self._plan_signature(index, now)
         if self._leaf_count > self._bounds.leaves:
             self._drop_beyond_bounds()
+
+    def remove_event(self, key: Key, now: float) -> None:
+        """Remove an event that was not logged after all."""
+        index = block_of(key[0], self.width)
+        block = self._blocks.get(index)
+        if block is None:
+            return
+        if block.remove(key):
+            self._leaf_count -= 1
+        else:
+            block.is_partial = not block.has_leaves
+        self._plan_signature(index, now)
 
     def add_missing(self, site: str, incarnation: int, last: int, now: float) -> None:
         """Record that messages of a site up to this number will not come."""

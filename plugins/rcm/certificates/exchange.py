@@ -94,9 +94,6 @@ class CertificateExchange:
             self._publish(block, now)
             self._plan(now)
 
-    def snapshot(self, now: float) -> list[dict[str, object]]:
-        return [_describe(peer, now) for peer in self.peers.values()]
-
     # ----------------------------------------------------------------- within
 
     def _publish(self, block: int, now: float) -> None:
@@ -160,24 +157,16 @@ def _request(peer: Peer, request: LeafRequest | None) -> list[GroupEffect]:
     return [] if request is None else [SendCertificates(peer.site, encode_packet(request))]
 
 
-def _describe(peer: Peer, now: float) -> dict[str, object]:
-    found: dict[str, object] = {
-        "site": peer.site,
+def describe_peer(peer: Peer, now: float) -> dict[str, object]:
+    """Return plain values for `status`."""
+    named = peer.named
+    return {
         "certificates": len(peer.certificates),
         "equal": peer.count(Verdict.EQUAL),
         "missing": peer.count(Verdict.MISSING),
         "different": sum(1 for _ in peer.settled_differences(now)),
-        "stale": peer.stale,
+        "first_difference": "" if named is None else str(named),
         "rejected": peer.rejected,
         "flooded": peer.flooded,
-        "error": peer.error,
+        "certificate_error": peer.error,
     }
-    named = peer.named
-    if named is not None:
-        difference = named.difference
-        found["first_difference"] = {
-            "block": named.block,
-            "kind": None if difference is None else difference.kind.value,
-            "event": None if difference is None else str(difference.leaf.event_id),
-        }
-    return found

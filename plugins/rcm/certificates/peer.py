@@ -38,6 +38,11 @@ class NamedDifference:
     difference: Difference | None
     """None if the leaves are not there any more."""
 
+    def __str__(self) -> str:
+        if self.difference is None:
+            return f"block {self.block}"
+        return f"block {self.block}: {self.difference.kind.value} {self.difference.leaf.event_id}"
+
 
 class Peer:
     """Another site. It is bounded by `MOST_CERTIFICATES`, and one inquiry at a time."""

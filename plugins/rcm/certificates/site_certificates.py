@@ -19,9 +19,10 @@ from broker.order_certificates.proof import (
 )
 from broker.order_certificates.signing_key import PinnedKey
 from broker.streams.contract import CarriedEvent
+from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.block_builder import BlockBuilder
-from plugins.rcm.certificates.exchange import CertificateExchange
+from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
 from plugins.rcm.effects import GroupEffect
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -70,6 +71,12 @@ class SiteCertificates:
                 self._builder.add_event(found[0], is_late=found[1], now=now)
         return []
 
+    def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
+        """Remove events that were not logged after all. They come again."""
+        for id, stamp in taken:
+            self._builder.remove_event((*stamp, *id), now)
+        return []
+
     def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
         """Handle that messages of a site up to this number will not come."""
         self._builder.add_missing(site, incarnation, last, now)
@@ -81,8 +88,12 @@ class SiteCertificates:
     def next_timeout(self) -> float | None:
         return self.exchange.next_timeout()
 
-    def snapshot(self, now: float) -> dict[str, object]:
-        return {**self._builder.snapshot(), "sites": self.exchange.snapshot(now)}
+    def snapshot(self) -> dict[str, object]:
+        return {f"certificate_{name}": value for name, value in self._builder.snapshot().items()}
+
+    def snapshot_sites(self, now: float) -> dict[str, dict[str, object]]:
+        """Return the comparison with each other site."""
+        return {site: describe_peer(peer, now) for site, peer in self.exchange.peers.items()}
 
     # ----------------------------------------------------------------- proofs
 
