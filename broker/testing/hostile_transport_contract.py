@@ -99,7 +99,7 @@ class HostileTransportContract(TransportCase):
                 self._check_failure(seed, "n1", "messages_received")
 
     def _check_failure(self, seed: int, node: str, method: str) -> None:
-        successes = {"messages_received": 20, "publish": 3}.get(method, 0)
+        successes = {"messages_received": 10, "publish": 3}.get(method, 0)
 
         def wrap(plugins: Plugins) -> Plugins:
             return failing(plugins, node, method, successes)

@@ -11,15 +11,15 @@ next call.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import attrs
 
-from broker.errors import ProtocolError
+from broker.cluster.address import Address
+from broker.errors import BadName, ProtocolError
 from broker.event.annotation import without_annotation
 from broker.event.flow import origin_of, pattern_of
-from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
+from broker.event.order_entry import OrderEntry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.effects import Failed
@@ -32,7 +32,6 @@ from broker.transport.order import (
     MessageId,
     OrderEffect,
     Packet,
-    Place,
     Send,
     Stamp,
     Suspect,
@@ -47,26 +46,15 @@ from plugins.rcm.effects import (
     SendData,
     SuspectSite,
 )
+from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
 from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Payload, decode_payload, encode_payload
 
-#: Microseconds by which a wall clock that is read in ms may be wrong.
-OWN_BOUND = 1_000
-#: Deliveries of a flow that are remembered, in case that their commit fails.
-MOST_RECORDED = 5_000
+#: Nodes move seldom.
+MOST_ADDRESSES = 1_000
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
-
-
-@attrs.frozen
-class GroupName:
-    """The names of a group that stand in its order entries."""
-
-    stack: str
-    variant: str
-    has_times: bool
-    """True if stamps are times."""
 
 
 class Group:
@@ -74,27 +62,30 @@ class Group:
 
     def __init__(
         self,
-        name: GroupName,
         site: str,
         incarnation: int,
         sites: Sequence[str],
+        patterns: Collection[str],
         core: IOrderCore,
         codec: IPacketCodec,
+        entries: Entries,
         read_clock: Callable[[float], int],
     ) -> None:
-        """`sites` are all sites. `read_clock` returns the site clock at a monotonic time."""
+        """`sites` are all sites, `patterns` the carrying patterns. `read_clock` returns the site
+        clock at a monotonic time."""
         self.core = core
         self.rejected = 0
         """Wrong packets and events of other sites."""
         self.origins: dict[str, str] = {}
         """Log of each site, by its handshake."""
-        self.bounds: dict[str, int] = {}
-        """Error of the clock of each site, in microseconds."""
-        self._name = name
         self._site = site
         self._incarnation = incarnation
         self._others = tuple(each for each in sites if each != site)
+        self._patterns = frozenset(patterns)
+        self._addresses: set[str] = set()
+        """Addresses of nodes that were checked."""
         self._codec = codec
+        self._entries = entries
         self._read_clock = read_clock
         self._inboxes = {each: Inbox() for each in self._others}
         self._held: dict[MessageId, HeldEvent] = {}
@@ -106,8 +97,6 @@ class Group:
         """Own events by number, behind others that are being committed."""
         self._released = 0
         """Number of the last released message."""
-        self._delivered: dict[str, deque[tuple[Mark, MessageId, Stamp]]] = {}
-        """The last deliveries of each flow, in its order."""
 
     # ----------------------------------------------------------------- own events
 
@@ -118,7 +107,7 @@ class Group:
         for event, (number, stamp) in zip(events, reserved, strict=True):
             self._numbers[event.mark] = number
             id = MessageId(self._site, self._incarnation, number)
-            entries.append(encode_order_entry(self._entry(id, stamp)))
+            entries.append(self._entries.encode(id, stamp))
         return entries
 
     def revoke(self, now: float) -> list[GroupEffect]:
@@ -141,15 +130,11 @@ class Group:
 
     def place(self, batch: FlowBatch) -> list[bytes]:
         """Return the entries of own events that are delivered outside of the order."""
-        return [self._place_event(batch.flow, event).annotation for event in batch.events]
+        return [self._entries.place(batch.flow, event).annotation for event in batch.events]
 
     def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
         """Forget deliveries of a flow that were not logged, and return them."""
-        delivered, taken = self._delivered.get(flow), list[tuple[MessageId, Stamp]]()
-        while delivered and delivered[-1][0] > after:
-            taken.append(delivered.pop()[1:])
-            self.core.take_back(*taken[-1])
-        return taken
+        return self._entries.take_back(flow, after)
 
     # ----------------------------------------------------------------- events of other sites
 
@@ -190,9 +175,9 @@ class Group:
         return effects
 
     def _order_recovered(self, held: HeldEvent, now: float) -> list[GroupEffect]:
-        entry = decode_order_entry(held.event.annotation)
+        entry = self._entries.read(held.event)
         inbox = None if entry is None else self._inboxes.get(entry.site)
-        if entry is None or inbox is None or entry.stack != self._name.stack:
+        if entry is None or inbox is None:
             # Another stack carried it before.
             return [DeliverBatch(_alone(held))]
         id = MessageId(*entry.id)
@@ -202,11 +187,10 @@ class Group:
             inbox.add_ready([id])
             return self._take_ready(id.site, now)
         if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
-            placed = self._place_event(held.flow, held.event)
+            placed = self._entries.place(held.flow, held.event)
             return [DeliverBatch(_alone(attrs.evolve(held, event=placed)))]
         self._held[id] = held
-        stamp = None if entry.stamp is None else _stamp_of(entry, entry.stamp)
-        message = Message(id, b"", frozenset(), stamp)
+        message = Message(id, b"", frozenset(), stamp_of(entry))
         effects = self._pass_message(inbox, id)
         return effects + self._convert(self.core.receive(id.site, [message], self._instant(now)))
 
@@ -261,8 +245,7 @@ class Group:
     def restore(self, entries: Iterable[OrderEntry]) -> None:
         """Record the last entries of this site's log, in its order: what was delivered before."""
         for entry in entries:
-            if entry.stamp is not None and entry.stack == self._name.stack:
-                self.core.place(MessageId(*entry.id), _stamp_of(entry, entry.stamp))
+            self._entries.restore(entry)
 
     def snapshot(self) -> dict[str, object]:
         return {"waiting": len(self._held), "rejected": self.rejected}
@@ -277,16 +260,33 @@ class Group:
         origin = self.origins.get(site)
         if origin is None:
             raise ProtocolError(f"{site} sent an event before its handshake")
+        if payload.pattern not in self._patterns:
+            raise ProtocolError(f"{site} sent an event of the pattern {payload.pattern!r}")
+        self._check_address(payload.origin_node)
         flow = payload.flow_of(origin)
         # Its entry is not sent: the packet has the same.
-        entry = encode_order_entry(self._entry(message.id, message.stamp))
+        entry = self._entries.encode(message.id, message.stamp)
         event = payload.event.with_annotation(entry)
         return HeldEvent(flow, payload.origin_node, payload.after, payload.upto, event)
+
+    def _check_address(self, text: str) -> None:
+        """Raises `ProtocolError`."""
+        if text not in self._addresses:
+            try:
+                Address.parse(text)
+            except BadName as wrong:
+                raise ProtocolError(f"address of a node: {wrong}") from None
+            if len(self._addresses) >= MOST_ADDRESSES:
+                self._addresses.clear()
+            self._addresses.add(text)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
         inbox = self._inboxes[site]
         effects: list[GroupEffect] = []
-        packets = inbox.take_ready(now)
+        packets, passed = inbox.take_ready(now)
+        for id in passed:
+            held = self._held.pop(id)
+            self._arrived.pop((held.flow, held.event.mark), None)
         for packet in packets:
             if isinstance(packet, Message):
                 effects += self._pass_message(inbox, packet.id)
@@ -315,7 +315,7 @@ class Group:
                 case Deliver(message, stamp, late):
                     held = self._held.pop(message.id, None)
                     if held is not None:
-                        delivered.append(self._with_entry(held, message.id, stamp, late))
+                        delivered.append(self._entries.deliver(held, message.id, stamp, late))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))
@@ -342,57 +342,11 @@ class Group:
             size += len(message.payload)
         return [*found, self._codec.encode(part)]
 
-    def _entry(self, id: MessageId, stamp: Stamp | None) -> OrderEntry:
-        bound = self.bounds.get(id.site, OWN_BOUND) if self._name.has_times else 0
-        return OrderEntry(
-            *(self._name.stack, id.site, id.incarnation, id.number),
-            *(None if stamp is None else stamp.time, self._name.variant, bound),
-            tie="" if stamp is None or stamp.site == id.site else stamp.site,
-        )
-
-    def _with_entry(
-        self, held: HeldEvent, id: MessageId, stamp: Stamp, late: Place | None
-    ) -> HeldEvent:
-        entry = self._entry(id, stamp)
-        if late is not None or held.is_recovered:
-            entry = _placed(entry, late, is_recovered=held.is_recovered)
-        event = held.event.with_annotation(encode_order_entry(entry))
-        self._record_delivery(held.flow, event.mark, id, stamp)
-        return attrs.evolve(held, event=event)
-
-    def _record_delivery(self, flow: str, mark: Mark, id: MessageId, stamp: Stamp) -> None:
-        self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED)).append((mark, id, stamp))
-
-    def _place_event(self, flow: str, event: CarriedEvent) -> CarriedEvent:
-        """Return an event from a log, which is delivered at once, with its place."""
-        entry = decode_order_entry(event.annotation)
-        if entry is None or entry.stamp is None:
-            return event
-        id, stamp = MessageId(*entry.id), _stamp_of(entry, entry.stamp)
-        late = self.core.place(id, stamp)
-        self._record_delivery(flow, event.mark, id, stamp)
-        return event.with_annotation(encode_order_entry(_placed(entry, late, is_recovered=True)))
-
 
 def _payload_of(held: HeldEvent) -> bytes:
     event = held.event._replace(record=without_annotation(held.event.record))
     return encode_payload(
         Payload(pattern_of(held.flow), held.origin_node, held.after, held.upto, event)
-    )
-
-
-def _stamp_of(entry: OrderEntry, time: int) -> Stamp:
-    return Stamp(time, entry.tie or entry.site)
-
-
-def _placed(entry: OrderEntry, late: Place | None, *, is_recovered: bool) -> OrderEntry:
-    """Return the entry with the place of a message that was delivered."""
-    if late is None:
-        return attrs.evolve(
-            entry, is_late=False, before=None, after=None, is_recovered=is_recovered
-        )
-    return attrs.evolve(
-        entry, is_late=True, before=late.before, after=late.after, is_recovered=is_recovered
     )
 
 

@@ -7,12 +7,14 @@ later packets of that site wait too, so that the order sees each message in its 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from broker.transport.order import Message, MessageId, Packet
 
-#: Packets; more messages are not accepted, and come from the log of their origin later.
+#: Packets, and bytes of payloads; more messages are not accepted, and come from the log of their
+#: origin later.
 MOST_WAITING = 10_000
+MOST_WAITING_BYTES = 16 << 20
 #: Seconds that a message waits for lower numbers: they belong to other flows of the site.
 NUMBER_PATIENCE = 10.0
 
@@ -20,6 +22,7 @@ NUMBER_PATIENCE = 10.0
 class Inbox:
     def __init__(self) -> None:
         self._packets: deque[Packet] = deque()
+        self._bytes = 0
         self._ready: set[MessageId] = set()
         self._next: tuple[int, int] | None = None
         """Incarnation and number of the next message; None before the first one."""
@@ -28,10 +31,12 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        return len(self._packets) >= MOST_WAITING
+        return len(self._packets) >= MOST_WAITING or self._bytes >= MOST_WAITING_BYTES
 
     def add_packet(self, packet: Packet) -> None:
         self._packets.append(packet)
+        if isinstance(packet, Message):
+            self._bytes += len(packet.payload)
 
     def add_ready(self, ids: Iterable[MessageId]) -> None:
         """Record that the node has the events of messages, and all before them in their flows."""
@@ -52,32 +57,37 @@ class Inbox:
         if self._next is not None and self._next[0] == id.incarnation and id.number > self._next[1]:
             missing = self._next[1], id.number - 1
         self._next = id.incarnation, id.number + 1
-        self._ready.discard(id)
         return missing
 
-    def take_ready(self, now: float) -> Sequence[Packet]:
-        """Remove and return the packets that the order may get now.
+    def take_ready(self, now: float) -> tuple[list[Packet], list[MessageId]]:
+        """Remove and return the packets that the order may get now, and the ids of messages that it
+        must not get: it has got later ones.
 
         The caller calls `pass_message` for each message before the next call.
         """
         taken: list[Packet] = []
+        passed: list[MessageId] = []
         following = self._next
         while self._packets:
             packet = self._packets[0]
             if isinstance(packet, Message):
-                place = packet.id.incarnation, packet.id.number
-                if following is not None and place < following:
-                    self._packets.popleft()
-                    self._ready.discard(packet.id)
-                    continue
-                if not self._may_pass(packet.id, following, now):
+                id = packet.id
+                if following is not None and (id.incarnation, id.number) < following:
+                    passed.append(id)
+                elif self._may_pass(id, following, now):
+                    following = id.incarnation, id.number + 1
+                    taken.append(packet)
+                else:
                     break
-                following = place[0], place[1] + 1
-            taken.append(self._packets.popleft())
+                self._bytes -= len(packet.payload)
+                self._ready.discard(id)
+            else:
+                taken.append(packet)
+            self._packets.popleft()
             self._blocked_at = None
         if not self._packets:
             self._has_loss = False
-        return taken
+        return taken, passed
 
     def next_timeout(self) -> float | None:
         return None if self._blocked_at is None else self._blocked_at + NUMBER_PATIENCE

@@ -29,7 +29,7 @@ from broker.transport.core_runner import CoreRunner
 from broker.transport.message import Outcome
 from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, OrderSettings
-from broker.transport.site_clock import SiteClock
+from broker.transport.site_clock import MICROSECONDS, SiteClock
 from broker.transport.view import LinkState
 from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.certificates.packet import MARK
@@ -44,7 +44,8 @@ from plugins.rcm.effects import (
     SendData,
     SuspectSite,
 )
-from plugins.rcm.group import Group, GroupName
+from plugins.rcm.entries import Entries, GroupName
+from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.options import RcmOptions
@@ -52,8 +53,12 @@ from plugins.rcm.site_state import LEADS, SiteState
 
 #: Seconds after which a site that broke the protocol is dialled again.
 RETRY_SECONDS = 3.0
-#: Variants whose stamps are times: their clock goes on while the site is down.
+#: Variants whose stamps are times.
 TIMED = frozenset({"real-time", "hybrid"})
+#: Microseconds by which a wall clock that is read in ms may be wrong.
+OWN_BOUND = 1_000
+#: Seconds for which the measured bound of a clock is used.
+BOUND_SECONDS = 1.0
 
 
 @implementer(ILinkReceiver, ILinkOwners, IOrderingTransport)
@@ -73,6 +78,9 @@ class RcmTransport:
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
+        """Messages of other sites that will not come."""
+        self._bounds: dict[str, int] = {}
+        self._bounds_until = 0.0
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._certificates: SiteCertificates | None = None
@@ -92,18 +100,20 @@ class RcmTransport:
     def listen(self) -> None:
         context, options = self._context, self._options
         variant = VARIANTS[options.order]
-        is_timed = options.order in TIMED
         self._state = SiteState(context.folder, lead=LEADS.get(options.order))
         settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         incarnation = self._state.incarnation
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
         self._group = Group(
-            GroupName(context.instance, options.order, is_timed),
             *(context.node, incarnation, self._terms.sites),
-            *(core, variant.create_codec(self._terms.sites), self._clock.read),
+            [pattern.text for pattern in context.patterns],
+            *(core, variant.create_codec(self._terms.sites)),
+            Entries(GroupName(context.instance, options.order), core, self._bound_of),
+            self._clock.read,
         )
         self._certificates = create_certificates(
-            *(options, context.instance, context.node, incarnation), has_times=is_timed
+            *(options, context.instance, context.node, incarnation),
+            has_times=options.order in TIMED,
         )
         host, port = self._address
         self._links = context.open_links(options.listen or f"{host}:{port}", self)
@@ -192,18 +202,49 @@ class RcmTransport:
     def snapshot(self) -> Mapping[str, object]:
         certificates = self._certificates
         totals = {} if certificates is None else certificates.snapshot()
-        compared = {} if certificates is None else certificates.snapshot_sites(self._now())
         return {
             "order": self._options.order,
             "incarnation": self._state.incarnation,
             "lost_sends": self.lost_sends,
-            "peers": [
-                {"site": site, "status": state.value, **compared.get(site, {})}
-                for site, state in self._states.items()
-            ],
+            "missing": self.missing,
+            "peers": [self._describe_site(site) for site in self._others],
             **self._group.snapshot(),
             **totals,
         }
+
+    def _describe_site(self, site: str) -> dict[str, object]:
+        """Return status, its reason, and times in seconds from now on (N13)."""
+        found: dict[str, object] = {"site": site, "status": self._states[site].value}
+        if self._certificates is not None:
+            found |= self._certificates.describe_site(site, self._now())
+        if self._links is None or site not in self._peers:
+            return found
+        peer, now = self._peers[site], self._now()
+        view, clock = self._links.view_of(peer), self._links.clock_of(peer)
+        found |= {"reason": view.reason, "for": round(now - view.since, 3)}
+        if view.until is not None:
+            found["next_change_in"] = round(max(0.0, view.until - now), 3)
+        if clock is not None:
+            found["clock_offset"], found["clock_uncertainty"] = clock
+        return found
+
+    def _bound_of(self, site: str) -> int:
+        if self._options.order not in TIMED:
+            return 0
+        now = self._now()
+        if now >= self._bounds_until:
+            self._bounds_until = now + BOUND_SECONDS
+            self._bounds.clear()
+        if site not in self._bounds:
+            self._bounds[site] = self._measure_bound(site)
+        return self._bounds[site]
+
+    def _measure_bound(self, site: str) -> int:
+        peer = self._peers.get(site)
+        clock = None if self._links is None or peer is None else self._links.clock_of(peer)
+        if clock is None:
+            return OWN_BOUND
+        return OWN_BOUND + round((abs(clock.offset) + clock.uncertainty) * MICROSECONDS)
 
     # ----------------------------------------------------------------- of the links
 
@@ -283,7 +324,10 @@ class RcmTransport:
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""
         assert self._links is not None
-        peer = self._peers.pop(site)
+        peer = self._peers.pop(site, None)
+        if peer is None:
+            # Both the order and the certificates have ended it.
+            return
         self._links.remove_peer(peer)
         self._context.clock.callLater(RETRY_SECONDS, self._add_peer, site)
 

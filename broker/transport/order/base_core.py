@@ -30,7 +30,8 @@ class OrderCore:
     def __init__(self, site: str, incarnation: int, settings: OrderSettings) -> None:
         self.site = site
         self.connected: frozenset[str] = frozenset()
-        self.duplicates = 0
+        self.duplicates = self.refused = 0
+        self._waiting_bytes = 0  # of messages that are not delivered
         self._incarnation = incarnation
         self._settings = settings
         self._sent = 0  # number of the last released message
@@ -53,8 +54,8 @@ class OrderCore:
             self._sent, stamp = self._reserved.popleft()
             id = MessageId(self.site, self._incarnation, self._sent)
             messages.append(Message(id, payload, self.connected, stamp))
-        self._add_own_messages(messages, at)
-        return [Send(messages), *self._advance(at)]
+        own = self._add_own_messages(messages, at)
+        return [Send(messages), *own, *self._advance(at)]
 
     def revoke(self, at: Instant) -> list[OrderEffect]:
         self._reserved.clear()
@@ -66,6 +67,7 @@ class OrderCore:
             for packet in packets:
                 effects += self._accept_packet(site, packet, at)
         except ProtocolError as error:
+            self.refused += 1
             effects.append(Failed(error, site))
         effects += self._advance(at)
         return effects
@@ -97,7 +99,7 @@ class OrderCore:
         """Return stamps of the next own messages."""
         raise NotImplementedError
 
-    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
         """Handle released messages."""
         raise NotImplementedError
 
@@ -113,8 +115,14 @@ class OrderCore:
         """Deliver messages whose condition holds."""
         raise NotImplementedError
 
+    @property
+    def _is_full(self) -> bool:
+        return self._waiting_bytes > self._settings.queue
+
     def _is_new(self, site: str, message: Message) -> bool:
         """Return False for a duplicate. Raises `ProtocolError` for a wrong sender."""
+        if self._is_full:
+            raise ProtocolError(f"a message of {site} is beyond the bound of the queue")
         id = message.id
         if id.site != site:
             raise ProtocolError(f"{site} sent a message of {id.site}")
@@ -126,7 +134,9 @@ class OrderCore:
             return False
         if message.stamp is not None:
             time, name = message.stamp
-            if name != site or (origin.time is not None and time <= origin.time):
+            if name != site:
+                raise ProtocolError(f"{site} sent a stamp of {name}")
+            if origin.time is not None and time <= origin.time:
                 raise ProtocolError(f"the stamps of {site} fall to {time}")
             origin.time = time
         origin.number = id.number

@@ -26,7 +26,10 @@ class IOrderCore(Interface):
 
     Below it, packets of one site to another arrive once and in order while neither sees the other
     as disconnected. Heartbeats carry no order and do not come here (K20). A wrong packet is
-    returned as `Failed` with the site.
+    returned as `Failed` with the site, and later ones of the same call are dropped. The core stays
+    usable, also for this site.
+
+    Memory is bounded by `OrderSettings.queue` and `history`, and by the number of sites.
 
     Before the owner reports a site as connected, both ends exchange clocks. Each end sends an
     offer and gets an answer, also if the connection itself did not break:
@@ -35,6 +38,8 @@ class IOrderCore(Interface):
     """
 
     connected: frozenset[str] = Attribute("sites for which this core waits")
+    duplicates: int = Attribute("count of dropped messages that came twice")
+    refused: int = Attribute("count of wrong packets")
     floor: int = Attribute(
         "clock, or epoch counter: store it before effects are applied, for the next incarnation. "
         "No reserved stamp is above it"

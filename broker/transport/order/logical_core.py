@@ -73,6 +73,7 @@ class LogicalCore(StampedCore):
         return self._public_clock
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
+        self._check_time(site, answer, at)
         if answer < self._lowest_answer:
             return None
         self._clock = max(self._clock, answer)
@@ -130,12 +131,12 @@ class LogicalCore(StampedCore):
             self._clock += self._lead
         return super()._next_stamps(count, at)
 
-    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
-        super()._add_own_messages(messages, at)
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
         assert messages[-1].stamp is not None
         time = messages[-1].stamp.time
         self._highest = max(self._highest, time)
         self._announced.update(dict.fromkeys(self.connected, time))
+        return super()._add_own_messages(messages, at)
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         self._plan_announcement(at)
@@ -144,20 +145,23 @@ class LogicalCore(StampedCore):
             self._waiting.popleft()
         patience = self._settings.clock_patience
         self._overdue_at = self._waiting[0][0] + patience if self._waiting else None
-        return effects
+        return effects + self._suspect_slow_sites(at) if self._is_full else effects
 
     def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
         super()._enqueue(stamp, message, at)
         self._waiting.append((at.now, stamp))
 
-    def _suspect_overdue_sites(self, at: Instant) -> list[OrderEffect]:
+    def _suspect_slow_sites(self, at: Instant) -> list[OrderEffect]:
         """Wait no longer for sites whose clocks do not come, although their packets may."""
+        _, stamp = self._waiting[0]
+        slow = sorted(site for site in self.connected if self._clocks[site] < stamp.time)
+        effects: list[OrderEffect] = [self._suspect(site, OVERDUE) for site in slow]
+        return effects + self._advance(at) if slow else effects
+
+    def _suspect_overdue_sites(self, at: Instant) -> list[OrderEffect]:
         if self._overdue_at is None or at.now < self._overdue_at:
             return []
-        _, stamp = self._waiting[0]
-        overdue = sorted(site for site in self.connected if self._clocks[site] < stamp.time)
-        effects: list[OrderEffect] = [self._suspect(site, OVERDUE) for site in overdue]
-        effects += self._advance(at)
+        effects = self._suspect_slow_sites(at)
         if self._overdue_at is not None and self._overdue_at <= at.now:
             # It waits for an own commit.
             self._overdue_at = at.now + self._settings.clock_patience

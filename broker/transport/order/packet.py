@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import attrs
 
+#: About the bytes of a message in memory, beside its payload.
+MESSAGE_COST = 512
+
 
 class MessageId(NamedTuple):
     """Identity of a message. Numbers of an incarnation begin with 1 and have no gaps (K21)."""
@@ -43,6 +46,11 @@ class Message(NamedTuple):
     connected: frozenset[str]
     #: None if a sequencer gives the place.
     stamp: Stamp | None = None
+
+    @property
+    def cost(self) -> int:
+        """About the bytes in memory."""
+        return len(self.payload) + MESSAGE_COST
 
 
 @attrs.frozen

@@ -40,6 +40,7 @@ class RealTimeCore(StampedCore):
         return self._below_reserved(max(self._last, at.site_clock))
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
+        self._check_time(site, answer, at)
         self.connected |= {site}
         self._answers[site] = answer
         return []

@@ -26,6 +26,10 @@ class OrderSettings:
     entry_patience: float = 5.0
     #: Sequencer: a message without a number is requested after this time, and again.
     request_after: float = 0.5
+    #: Bytes of messages that wait, with `packet.MESSAGE_COST` for each. Beyond it, sites for which
+    #: the messages wait are suspected. If nothing waits for a site, further messages are errors of
+    #: their senders.
+    queue: int = 64 * 1024 * 1024
     #: Ids and stamps of delivered messages, to find the neighbours of a late one.
     history: int = 5_000
 

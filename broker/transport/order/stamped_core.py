@@ -18,7 +18,7 @@ class StampedCore(OrderCore):
 
     A message below a delivered stamp is delivered at once, as late. If both ends were connected
     when it was sent, the sender is suspected first: so no two connected sites get late messages of
-    each other (R16). The queue is bounded by the time for which a message waits.
+    each other (R16).
     """
 
     def __init__(self, site: str, incarnation: int, settings: OrderSettings) -> None:
@@ -48,10 +48,11 @@ class StampedCore(OrderCore):
     def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
         return [Stamp(self._next_time(at), self.site) for _ in range(count)]
 
-    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
         for message in messages:
             assert message.stamp is not None
             self._enqueue(message.stamp, message, at)
+        return ()
 
     @property
     def _lowest_stamp(self) -> Stamp | None:
@@ -91,9 +92,12 @@ class StampedCore(OrderCore):
     def _enqueue(self, stamp: Stamp, message: Message, at: Instant) -> None:
         heappush(self._queue, (stamp, self._arrivals, message))
         self._arrivals += 1
+        self._waiting_bytes += message.cost
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects: list[OrderEffect] = []
         while (stamp := self._lowest_stamp) and self._is_ready(stamp, at):
-            effects.append(self._deliver(heappop(self._queue)[2], stamp))
+            message = heappop(self._queue)[2]
+            self._waiting_bytes -= message.cost
+            effects.append(self._deliver(message, stamp))
         return effects

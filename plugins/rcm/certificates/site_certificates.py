@@ -91,9 +91,9 @@ class SiteCertificates:
     def snapshot(self) -> dict[str, object]:
         return {f"certificate_{name}": value for name, value in self._builder.snapshot().items()}
 
-    def snapshot_sites(self, now: float) -> dict[str, dict[str, object]]:
-        """Return the comparison with each other site."""
-        return {site: describe_peer(peer, now) for site, peer in self.exchange.peers.items()}
+    def describe_site(self, site: str, now: float) -> dict[str, object]:
+        """Return the comparison with another site."""
+        return describe_peer(self.exchange.peers[site], now)
 
     # ----------------------------------------------------------------- proofs
 

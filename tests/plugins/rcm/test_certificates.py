@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unittest
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,7 +29,7 @@ class CertificateCase(TransportCase):
     plugin = rcm_transport
     links = rcm_links
     order: ClassVar[str]
-    seeds = (0,)
+    seeds: ClassVar[Sequence[int]] = (0,)
     may_differ: ClassVar[bool] = False
     """True if the variant may number a message twice while sites see different sites."""
 

@@ -27,9 +27,16 @@ SETTINGS = OrderSettings()
 class Group:
     """Sites with one clock. Payloads name the messages."""
 
-    def __init__(self, variant: str, sites: str = "abc", *, connected: bool = True) -> None:
+    def __init__(
+        self,
+        variant: str,
+        sites: str = "abc",
+        *,
+        connected: bool = True,
+        settings: OrderSettings = SETTINGS,
+    ) -> None:
         self.cores: dict[str, IOrderCore] = {
-            site: VARIANTS[variant].create_core(site, 1, SETTINGS) for site in sites
+            site: VARIANTS[variant].create_core(site, 1, settings) for site in sites
         }
         self.now = 0.0
         self.delivered: dict[str, list[Deliver]] = {site: [] for site in sites}

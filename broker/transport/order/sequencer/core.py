@@ -34,8 +34,6 @@ from broker.transport.view import LinkState
 
 #: Of one epoch.
 MOST_NUMBERS = 2 ** (NUMBER_BITS - 1)
-#: A counter further ahead of the highest known one is an error.
-MOST_AHEAD = 2**20
 
 
 @implementer(IOrderCore)
@@ -133,13 +131,13 @@ class SequencerCore(NumberedCore):
             case Begin(epoch, places):
                 self._check_sequencer(site, epoch)
                 if epoch == self._promised and site == self._leader:
-                    self._check_headers(site, [header for _, header in places])
+                    self._check_places(site, places)
                     self._epoch, self._next, self._depth = epoch, 0, 0
                     self._adopt_places(places, at)
             case Request(headers):
                 return self._answer_request(site, headers)
             case Known(places, depth):
-                self._check_headers(site, [header for _, header in places])
+                self._check_places(site, places)
                 if site == self._leader:
                     self._depth = depth + 1
                     return self._deliver_known(places)
@@ -155,7 +153,7 @@ class SequencerCore(NumberedCore):
             return  # of an epoch that this site has left
         if first != self._next:
             raise ProtocolError(f"{site} sent number {first} after {self._next - 1}")
-        self._check_headers(site, headers)
+        self._drop_unsent(site, headers)  # their numbers are passed over
         self._next += len(headers)
         for number, header in enumerate(headers, first):
             self._delivery.add_entry(epoch.stamp(number), header, at.now)
@@ -168,8 +166,7 @@ class SequencerCore(NumberedCore):
     # ----------------------------------------------------------------- of epochs
 
     def _raise_counter(self, site: str, counter: int) -> None:
-        if counter > self._counter + MOST_AHEAD:
-            raise ProtocolError(f"the epoch {counter} of {site} is too far ahead")
+        self._check_counter(site, counter)
         self._counter = max(self._counter, counter)
 
     def _membership_changed(self, site: str, at: Instant) -> list[OrderEffect]:
@@ -226,6 +223,7 @@ class SequencerCore(NumberedCore):
     def _answer_takeover(self, site: str, packet: Takeover, at: Instant) -> Answer | Refusal:
         epoch = packet.epoch
         self._check_sequencer(site, epoch)
+        self._check_delivered(site, packet.delivered)
         self._raise_counter(site, epoch.counter)
         if site != self._leader:
             return Refusal(epoch, 0)
@@ -254,8 +252,10 @@ class SequencerCore(NumberedCore):
         return ()
 
     def _accept_answer(self, site: str, answer: Answer) -> None:
-        self._check_headers(site, answer.waiting)
-        self._check_headers(site, [header for _, header in answer.places])
+        if len(self._drop_unsent(site, answer.waiting)) < len(answer.waiting):
+            raise ProtocolError(f"{site} has a message that was never sent")
+        self._check_places(site, answer.places)
+        self._check_delivered(site, answer.delivered)
         takeover = self._takeover
         if takeover is None:
             if answer.epoch == self._epoch and site in self.connected:
@@ -318,14 +318,16 @@ class SequencerCore(NumberedCore):
         return [Send((Request(sort_headers(due)[:MOST_HEADERS]),), (self._leader,))] if due else []
 
     def _answer_request(self, site: str, headers: Sequence[Header]) -> Iterable[OrderEffect]:
-        self._check_headers(site, headers)
+        headers = self._drop_unsent(site, headers)
         if site not in self.connected:
             return ()
         delivery = self._delivery
         others = [each for each in headers if delivery.is_without_place(each.id)]
         if self._leader == self.site:
             # The site gets the places with the next epoch: one by one they would overtake others.
-            self._requested.update(others)
+            # Beyond the bound, the site requests them again.
+            if len(self._requested) < MOST_HEADERS:
+                self._requested.update(others)
             return ()
         known = {
             each: place for each in headers if (place := delivery.place_of(each.id)) is not None
@@ -347,7 +349,7 @@ class SequencerCore(NumberedCore):
                 is_due = self._epoch is None or self._next >= MOST_NUMBERS
             if is_due:
                 effects += self._take_over(at)
-            if self._takeover is not None and self._takeover.is_complete(at.now):
+            if self._takeover and (self._takeover.is_complete(at.now) or self._is_overdue):
                 effects += self._begin_epoch(self._takeover, at)
             if self._takeover is None:
                 effects += self._number_messages(at)
@@ -372,6 +374,9 @@ class SequencerCore(NumberedCore):
         elif self._request_at is None:
             self._request_at = at.now + settings.request_after
         self._give_up_at = None
+        if is_follower and self._is_overdue:
+            self._give_up_at = max(at.now, self._followed_since + settings.request_after)
+            return
         since = self._delivery.waiting_since() if is_follower and self._epoch is None else None
         if since is not None:
             patience = 2 * settings.patience

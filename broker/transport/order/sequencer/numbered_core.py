@@ -11,8 +11,19 @@ from broker.transport.order.effects import LATE, OrderEffect, Suspect
 from broker.transport.order.instant import Instant
 from broker.transport.order.packet import Message, MessageId, Stamp
 from broker.transport.order.sequencer.delivery import Delivery
-from broker.transport.order.sequencer.packet import MOST_HEADERS, NUMBER_BITS, Header, Places
+from broker.transport.order.sequencer.packet import (
+    MOST_HEADERS,
+    NUMBER_BITS,
+    Delivered,
+    Header,
+    Places,
+)
 from broker.transport.order.settings import OrderSettings
+
+#: A counter further ahead of the highest known one is an error.
+MOST_AHEAD = 2**20
+#: Numbers that wait for their messages. Beyond it the first ones are passed over.
+MOST_ENTRIES = 4 * MOST_HEADERS
 
 
 class NumberedCore(OrderCore):
@@ -34,31 +45,58 @@ class NumberedCore(OrderCore):
     def _next_stamps(self, count: int, at: Instant) -> Iterable[None]:
         return repeat(None, count)
 
-    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> None:
-        for message in messages:
-            self._delivery.add_message(message, at.now)
+    def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
+        return [effect for message in messages for effect in self._add_message(message, at)]
 
     def _accept_message(self, site: str, message: Message, at: Instant) -> Iterable[OrderEffect]:
         if not self._is_new(site, message):
             return ()
-        self._delivery.add_message(message, at.now)
-        place = self._delivery.place_of(message.id)
-        if place is None:
-            return ()
-        effects = self._deliver_from(message.id, place)
-        if message.id in self._overdue:
+        effects = self._add_message(message, at)
+        if effects and message.id in self._overdue:
             self._overdue.discard(message.id)
             if site in self.connected:
                 effects.insert(0, Suspect(site, LATE))
         return effects
 
-    def _check_headers(self, site: str, headers: Sequence[Header]) -> None:
-        """Raises `ProtocolError` for messages of this process that it never sent."""
+    def _add_message(self, message: Message, at: Instant) -> list[OrderEffect]:
+        """Deliver the message if its place has passed."""
+        self._delivery.add_message(message, at.now)
+        self._waiting_bytes += message.cost
+        place = self._delivery.place_of(message.id)
+        return [] if place is None else self._deliver_from(message.id, place)
+
+    def _drop_unsent(self, site: str, headers: Sequence[Header]) -> list[Header]:
+        """Drop messages of this process that it never sent, and count the packet.
+
+        They are no error of the site, which may have them from another one. Raises `ProtocolError`
+        for too many headers.
+        """
         if len(headers) > MOST_HEADERS:
             raise ProtocolError(f"{site} sent {len(headers)} headers at once")
-        for id, _ in headers:
-            if id[:2] == (self.site, self._incarnation) and id.number > self._sent:
-                raise ProtocolError(f"{site} numbers message {id.number}, which was never sent")
+        own, sent = (self.site, self._incarnation), self._sent
+        known = [each for each in headers if each.id.number <= sent or each.id[:2] != own]
+        self.refused += len(known) < len(headers)
+        return known
+
+    def _check_delivered(self, site: str, delivered: Delivered) -> None:
+        """Raises `ProtocolError` for messages of this process that it never sent."""
+        if delivered.get((self.site, self._incarnation), 0) > self._sent:
+            raise ProtocolError(f"{site} has delivered a message that was never sent")
+
+    def _check_places(self, site: str, places: Places) -> None:
+        """Raises `ProtocolError` also for epochs too far ahead."""
+        self._drop_unsent(site, [header for _, header in places])
+        for stamp, _ in places:
+            self._check_counter(site, stamp.time >> NUMBER_BITS)
+
+    def _check_counter(self, site: str, counter: int) -> None:
+        if counter > self._counter + MOST_AHEAD:
+            raise ProtocolError(f"the epoch {counter} of {site} is too far ahead")
+
+    @property
+    def _is_overdue(self) -> bool:
+        """True if nothing more may wait."""
+        return self._is_full or len(self._delivery.entries) > MOST_ENTRIES
 
     def _drop_entries(self, at: Instant) -> None:
         self._delivery.drop_entries(at.now)
@@ -96,7 +134,7 @@ class NumberedCore(OrderCore):
             elif not delivery.is_delivered(id):
                 end = since + self._settings.entry_patience
                 if self._will_arrive(header):
-                    if at.now < end:
+                    if at.now < end and not self._is_overdue:
                         self._stuck_until = end
                         return effects
                     self._overdue.add(id)
@@ -116,4 +154,8 @@ class NumberedCore(OrderCore):
     def _deliver_from(self, id: MessageId, stamp: Stamp) -> list[OrderEffect]:
         self._reached = max(self._reached, stamp.time >> NUMBER_BITS)
         self._counter = max(self._counter, self._reached)
-        return [self._deliver(*each) for each in self._delivery.take_messages(id, stamp)]
+        effects: list[OrderEffect] = []
+        for message, place in self._delivery.take_messages(id, stamp):
+            self._waiting_bytes -= message.cost
+            effects.append(self._deliver(message, place))
+        return effects

@@ -20,6 +20,7 @@ from broker.order_certificates.proof import (
     verify_event,
 )
 from broker.streams.contract import CarriedEvent
+from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.block_builder import QUIET
 from plugins.rcm.certificates.site_certificates import SiteCertificates
 from tests.plugins.rcm.certificates.group import PINNED, make_builder
@@ -145,3 +146,24 @@ def test_an_own_event_that_was_not_delivered_before_the_restart_may_be_late() ->
     proof = proof_of(site, 2, "a")
     assert proof.index_in_time is None
     assert site.exchange.builder.snapshot()["leaves"] == 2
+
+
+def test_an_event_that_was_not_logged_is_removed_until_it_comes_again() -> None:
+    site = make_site()
+    site.deliver([make_event(1, 5), make_event(2, 6), make_event(3, 300)], 1.0)
+    site.handle_timeout(1.0 + QUIET)
+    builder = site.exchange.builder
+    before = builder.certificate_of(0)
+    site.take_back(
+        [(MessageId("b", 1, 2), Stamp(6, "b")), (MessageId("b", 1, 9), Stamp(7, "b"))], 5.0
+    )
+    assert site.prove_event("client-b", 7, 2, 5.0) is None
+    site.handle_timeout(10.0)
+    without = builder.certificate_of(0)
+    site.deliver([make_event(2, 6, is_late=True)], 11.0)
+    site.handle_timeout(20.0)
+    after = builder.certificate_of(0)
+    assert before is not None and without is not None and after is not None
+    assert [each.certificate.count for each in (before, without, after)] == [2, 1, 2]
+    assert after.certificate.root == before.certificate.root
+    assert after.certificate.count_in_time == 1

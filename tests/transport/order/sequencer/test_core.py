@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.errors import ProtocolError
-from broker.transport.order import MessageId
+from broker.transport.order import MessageId, Stamp
 from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.order.sequencer.packet import (
     Answer,
@@ -255,6 +255,17 @@ FOREIGN = Epoch(9, "c")
 UNSENT = Header(MessageId("b", 1, 7), frozenset())
 
 
+def test_requests_for_messages_that_were_never_sent_are_counted_and_ignored() -> None:
+    """The site may have them from another one."""
+    group = Group("sequencer")
+    group.receive("a", "c", Request((Header(MessageId("a", 1, 1), frozenset()),)))
+    assert group.cores["a"].refused == 1
+    assert group.failures == []
+    group.send("a", "x")
+    group.settle()
+    assert group.texts("a") == group.texts("c") == ["x"]
+
+
 @pytest.mark.parametrize(
     ("packet", "text"),
     [
@@ -264,8 +275,10 @@ UNSENT = Header(MessageId("b", 1, 7), frozenset())
         (Takeover(Epoch(2**30, "a"), {}), "too far ahead"),
         (Follow(2**30), "too far ahead"),
         (Refusal(Epoch(1, "b"), 2**30), "too far ahead"),
-        (Request((UNSENT,)), "never sent"),
         (Request((UNSENT,) * 10_001), "10001 headers"),
+        (Takeover(Epoch(9, "a"), {("b", 1): 7}), "never sent"),
+        (Answer(Epoch(1, "b"), {("b", 1): 7}, (), ()), "never sent"),
+        (Known(((Stamp(2**62, "a"), UNSENT),)), "too far ahead"),
         (Answer(Epoch(1, "b"), {}, (), (UNSENT,)), "never sent"),
     ],
 )
@@ -278,15 +291,24 @@ def test_a_wrong_packet_is_refused(packet: object, text: str) -> None:
     assert group.texts("b") == group.texts("c") == ["x"]
 
 
-@pytest.mark.parametrize(
-    ("first", "header", "text"),
-    [(5, UNSENT, "sent number 5 after"), (0, UNSENT, "never sent")],
-)
-def test_wrong_numbers_are_refused(first: int, header: Header, text: str) -> None:
+def test_numbers_after_a_gap_are_refused() -> None:
     group = Group("sequencer")
     epoch = group.cores["b"]._epoch  # type: ignore[attr-defined]
-    group.receive("b", "a", Numbers(epoch, first, (header,)))
-    assert [text in str(error) for error in group.failures] == [True]
+    group.receive("b", "a", Numbers(epoch, 5, (UNSENT,)))
+    assert ["sent number 5 after" in str(error) for error in group.failures] == [True]
+
+
+def test_numbers_of_messages_that_were_never_sent_are_counted_and_passed_over() -> None:
+    """The sequencer may have them from another site."""
+    group = Group("sequencer")
+    epoch = group.cores["b"]._epoch  # type: ignore[attr-defined]
+    group.receive("b", "a", Numbers(epoch, 0, (UNSENT,)))
+    assert group.cores["b"].refused == 1
+    assert group.failures == []
+    group.send("b", *"123456")
+    group.transit["b", "a"].clear()
+    group.send("b", "7", "8")
+    assert group.texts("b") == list("1234567")
 
 
 def test_an_answer_with_an_epoch_too_far_ahead_is_refused() -> None:

@@ -1,0 +1,114 @@
+"""Order entries of the messages of one group, and the record of the last deliveries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+
+from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
+from broker.event.place import Mark
+from broker.streams.contract import CarriedEvent
+from broker.transport.order import IOrderCore, MessageId, Place, Stamp
+from plugins.rcm.held_events import HeldEvent
+
+#: Deliveries of a flow that are remembered, in case that their commit fails.
+MOST_RECORDED = 5_000
+
+
+@attrs.frozen
+class GroupName:
+    """The names of a group that stand in its order entries."""
+
+    stack: str
+    variant: str
+
+
+class Entries:
+    """Makes the entries of a site, and records what it delivered."""
+
+    def __init__(self, name: GroupName, core: IOrderCore, bound_of: Callable[[str], int]) -> None:
+        """`bound_of` returns the error of a site's stamps in microseconds; 0: they are no times."""
+        self._name = name
+        self._core = core
+        self._bound_of = bound_of
+        self._delivered: dict[str, deque[tuple[Mark, MessageId, Stamp]]] = {}
+        """The last deliveries of each flow, in its order."""
+
+    def make_entry(self, id: MessageId, stamp: Stamp | None) -> OrderEntry:
+        """Return the entry of a message that is not delivered."""
+        return OrderEntry(
+            *(self._name.stack, id.site, id.incarnation, id.number),
+            *(None if stamp is None else stamp.time, self._name.variant, self._bound_of(id.site)),
+            tie="" if stamp is None or stamp.site == id.site else stamp.site,
+        )
+
+    def encode(self, id: MessageId, stamp: Stamp | None) -> bytes:
+        """Return the annotation of a message that is not delivered."""
+        return encode_order_entry(self.make_entry(id, stamp))
+
+    def read(self, event: CarriedEvent) -> OrderEntry | None:
+        """Return the entry of an event of this group; None if another stack carried it."""
+        entry = decode_order_entry(event.annotation)
+        return entry if entry is not None and entry.stack == self._name.stack else None
+
+    def deliver(
+        self, held: HeldEvent, id: MessageId, stamp: Stamp, late: Place | None
+    ) -> HeldEvent:
+        """Return an event with the entry of its delivery."""
+        entry = self.make_entry(id, stamp)
+        if late is not None or held.is_recovered:
+            entry = _with_place(entry, late, is_recovered=held.is_recovered)
+        event = held.event.with_annotation(encode_order_entry(entry))
+        self._record(held.flow, event.mark, id, stamp)
+        return attrs.evolve(held, event=event)
+
+    def place(self, flow: str, event: CarriedEvent) -> CarriedEvent:
+        """Return an event that is delivered at once, from a log, with its place."""
+        entry = self.read(event)
+        stamp = None if entry is None else stamp_of(entry)
+        if entry is None or stamp is None:
+            return event
+        id = MessageId(*entry.id)
+        late = self._core.place(id, stamp)
+        self._record(flow, event.mark, id, stamp)
+        return event.with_annotation(
+            encode_order_entry(_with_place(entry, late, is_recovered=True))
+        )
+
+    def restore(self, entry: OrderEntry) -> None:
+        """Record a delivery of an earlier process."""
+        stamp = stamp_of(entry)
+        if stamp is not None and entry.stack == self._name.stack:
+            self._core.place(MessageId(*entry.id), stamp)
+
+    def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
+        """Forget deliveries of a flow that were not logged, and return them."""
+        delivered = self._delivered.get(flow)
+        taken: list[tuple[MessageId, Stamp]] = []
+        while delivered and delivered[-1][0] > after:
+            _, id, stamp = delivered.pop()
+            self._core.take_back(id, stamp)
+            taken.append((id, stamp))
+        return taken
+
+    def _record(self, flow: str, mark: Mark, id: MessageId, stamp: Stamp) -> None:
+        recorded = self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED))
+        recorded.append((mark, id, stamp))
+
+
+def stamp_of(entry: OrderEntry) -> Stamp | None:
+    return None if entry.stamp is None else Stamp(entry.stamp, entry.tie or entry.site)
+
+
+def _with_place(entry: OrderEntry, late: Place | None, *, is_recovered: bool) -> OrderEntry:
+    """Return the entry with the place of a message that was delivered."""
+    before, after = (None, None) if late is None else (late.before, late.after)
+    return attrs.evolve(
+        entry,
+        is_late=late is not None,
+        before=before,
+        after=after,
+        is_recovered=is_recovered,
+    )

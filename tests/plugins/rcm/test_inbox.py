@@ -1,0 +1,86 @@
+"""Packets of one site wait for the events before them."""
+
+from __future__ import annotations
+
+from broker.transport.order import Message, MessageId
+from broker.transport.order.packet import Clock
+from plugins.rcm.inbox import MOST_WAITING, NUMBER_PATIENCE, Inbox
+
+
+def message(number: int, incarnation: int = 1) -> Message:
+    return Message(MessageId("b", incarnation, number), b"x", frozenset())
+
+
+def inbox_with(*packets: object) -> Inbox:
+    inbox = Inbox()
+    for packet in packets:
+        inbox.add_packet(packet)
+    return inbox
+
+
+def take(inbox: Inbox, now: float = 0.0) -> list[object]:
+    """Take what is ready, as the order gets it."""
+    packets, _ = inbox.take_ready(now)
+    for packet in packets:
+        if isinstance(packet, Message):
+            inbox.pass_message(packet.id)
+    return list(packets)
+
+
+def test_packets_wait_behind_an_event_that_the_node_does_not_have() -> None:
+    first, clock, second = message(1), Clock(5), message(2)
+    inbox = inbox_with(first, clock, second)
+    inbox.add_ready([second.id])
+    assert take(inbox) == []
+    inbox.add_ready([first.id])
+    assert take(inbox) == [first, clock, second]
+
+
+def test_a_message_waits_for_lower_numbers_of_other_flows() -> None:
+    inbox = inbox_with(message(1))
+    inbox.add_ready([message(1).id])
+    assert len(take(inbox)) == 1
+    third = message(3)
+    inbox.add_packet(third)
+    inbox.add_ready([third.id])
+    assert take(inbox, 10.0) == []
+    assert inbox.next_timeout() == 10.0 + NUMBER_PATIENCE
+    # The event of another flow comes from a log.
+    assert inbox.pass_message(message(2).id) is None
+    assert take(inbox, 10.1) == [third] and inbox.next_timeout() is None
+
+
+def test_missing_numbers_are_reported_after_a_time_or_a_known_loss() -> None:
+    for loses in (False, True):
+        inbox = inbox_with(message(1), message(4))
+        inbox.add_ready([message(1).id, message(4).id])
+        assert len(take(inbox, 1.0)) == 1
+        if loses:
+            inbox.record_loss()
+        packets, _ = inbox.take_ready(1.0 + (0.0 if loses else NUMBER_PATIENCE))
+        (taken,) = packets
+        assert isinstance(taken, Message)
+        assert inbox.pass_message(taken.id) == (2, 3)
+
+
+def test_messages_behind_later_ones_are_dropped() -> None:
+    inbox = inbox_with(message(1), message(2), message(3))
+    inbox.pass_message(message(2).id)
+    inbox.add_ready([message(each).id for each in (1, 2, 3)])
+    packets, passed = inbox.take_ready(0.0)
+    assert [each.id.number for each in packets if isinstance(each, Message)] == [3]
+    assert [id.number for id in passed] == [1, 2]
+
+
+def test_a_new_incarnation_begins_with_any_number() -> None:
+    inbox = inbox_with(message(5), message(1, 2))
+    inbox.add_ready([message(5).id, message(1, 2).id])
+    assert len(take(inbox)) == 2
+    assert inbox.is_passed(message(9).id) and not inbox.is_passed(message(2, 2).id)
+
+
+def test_an_inbox_is_bounded_by_packets() -> None:
+    inbox = inbox_with(*[Clock(each) for each in range(MOST_WAITING - 1)])
+    assert not inbox.is_full
+    inbox.add_packet(Clock(0))
+    assert inbox.is_full

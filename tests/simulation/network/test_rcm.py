@@ -1,0 +1,149 @@
+"""Whole nodes as the sites of a group, in virtual time: one transcript at all sites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from broker.config.stacks import StackInstance
+from broker.event.order_entry import OrderEntry, order_entry_of
+from broker.log.known_flows import stream_of
+from broker.testing.determinism import deterministic
+from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transcripts import SiteChecker, compare_sites
+from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
+from plugins.rcm.options import RcmOptions
+from plugins.rcm.stack import rcm_links
+from plugins.rcm.transport import rcm_transport
+
+VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
+
+
+class Group:
+    """Sites `n0`, `n1`, ..., each with a publisher; some have subscriptions."""
+
+    def __init__(self, world: NetworkWorld, order: str, count: int) -> None:
+        self.world = world
+        self.order = order
+        sites = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(count)}
+        self.network = TransportNetwork(
+            world,
+            (rcm_transport, rcm_links),
+            lambda _: StackInstance(
+                INSTANCE, use="rcm", options=RcmOptions(sites=sites, order=order)
+            ),
+        )
+        self.network.add_nodes(count)
+        for name in world.names:
+            self.network.add_publisher(name)
+        for name in world.names[:2]:
+            self.network.subscribe(f"all-{name}", name, durable="d")
+        # The full disks of a schedule lose commits.
+        self.lost_commits = False
+
+    def entries(self, name: str) -> list[OrderEntry]:
+        """Return the entries in the log of a site, in the order of delivery."""
+        log = self.world[name].event_log
+        events = self.world.wait(log.read(1, 1 << 40, 1 << 60))
+        found = [
+            order_entry_of(event.record)
+            for event in events
+            if stream_of(event.record) == CARRIED and not event.is_withheld
+        ]
+        assert None not in found, f"{name} has an event without an entry"
+        return [entry for entry in found if entry is not None]
+
+    def settle(self) -> dict[str, list[OrderEntry]]:
+        """Wait for all events, and check guarantees and transcripts."""
+        self.world.heal_transports()
+        self.network.publish(3)
+        self.network.settle(120.0)
+        # Sites without a subscription get all events, too.
+        self.world.run(40.0)
+        self.network.check_states()
+        logs = {name: self.entries(name) for name in self.world.names}
+        checkers = {name: SiteChecker(self.lost_commits) for name in logs}
+        found = [f"{name}: {each}" for name in logs for each in checkers[name].check(logs[name])]
+        is_exact = self.order != "sequencer"
+        found += compare_sites(checkers, has_equal_stamps=is_exact) if not found else ()
+        assert not found, "\n".join(found[:10])
+        return logs
+
+    def disturb(self, random: Random, kinds: Sequence[str]) -> None:
+        """Do one thing to the group, while it publishes."""
+        network, world = self.network, self.world
+        name, other = random.sample(world.names, 2)
+        match random.choice(kinds):
+            case "publish":
+                network.publish(random.choice((1, 3, 8)))
+            case "cut":
+                network.cut_datagrams(name, other)
+            case "heal":
+                world.heal_transports()
+            case "isolate":
+                network.cut(name)
+                network.publish(2)
+                world.run(random.choice((0.3, 8.0, 20.0)))
+                network.heal(name)
+            case "kill":
+                network.kill(name)
+                network.publish(random.choice((0, 2)))
+                world.run(random.choice((0.0, 1.0, 8.0)))
+                world.start(name)
+            case "fill":
+                self.lost_commits = True
+                world.set_disk_full(name, True)
+                network.publish(2)
+                world.run(random.choice((0.5, 3.0)))
+                world.set_disk_full(name, False)
+        world.run(random.choice((0.0, 0.1, 1.0, 6.0)))
+
+
+@pytest.mark.parametrize("order", VARIANTS)
+def test_sites_that_are_well_connected_log_one_sequence(order: str) -> None:
+    with deterministic(7), NetworkWorld(7) as world:
+        group = Group(world, order, 3)
+        world.run(2.0)
+        for _ in range(10):
+            group.network.publish(3)
+        first, *others = group.settle().values()
+        assert not any(entry.is_late for entry in first)
+        for other in others:
+            assert [entry.id for entry in other] == [entry.id for entry in first]
+
+
+def check_schedule(seed: int, order: str, kinds: Sequence[str], steps: int = 12) -> None:
+    with deterministic(seed), NetworkWorld(seed) as world:
+        random = Random(seed)
+        group = Group(world, order, 3 + seed % 2)
+        for _ in range(steps):
+            group.disturb(random, kinds)
+        group.settle()
+
+
+OUTAGES = ("publish", "publish", "cut", "heal", "isolate", "kill")
+
+
+@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("order", ["logical", "real-time", "hybrid"])
+def test_outages_and_kills_leave_one_transcript(order: str, seed: int) -> None:
+    check_schedule(seed, order, OUTAGES)
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_full_disks_leave_one_transcript(seed: int) -> None:
+    check_schedule(seed, "hybrid", (*OUTAGES, "fill"))
+
+
+@pytest.mark.parametrize("seed", [4, 9])
+def test_outages_lose_and_repeat_nothing_with_a_sequencer(seed: int) -> None:
+    check_schedule(seed, "sequencer", ("publish", "publish", "cut", "heal", "isolate"))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20, 120))
+@pytest.mark.parametrize("order", ["logical", "real-time", "hybrid"])
+def test_long_schedules_leave_one_transcript(order: str, seed: int) -> None:
+    check_schedule(seed, order, (*OUTAGES, "fill"))

@@ -1,0 +1,146 @@
+"""Nodes in processes, as the sites of a group whose events have one order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.client.asyncio_face import AsyncioClient, connect
+from broker.event.order_entry import OrderEntry
+from examples.free_ports import free_port
+from tests.system.network_nodes import run_nodes
+from tests.system.node_process import PATIENCE, NodeProcess
+from tests.system.traffic import FLIGHT, Inbox, ask_status, flight, run_within
+
+pytestmark = pytest.mark.system
+
+NAMES = ("a", "b", "c")
+MESH = [(1, 0), (2, 0), (2, 1)]
+STREAM = "ops.zbw"
+
+
+def make_sites(folder: Path, order: str = "hybrid") -> list[NodeProcess]:
+    ports = [free_port() for _ in NAMES]
+    sites = ", ".join(f'{name} = "tcp:host=127.0.0.1:port={free_port()}"' for name in NAMES)
+    nodes = []
+    for number, name in enumerate(NAMES):
+        seeds = [f"127.0.0.1:{port}" for port in ports[:number]]
+        configuration = (
+            f'[network]\ncluster = "alps"\n'
+            f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
+            '[streams."ops.>"]\nstack = "ops-order"\n'
+            f'[stacks.ops-order]\nuse = "rcm"\norder = "{order}"\nsites = {{ {sites} }}\n'
+        )
+        nodes.append(NodeProcess(folder / name, configuration, name=name))
+    return nodes
+
+
+class Site:
+    """A client that publishes at a site, and reads all events there."""
+
+    def __init__(self, client: AsyncioClient, inbox: Inbox) -> None:
+        self.client = client
+        self.inbox = inbox
+
+    @property
+    def entries(self) -> list[OrderEntry]:
+        found = [event.order for event in self.inbox.events]
+        assert None not in found
+        return [entry for entry in found if entry is not None]
+
+    async def publish(self, count: int) -> None:
+        for number in range(count):
+            await self.client.publish(STREAM, flight(number), FLIGHT)
+
+    async def wait_for(self, count: int) -> None:
+        await self.inbox.wait_until(lambda: len(self.inbox.events) >= count)
+
+
+@asynccontextmanager
+async def open_sites(nodes: Sequence[NodeProcess]) -> AsyncIterator[list[Site]]:
+    async with AsyncExitStack() as stack:
+        sites = []
+        for node in nodes:
+            client = await stack.enter_async_context(
+                connect(node.endpoint, client_id=f"client-{node.name}")
+            )
+            await client.when_connected(PATIENCE)
+            inbox = Inbox(await client.subscribe("true()", "ops.>", durable="all"))
+            stack.push_async_callback(inbox.close)
+            sites.append(Site(client, inbox))
+        yield sites
+
+
+async def statuses(node: NodeProcess) -> dict[str, str]:
+    stacks = (await ask_status(node.endpoint))["stacks"]
+    (found,) = [each for each in stacks if each["name"] == "ops-order"]
+    assert found["error"] == ""
+    return {each["site"]: each["status"] for each in found["peers"]}
+
+
+async def wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        for node in nodes:
+            others = {each.name for each in nodes} - {node.name}
+            while (await statuses(node)) != dict.fromkeys(others, "connected"):
+                pass
+
+
+@pytest.mark.parametrize("order", ["logical", "sequencer", "real-time", "hybrid"])
+def test_all_sites_see_one_order(tmp_path: Path, order: str) -> None:
+    nodes = make_sites(tmp_path, order)
+
+    async def work() -> None:
+        await wait_until_connected(nodes)
+        async with open_sites(nodes) as sites:
+            await asyncio.gather(*(site.publish(30) for site in sites))
+            for site in sites:
+                await site.wait_for(90)
+            first = sites[0].entries
+            assert len({entry.id for entry in first}) == 90
+            for site in sites:
+                assert [entry.id for entry in site.entries] == [entry.id for entry in first]
+                assert not any(entry.is_late for entry in site.entries)
+
+    with run_nodes(nodes, MESH):
+        run_within(work(), 3 * PATIENCE)
+
+
+def test_a_killed_site_gets_the_same_transcript(tmp_path: Path) -> None:
+    nodes = make_sites(tmp_path)
+
+    async def work() -> None:
+        await wait_until_connected(nodes)
+        async with open_sites(nodes) as sites:
+            await asyncio.gather(*(site.publish(10) for site in sites))
+            nodes[2].kill()
+            await asyncio.gather(*(site.publish(10) for site in sites[:2]))
+            nodes[2].start()
+            await asyncio.gather(*(site.publish(10) for site in sites))
+            for site in sites:
+                await site.wait_for(80)
+            transcripts = [
+                sorted((entry.stamp, entry.site, entry.number) for entry in site.entries)
+                for site in sites
+            ]
+            assert len(set(transcripts[0])) == 80
+            assert transcripts[1] == transcripts[0] and transcripts[2] == transcripts[0]
+            for site in sites:
+                _check_late(site.entries)
+
+    with run_nodes(nodes, MESH):
+        run_within(work(), 4 * PATIENCE)
+
+
+def _check_late(entries: Sequence[OrderEntry]) -> None:
+    """Check that exactly the events behind a higher stamp are late."""
+    highest = (0, "", 0)
+    for entry in entries:
+        assert entry.stamp is not None
+        place = entry.stamp, entry.site, entry.number
+        assert entry.is_late == (place < highest), entry
+        highest = max(highest, place)
