@@ -11,7 +11,7 @@ from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.errors import BrokerError, Closed, NotAllowed
+from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed
 from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
 from broker.streams.contract import (
@@ -22,6 +22,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
     IOrderingTransport,
+    IProvingTransport,
     ITransportContext,
     ITransportPlugin,
 )
@@ -33,6 +34,7 @@ from broker.transport.site_clock import MICROSECONDS, SiteClock
 from broker.transport.view import LinkState
 from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.certificates.packet import MARK
+from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.effects import (
     DeliverBatch,
@@ -61,7 +63,7 @@ OWN_BOUND = 1_000
 BOUND_SECONDS = 1.0
 
 
-@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport)
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport)
 class RcmTransport:
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
@@ -198,6 +200,11 @@ class RcmTransport:
             placed = map(CarriedEvent.with_annotation, batch.events, entries)
             self._runner.call(self._certificates.deliver, list(placed))
         return entries
+
+    def prove(self, question: Mapping[str, str]) -> object:
+        if self._certificates is None:
+            raise ConfigurationError(f"stacks.{self._context.instance}: signing_key is not set")
+        return answer_question(self._certificates, question, self._now())
 
     def snapshot(self) -> Mapping[str, object]:
         certificates = self._certificates

@@ -11,9 +11,7 @@ from broker.event.order_entry import OrderEntry
 from broker.testing.transcripts import SiteChecker, compare_sites
 
 
-def entry(
-    number: int, stamp: int | None = None, *, site: str = "a", **fields: Any
-) -> OrderEntry:
+def entry(number: int, stamp: int | None = None, *, site: str = "a", **fields: Any) -> OrderEntry:
     stamp = number * 10 if stamp is None else stamp
     return OrderEntry("ops", site, 1, number, stamp, "logical", **fields)
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
-from broker.errors import ConfigurationError
-from broker.order_certificates.proof import Outcome, verify_event
+from broker.errors import ConfigurationError, ProtocolError, UnknownStack
+from broker.order_certificates.proof import Outcome, read_event_proof, verify_event
 from broker.order_certificates.signing_key import SigningKey
 from broker.testing.simulated_reader import read_logs
 from broker.testing.transport_case import TransportCase
-from broker.testing.transport_network import CARRIED, TransportNetwork
+from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import RcmTransport, rcm_transport
+from plugins.rcm.transport import rcm_transport
 
 KEYS = {f"n{number}": SigningKey.generate() for number in range(3)}
 SITES = {f"n{each}": f"tcp:host=127.0.0.1:port={9000 + each}" for each in range(3)}
@@ -75,27 +75,29 @@ class CertificateCase(TransportCase):
 
     def check_proofs(self, network: TransportNetwork) -> None:
         """Check that each site proves each event that it has logged, with a place of its own."""
-        for name in network.world.names:
-            transports = network.world[name].transports
-            assert transports is not None
-            found: list[Any] = [each._transport for each in transports]
-            (transport,) = (each for each in found if isinstance(each, RcmTransport))
-            certificates = transport._certificates
-            assert certificates is not None
-            logs = read_logs(network.world)
+        world = network.world
+        logs = read_logs(world)
+        for name in world.names:
+            client = world.client(f"asker-{name}", name)
             places = set()
             for event in (each for log in logs.values() for each in log):
                 if event.header.stream != CARRIED:
                     continue
                 client_id, _, number, incarnation = event.header.event_id
-                now = network.world.clock.seconds()
-                proof = certificates.prove_event(client_id, incarnation, number, now)
-                assert proof is not None
-                leaf, outcomes = verify_event(proof, "tested", PINNED)
+                identity = f"{client_id}/{incarnation}/{number}"
+                answer = world.wait(client.ask("order-proof", event=identity))
+                self.assertEqual(answer["stack"], INSTANCE)
+                proof = read_event_proof(answer["proof"])
+                leaf, outcomes = verify_event(proof, INSTANCE, PINNED)
                 own = next(each for each in outcomes if each.site == name)
                 self.assertIs(own.outcome, Outcome.PROVED)
                 places.add(leaf.key)
             self.assertGreater(len(places), 0)
+            with self.assertRaises(UnknownStack):
+                world.wait(client.ask("order-proof", stack="mspaces", event="c/1/1"))
+            with self.assertRaises(ProtocolError):
+                world.wait(client.ask("order-proof", event=f"c/1/{2**80}"))
+            self.assertIsNone(world.wait(client.ask("order-proof", event="c/1/1"))["proof"])
 
     def test_sites_of_a_good_network_sign_equal_blocks(self) -> None:
         for seed in self.seeds:
@@ -150,6 +152,33 @@ class TestRealTime(CertificateCase, unittest.TestCase):
 class TestSequencer(CertificateCase, unittest.TestCase):
     order = "sequencer"
     may_differ = True
+
+
+class TestWithoutKey(TransportCase, unittest.TestCase):
+    """Sites without keys, and one with a key."""
+
+    plugin = rcm_transport
+    links = rcm_links
+
+    def test_certificates_are_neither_signed_nor_required(self) -> None:
+        with TemporaryDirectory() as folder:
+            key = Path(folder) / "key"
+            KEYS["n0"].store(key)
+            self.node_options = lambda number: RcmOptions(  # type: ignore[method-assign]
+                sites=SITES, signing_key=None if number else key
+            )
+            with self.network(0, 3) as network:
+                network.subscribe("all", "n1", waits=False)
+                network.add_publisher("n0")
+                network.publish()
+                network.settle()
+                network.world.run(10.0)
+                self.assertGreater(network.state_of("n0")["certificate_signatures"], 0)
+                self.assertNotIn("certificate_signatures", network.state_of("n1"))
+                self.assertEqual(network.state_of("n1")["rejected"], 0)
+                client = network.world.client("asker", "n1")
+                with self.assertRaisesRegex(ConfigurationError, "signing_key is not set"):
+                    network.world.wait(client.ask("order-proof", event="c/1/1"))
 
 
 class TestConfiguration(unittest.TestCase):
