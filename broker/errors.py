@@ -178,6 +178,12 @@ class VersionMismatch(PeerError):
     code = "version-mismatch"
 
 
+class BadCertificate(PeerError):
+    """An order certificate, or a proof, that is not of the site or not about its order."""
+
+    code = "bad-certificate"
+
+
 class PeerSilent(PeerError):
     """The peer sent nothing within the liveness timeout."""
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: A module imports only from its own level or below.
 FLOORS = (
     ("broker", "broker.errors", "broker.rate_limited_log"),
-    ("broker.event", "broker.transport", "broker.streams.contract"),
+    ("broker.event", "broker.transport", "broker.streams.contract", "broker.order_certificates"),
     ("broker.dtd", "broker.config"),
     ("broker.matching", "broker.log", "broker.archive", "broker.identity"),
     ("broker.wire", "broker.streams"),
@@ -60,6 +60,7 @@ XPATH_NAMES = frozenset({"XPath", "ETXPath", "XPathEvaluator", "xpath"})
 #: Sans-I/O.
 CORES = (
     *("broker/event/*.py", "plugins/*/core.py", "plugins/*/*_core.py"),
+    *("broker/order_certificates/*.py", "plugins/rcm/certificates/*.py"),
     *(
         f"broker/{folder}/{name}"
         for folder in (

@@ -75,10 +75,16 @@ class NodeAccess:
 
     async def _ask(self, what: str, document: bytes, arguments: dict[str, str]) -> Any:
         async with self.session(Stop()) as client:
-            try:
-                return await asyncio.wait_for(client.ask(what, document, **arguments), self.timeout)
-            except TimeoutError:
-                raise GaveUp(f"the node did not answer in {self.timeout:g} s") from None
+            return await self.ask_with(client, what, document, **arguments)
+
+    async def ask_with(
+        self, client: Client, what: str, document: bytes = b"", /, **arguments: str
+    ) -> Any:
+        """Ask in a session. Raises `GaveUp` after the timeout."""
+        try:
+            return await asyncio.wait_for(client.ask(what, document, **arguments), self.timeout)
+        except TimeoutError:
+            raise GaveUp(f"the node did not answer in {self.timeout:g} s") from None
 
 
 def node_options(command: _F) -> _F:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -117,6 +118,8 @@ _DNS_NAME = re.compile(r"[A-Za-z0-9_.-]{1,255}", re.ASCII)
 _MAX_UNIT_DEPTH = 8
 _MASTER = re.compile(r"local(\[[0-9*,]+\])?|yarn|(spark|k8s)://\S{1,255}", re.ASCII)
 _MAX_LOCATION = 4096
+#: Of an Ed25519 public key.
+_KEY_BYTES = 32
 _CLIENT_IDS = re.compile(r"[A-Za-z0-9_.@*-]{1,64}", re.ASCII)
 
 
@@ -212,6 +215,12 @@ def _check_site_address(text: str) -> str:
     return text
 
 
+def _check_public_key(text: str) -> str:
+    if len(base64.b64decode(text, validate=True)) != _KEY_BYTES:
+        raise ValueError
+    return text
+
+
 def _check_location(text: str) -> str:
     if "\0" in text or "\n" in text or len(text) > _MAX_LOCATION:
         raise ValueError
@@ -289,6 +298,9 @@ OPTIONAL_FILE: Final[ValueKind[Path | None]] = ValueKind(
 )
 SITE_ADDRESS: Final = ValueKind(
     'an address such as "tcp:host=a.example:port=8770"', _text(_check_site_address), _quoted
+)
+PUBLIC_KEY: Final = ValueKind(
+    "a public key of Ed25519 in base64", _text(_check_public_key), _quoted
 )
 OPTIONAL_LOCATION: Final = ValueKind(
     'the path of a folder, a URI such as "s3://bucket/events", or ""',

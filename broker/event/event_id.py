@@ -51,6 +51,15 @@ class EventIdGenerator:
         self.last_sequence_number -= 1
 
 
+def parse_identity(text: str) -> tuple[str, int, int]:
+    """Return ClientId, incarnation and sequence number of an EventId as text.
+
+    The time stamp may be left out. Raises ValueError.
+    """
+    client_id, incarnation, number = text.partition("@")[0].split("/")
+    return client_id, int(incarnation), int(number)
+
+
 def next_incarnation(last: int, wall_clock_us: int) -> int:
     """Return the incarnation of a new process: above `last` whatever the clock says.
 

@@ -13,6 +13,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.identity import Identity
 from broker.matching.query.query import Query
 from broker.node.event_types import EventTypes
+from broker.node.order_answers import OrderAnswers
 from broker.node.status import InspectedNode, build_status
 from broker.node.type_answers import Subscriber, find_subscribers
 from broker.recovery.inspection import RecoveryInspection
@@ -105,6 +106,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         queries = None if node.network is None else node.network.remote_interest
         return find_subscribers(node.acceptor.sessions, node.durables, queries, parse_query)
 
+    orders = OrderAnswers(lambda: node.transports)
     types = node.types.build_answers(list_subscribers)
     return {
         "status": answer_status,
@@ -115,5 +117,6 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         "explain": lambda identity, ask: node.explanation_answers.answer(identity, ask),
         "recoveries": recoveries.list_recoveries,
         "recover-explain": recoveries.explain_recovery,
+        "order-proof": orders.answer_proof,
         **durable.answerers(),
     }

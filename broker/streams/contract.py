@@ -345,6 +345,16 @@ class IOrderingTransport(IAnnotatingTransport):
         `broker.cluster.withheld_events.ORDER_SECONDS`."""
 
 
+class IProvingTransport(IStreamTransport):
+    """A transport that proves the order of its events to clients (`xmlbroker order verify`)."""
+
+    def prove(question: Mapping[str, str]) -> object:
+        """Return a proof as plain values; None if there is none. Raises `BrokerError`.
+
+        The client may read all streams of the instance.
+        """
+
+
 #: Makes the transport on the links of the network of clusters for a context.
 ClusterFactory: TypeAlias = Callable[[ITransportContext], IStreamTransport]
 

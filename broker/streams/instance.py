@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
-from broker.errors import ConfigurationError, Overloaded
+from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
@@ -27,6 +27,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
     IOrderingTransport,
+    IProvingTransport,
     IStreamTransport,
     ITransportContext,
     ITransportPlugin,
@@ -189,6 +190,24 @@ class TransportInstance:
         """Return own events with the annotations of `IOrderingTransport.place`."""
         found = self._call("place", batch) if self.orders else None
         return self._with_annotations(batch.events, found)
+
+    @property
+    def proves(self) -> bool:
+        """True if the transport proves the order of its events."""
+        return bool(IProvingTransport.providedBy(self._transport))
+
+    def prove(self, question: Mapping[str, str]) -> object:
+        """Return a proof of the transport. Raises `BrokerError`."""
+        transport = self._transport
+        if transport is None or not self.proves:
+            raise Closed(f"the stack {self.instance} does not run")
+        try:
+            return cast(IProvingTransport, transport).prove(question)
+        except BrokerError:
+            raise
+        except Exception as error:
+            self.fail(error)
+            raise Closed(f"the stack {self.instance} has stopped") from None
 
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry own events, each with the links that want it among its targets."""

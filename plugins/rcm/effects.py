@@ -69,6 +69,13 @@ class ReportMissing:
     last: int
 
 
-GroupEffect: TypeAlias = (
-    SendData | PassOn | DeliverBatch | SuspectSite | ReportStatus | EndLink | ReportMissing
-)
+@attrs.frozen
+class SendCertificates:
+    """Send a packet about order certificates to a site. It may be lost."""
+
+    site: str
+    data: bytes
+
+
+LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
+GroupEffect: TypeAlias = LinkEffect | PassOn | DeliverBatch | ReportStatus | ReportMissing

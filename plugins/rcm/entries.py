@@ -83,12 +83,15 @@ class Entries:
         if stamp is not None and entry.stack == self._name.stack:
             self._core.place(MessageId(*entry.id), stamp)
 
-    def take_back(self, flow: str, after: Mark) -> None:
-        """Forget deliveries of a flow that were not logged."""
+    def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
+        """Forget deliveries of a flow that were not logged, and return them."""
         delivered = self._delivered.get(flow)
+        taken: list[tuple[MessageId, Stamp]] = []
         while delivered and delivered[-1][0] > after:
             _, id, stamp = delivered.pop()
             self._core.take_back(id, stamp)
+            taken.append((id, stamp))
+        return taken
 
     def _record(self, flow: str, mark: Mark, id: MessageId, stamp: Stamp) -> None:
         recorded = self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED))

@@ -33,6 +33,7 @@ from broker.transport.order import (
     OrderEffect,
     Packet,
     Send,
+    Stamp,
     Suspect,
 )
 from broker.transport.view import LinkState
@@ -131,9 +132,9 @@ class Group:
         """Return the entries of own events that are delivered outside of the order."""
         return [self._entries.place(batch.flow, event).annotation for event in batch.events]
 
-    def take_back(self, flow: str, after: Mark) -> None:
-        """Forget deliveries of a flow that were not logged."""
-        self._entries.take_back(flow, after)
+    def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
+        """Forget deliveries of a flow that were not logged, and return them."""
+        return self._entries.take_back(flow, after)
 
     # ----------------------------------------------------------------- events of other sites
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 
 from broker.config import value_kind
@@ -38,6 +40,17 @@ class RcmOptions:
         value_kind.duration(0.001, MOST_DELTA),
         0.05,
         "A site without messages answers one with its clock after this time.",
+    )
+    signing_key: Path | None = setting(
+        value_kind.OPTIONAL_FILE,
+        None,
+        "File of this node's private key (`xmlbroker order key`). With it the node signs order "
+        "certificates and checks those of other sites.",
+    )
+    site_keys: dict[str, str] = setting(
+        value_kind.table_of(value_kind.PUBLIC_KEY, most=MOST_SITES),
+        {},
+        "Public keys of sites, for their order certificates; those of others are rejected.",
     )
     listen: str = setting(
         value_kind.OPTIONAL_HOST_PORT,

@@ -11,7 +11,7 @@ from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.errors import BrokerError, Closed, NotAllowed
+from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed
 from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
 from broker.event.site_notice import MissingMessages, SiteStatus
@@ -23,6 +23,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
     IOrderingTransport,
+    IProvingTransport,
     ITransportContext,
     ITransportPlugin,
 )
@@ -32,6 +33,10 @@ from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, OrderSettings
 from broker.transport.site_clock import MICROSECONDS, SiteClock
 from broker.transport.view import LinkState
+from plugins.rcm.certificates.configuration import create_certificates
+from plugins.rcm.certificates.packet import MARK
+from plugins.rcm.certificates.question import answer_question
+from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
@@ -39,6 +44,7 @@ from plugins.rcm.effects import (
     PassOn,
     ReportMissing,
     ReportStatus,
+    SendCertificates,
     SendData,
     SuspectSite,
 )
@@ -59,7 +65,7 @@ OWN_BOUND = 1_000
 BOUND_SECONDS = 1.0
 
 
-@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport)
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport)
 class RcmTransport:
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
@@ -82,6 +88,7 @@ class RcmTransport:
         self._bounds_until = 0.0
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
+        self._certificates: SiteCertificates | None = None
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
 
     @property
@@ -109,11 +116,16 @@ class RcmTransport:
             Entries(GroupName(context.instance, options.order), core, self._bound_of),
             self._clock.read,
         )
+        self._certificates = create_certificates(
+            *(options, context.instance, context.node, incarnation),
+            has_times=options.order in TIMED,
+        )
         host, port = self._address
         self._links = context.open_links(options.listen or f"{host}:{port}", self)
 
     def start(self) -> None:
-        self._runner.start(self._group)
+        cores = [] if self._certificates is None else [self._certificates]
+        self._runner.start(self._group, *cores)
         joining = Deferred.fromCoroutine(self._join_group())
         joining.addErrback(self._failed)
 
@@ -122,6 +134,8 @@ class RcmTransport:
         events = await self._context.read_log_end()
         entries = [decode_order_entry(event.annotation) for event in events]
         self._group.restore([entry for entry in entries if entry is not None])
+        if self._certificates is not None:
+            self._certificates.restore(events, self._now())
         await self._context.release_earlier()
         if self._links is None:
             return
@@ -179,12 +193,25 @@ class RcmTransport:
         self._runner.call(self._group.miss, flow)
 
     def take_back(self, flow: str, after: Mark) -> None:
-        self._group.take_back(flow, after)
+        taken = self._group.take_back(flow, after)
+        if self._certificates is not None:
+            self._runner.call(self._certificates.take_back, taken)
 
     def place(self, batch: FlowBatch) -> Sequence[bytes]:
-        return self._group.place(batch)
+        entries = self._group.place(batch)
+        if self._certificates is not None:
+            placed = map(CarriedEvent.with_annotation, batch.events, entries)
+            self._runner.call(self._certificates.deliver, list(placed))
+        return entries
+
+    def prove(self, question: Mapping[str, str]) -> object:
+        if self._certificates is None:
+            raise ConfigurationError(f"stacks.{self._context.instance}: signing_key is not set")
+        return answer_question(self._certificates, question, self._now())
 
     def snapshot(self) -> Mapping[str, object]:
+        certificates = self._certificates
+        totals = {} if certificates is None else certificates.snapshot()
         return {
             "order": self._options.order,
             "incarnation": self._state.incarnation,
@@ -192,11 +219,14 @@ class RcmTransport:
             "missing": self.missing,
             "peers": [self._describe_site(site) for site in self._others],
             **self._group.snapshot(),
+            **totals,
         }
 
     def _describe_site(self, site: str) -> dict[str, object]:
         """Return status, its reason, and times in seconds from now on (N13)."""
         found: dict[str, object] = {"site": site, "status": self._statuses[site][0].value}
+        if self._certificates is not None:
+            found |= self._certificates.describe_site(site, self._now())
         if self._links is None or site not in self._peers:
             return found
         peer, now = self._peers[site], self._now()
@@ -241,6 +271,8 @@ class RcmTransport:
     def _connected(self, site: str, effects: list[GroupEffect]) -> None:
         status = ReportStatus(site, LinkState.CONNECTED, "")
         self._runner.apply_effects([status, *effects])
+        if self._certificates is not None:
+            self._runner.call(self._certificates.exchange.connect, site)
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
@@ -249,11 +281,19 @@ class RcmTransport:
             status = ReportStatus(site, state, self._links.view_of(peer).reason)
             effects = self._group.disconnect(site, state, self._now())
             self._runner.apply_effects([status, *effects])
+            if self._certificates is not None:
+                self._runner.call(self._certificates.exchange.disconnect, site)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._site_at(peer)
-        if site is not None:
-            self._runner.call(self._group.receive, site, messages)
+        if site is None:
+            return
+        if any(each.startswith(MARK) for each in messages):
+            packets = [each for each in messages if each.startswith(MARK)]
+            messages = [each for each in messages if not each.startswith(MARK)]
+            if self._certificates is not None:
+                self._runner.call(self._certificates.exchange.receive, site, packets)
+        self._runner.call(self._group.receive, site, messages)
 
     def _site_at(self, peer: Hashable) -> str | None:
         assert self._links is not None
@@ -277,6 +317,8 @@ class RcmTransport:
                 self._context.receive(batch)
             case DeliverBatch(batch):
                 self._context.deliver(batch)
+                if self._certificates is not None:
+                    self._runner.call(self._certificates.deliver, batch.events)
             case SuspectSite(site, reason):
                 self._report_status(site, LinkState.SUSPECTED, reason)
                 links.suspect(self._peers[site], reason)
@@ -289,6 +331,11 @@ class RcmTransport:
                 stack = self._context.instance
                 missing = MissingMessages(stack, site, incarnation, first, last, "lost")
                 self._context.notify(missing)
+                if self._certificates is not None:
+                    self._runner.call(self._certificates.miss, site, incarnation, last)
+            case SendCertificates(site, data):
+                if site in self._peers:
+                    links.send([data], [self._peers[site]])
 
     def _report_status(self, site: str, state: LinkState, reason: str) -> None:
         if self._statuses.get(site) == (state, reason):
@@ -306,7 +353,10 @@ class RcmTransport:
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""
         assert self._links is not None
-        peer = self._peers.pop(site)
+        peer = self._peers.pop(site, None)
+        if peer is None:
+            # Both the order and the certificates have ended it.
+            return
         self._links.remove_peer(peer)
         self._context.clock.callLater(RETRY_SECONDS, self._add_peer, site)
 

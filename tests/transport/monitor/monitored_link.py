@@ -38,8 +38,9 @@ class ClockOwner:
     def make_offer(self, now: float) -> bytes:
         return b"%d" % self._owner.make_offer(self._peer)
 
-    def answer_offer(self, offer: bytes, now: float) -> bytes:
-        return b"%d" % self._owner.answer_offer(self._peer, int(offer))
+    def answer_offer(self, offer: bytes, now: float) -> bytes | None:
+        answer = self._owner.answer_offer(self._peer, int(offer))
+        return None if answer is None else b"%d" % answer
 
     def accept_answer(self, answer: bytes, now: float) -> bool:
         return self._owner.accept_answer(self._peer, int(answer))

@@ -1,0 +1,162 @@
+"""`xmlbroker order`: proofs of the order of streams, and keys of sites."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from broker.cli.failure import Failure, failure_of
+from broker.cli.node_access import NodeAccess, node_options
+from broker.cli.starting_point import parse_end
+from broker.cli.stop_signal import Stop
+from broker.cli.terminal import is_terminal, json_line, one_line
+from broker.errors import BrokerError
+from broker.transport.clock import wall_clock_ms
+
+if TYPE_CHECKING:
+    from broker.cli.order_verification import Verification
+
+#: No site has proved it, or it is not known: as of `explain`.
+_UNKNOWN: Final = 2
+
+
+class _Unknown(Failure):
+    exit_code = _UNKNOWN
+
+
+def _parse_stamp(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    """Accept a stamp, or a time, which is a stamp in microseconds since 1970."""
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        found = parse_end(text, wall_clock_ms())
+    except ValueError:
+        found = None
+    if not isinstance(found, int):
+        raise click.BadParameter(f"{text!r} is neither a stamp nor a time")
+    return found * 1000
+
+
+def _stamp_option(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, metavar="STAMP|TIME", callback=_parse_stamp, help=text)
+
+
+@click.group(no_args_is_help=True)
+def command() -> None:
+    """Prove the order of events in streams whose stack signs it."""
+
+
+@command.command()
+@click.argument("event", required=False)
+@_stamp_option("--stamp", "Verify the event with this stamp.")
+@click.option("--tie", default="", metavar="SITE", help="The tie of equal stamps.")
+@_stamp_option("--since", "Verify all events from here on.")
+@_stamp_option("--until", "Verify all events up to here.")
+@click.option("--stack", default="", metavar="NAME", help="The stack, if the node has several.")
+@click.option(
+    "--keys",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    required=True,
+    metavar="FILE",
+    help="The pinned keys: TOML with a public key for each site.",
+)
+@click.option(
+    "--document",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="Your copy of the event, which must be the proved one.",
+)
+@click.option(
+    "--least",
+    type=click.IntRange(1, 32),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Sites that must prove it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]")
+@node_options
+def verify(
+    access: NodeAccess,
+    event: str | None,
+    stamp: int | None,
+    tie: str,
+    since: int | None,
+    until: int | None,
+    stack: str,
+    keys: Path,
+    document: Path | None,
+    least: int,
+    as_json: bool,
+) -> None:
+    """Verify the place of EVENT, or all places in a range, by the certificates of sites.
+
+    EVENT is an EventId as CLIENT/INCARNATION/NUMBER. The node gives proofs; signatures are checked
+    here, against the pinned keys, so the node need not be trusted.
+
+    The exit status is 0 if at least --least sites prove it, 1 if a proof is false, or too few
+    sites prove it and others differ, 2 if it is unknown, or too few sites have signed it.
+    """
+    is_range = since is not None or until is not None
+    if (event is not None) + (stamp is not None) + is_range != 1:
+        raise click.UsageError("give an EVENT, --stamp, or --since and --until")
+    if is_range and (since is None or until is None or document is not None):
+        raise click.UsageError("a range has --since and --until, and no --document")
+    copy = None if document is None else document.read_bytes()
+    asked = {"event": event} if event else {"stamp": str(stamp), "tie": tie}
+
+    async def verify_all() -> list[Verification]:
+        # The library of keys takes long to load.
+        from broker.cli.order_verification import OrderProofs, read_keys
+
+        pinned = read_keys(keys)
+        async with access.session(Stop()) as client:
+            proofs = OrderProofs(partial(access.ask_with, client), stack, pinned, least)
+            if since is not None and until is not None:
+                return [each async for each in proofs.verify_range(since, until)]
+            return [await proofs.verify_event(asked, copy)]
+
+    try:
+        found = asyncio.run(verify_all())
+    except BrokerError as error:
+        raise _Unknown(failure_of(error).message) from None
+    _print(found, as_json or not is_terminal())
+    sys.exit(max((each.status for each in found), key=_severity, default=_UNKNOWN))
+
+
+@command.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+def key(file: Path) -> None:
+    """Write a new private key to FILE, and print its public key for `site_keys`."""
+    from broker.order_certificates.signing_key import SigningKey
+
+    new = SigningKey.generate()
+    try:
+        new.store(file)
+    except OSError as error:
+        raise Failure(f"the key can not be written to {file}: {error.strerror}") from None
+    click.echo(str(new.public))
+
+
+def _severity(status: int) -> int:
+    """Return a rank: a false proof is worse than an unknown one."""
+    return (0, _UNKNOWN, 1).index(status)
+
+
+def _print(found: list[Verification], as_json: bool) -> None:
+    for each in found:
+        if as_json:
+            click.echo(json_line(each.content))
+            continue
+        for line in each.lines():
+            click.echo(one_line(line))

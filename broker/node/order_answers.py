@@ -1,0 +1,38 @@
+"""Answers to questions about the order of streams (`xmlbroker order`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.errors import ClearanceTooLow, UnknownStack
+from broker.identity import Identity
+from broker.streams.instance import TransportInstance
+from broker.streams.transports import StreamTransports
+from broker.wire.messages import Ask
+
+
+class OrderAnswers:
+    """A client must have the right and the clearance to read all streams of the stack."""
+
+    def __init__(self, transports: Callable[[], StreamTransports | None]) -> None:
+        self._transports = transports
+
+    def answer_proof(self, identity: Identity, ask: Ask) -> Any:
+        """Return the stack and its proof, which is None for an unknown event."""
+        arguments = dict(ask.arguments)
+        instance = self._find_instance(arguments.pop("stack", ""))
+        for pattern in instance.patterns:
+            identity.check_subscribe(pattern)
+        if not identity.is_cleared(instance.clearance):
+            raise ClearanceTooLow(f"the stack carries events up to {instance.clearance.value!r}")
+        return {"stack": instance.instance, "proof": instance.prove(arguments)}
+
+    def _find_instance(self, name: str) -> TransportInstance:
+        """Return the stack of a name, or the only one that proves its order."""
+        proving = [each for each in self._transports() or () if each.proves]
+        found = [each for each in proving if name in ("", each.instance)]
+        if len(found) == 1:
+            return found[0]
+        names = ", ".join(sorted(each.instance for each in proving)) or "none"
+        raise UnknownStack(f"name one of the stacks that prove their order: {names}")

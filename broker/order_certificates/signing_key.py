@@ -1,0 +1,85 @@
+"""Ed25519 keys of sites: a private one in a PEM file, and pinned public ones as text."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from broker.errors import BadCertificate, ConfigurationError
+
+#: Of a file.
+MOST_KEY_BYTES = 16 << 10
+
+
+class PinnedKey:
+    """The public key of a site, of which the bytes are known in advance."""
+
+    def __init__(self, raw: bytes) -> None:
+        """`raw` are 32 bytes. Raises ValueError."""
+        self._key = Ed25519PublicKey.from_public_bytes(raw)
+        self._raw = raw
+
+    @classmethod
+    def parse(cls, text: str) -> PinnedKey:
+        """Raises ValueError for other text than `str` returns."""
+        try:
+            return cls(base64.b64decode(text, validate=True))
+        except binascii.Error as error:
+            raise ValueError(str(error)) from None
+
+    def check(self, signature: bytes, data: bytes) -> None:
+        """Raises `BadCertificate`."""
+        try:
+            self._key.verify(signature, data)
+        except InvalidSignature:
+            raise BadCertificate("the signature does not belong to the pinned key") from None
+
+    def __str__(self) -> str:
+        return base64.b64encode(self._raw).decode()
+
+
+class SigningKey:
+    """The private key of a site."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = PinnedKey(key.public_key().public_bytes_raw())
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def load(cls, path: Path) -> SigningKey:
+        """Raises `ConfigurationError`."""
+        try:
+            with open(path, "rb") as file:
+                key = load_pem_private_key(file.read(MOST_KEY_BYTES), None)
+        except OSError as error:
+            raise ConfigurationError(f"the key {path} can not be read: {error.strerror}") from None
+        except (ValueError, TypeError):
+            raise ConfigurationError(f"{path} is not an unencrypted private key in PEM") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ConfigurationError(f"{path} is no key for Ed25519")
+        return cls(key)
+
+    def store(self, path: Path) -> None:
+        """Write a new file that only its owner can read. Raises OSError."""
+        pem = self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(pem)
+
+    def sign(self, data: bytes) -> bytes:
+        return self._key.sign(data)

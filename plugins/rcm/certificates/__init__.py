@@ -1,0 +1,1 @@
+"""Order certificates of a site: its blocks, and their exchange with other sites."""

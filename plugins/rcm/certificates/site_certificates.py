@@ -1,0 +1,176 @@
+"""Order certificates of one site: delivered events, the exchange, and proofs for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from broker.event.event_id import EventId
+from broker.event.order_entry import decode_order_entry
+from broker.order_certificates.certificate import block_of, encode_certificate
+from broker.order_certificates.leaf import Leaf, digest_of
+from broker.order_certificates.merkle import path_of
+from broker.order_certificates.proof import (
+    MOST_PAGE_LEAVES,
+    BlockPage,
+    EventProof,
+)
+from broker.order_certificates.signing_key import PinnedKey
+from broker.streams.contract import CarriedEvent
+from broker.transport.order import MessageId, Stamp
+from plugins.rcm.certificates.block import Block
+from plugins.rcm.certificates.block_builder import BlockBuilder
+from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
+from plugins.rcm.effects import GroupEffect
+
+_Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class _Record(msgspec.Struct, array_like=True, frozen=True):
+    """The first elements of an event's record. Others follow."""
+
+    client_id: str
+    timestamp: _Number
+    sequence_number: _Number
+    incarnation: _Number
+
+
+_decode_record = msgspec.msgpack.Decoder(_Record).decode
+
+
+class SiteCertificates:
+    """Certifies events by the order entries with which they are logged.
+
+    `deliver` gets each event once, when it is delivered. An event without a stamp or with a
+    malformed record is not certified: its block is incomplete then.
+    """
+
+    def __init__(
+        self, builder: BlockBuilder, keys: Mapping[str, PinnedKey], sites: Iterable[str]
+    ) -> None:
+        """`sites` are the other ones."""
+        self.exchange = CertificateExchange(builder, keys, sites)
+        self._builder = builder
+
+    def restore(self, events: Sequence[CarriedEvent], now: float) -> None:
+        """Add the end of the log, in its order. Events before it are not known any more."""
+        leaves = [found for each in events if (found := self._read_leaf(each, now)) is not None]
+        first = next((leaf for leaf, is_late in leaves if not is_late), None)
+        if first is not None:
+            self._builder.begin_after(first)
+        for leaf, is_late in leaves:
+            self._builder.add_event(leaf, is_late=is_late, now=now)
+
+    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+        """Certify events that are delivered now, with their entries as annotations."""
+        for event in events:
+            found = self._read_leaf(event, now)
+            if found is not None:
+                self._builder.add_event(found[0], is_late=found[1], now=now)
+        return []
+
+    def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
+        """Remove events that were not logged after all. They come again."""
+        for id, stamp in taken:
+            self._builder.remove_event((*stamp, *id), now)
+        return []
+
+    def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
+        """Handle that messages of a site up to this number will not come."""
+        self._builder.add_missing(site, incarnation, last, now)
+        return []
+
+    def handle_timeout(self, now: float) -> list[GroupEffect]:
+        return self.exchange.handle_timeout(now)
+
+    def next_timeout(self) -> float | None:
+        return self.exchange.next_timeout()
+
+    def snapshot(self) -> dict[str, object]:
+        return {f"certificate_{name}": value for name, value in self._builder.snapshot().items()}
+
+    def describe_site(self, site: str, now: float) -> dict[str, object]:
+        """Return the comparison with another site."""
+        return describe_peer(self.exchange.peers[site], now)
+
+    # ----------------------------------------------------------------- proofs
+
+    def prove_event(
+        self, client_id: str, incarnation: int, sequence_number: int, now: float
+    ) -> EventProof | None:
+        """Return the proof of an event; None if its block has no leaves or certificate here."""
+        return self._prove(self._builder.find_event(client_id, incarnation, sequence_number), now)
+
+    def prove_stamp(self, stamp: int, tie: str, now: float) -> EventProof | None:
+        """Return the proof of the first event with a stamp, and this tie if not empty."""
+        return self._prove(self._builder.find_stamp(stamp, tie), now)
+
+    def show_block(self, stamp: int, first: int, now: float) -> BlockPage | None:
+        """Return the block of a stamp, or the next higher one; None if there is no higher one."""
+        builder = self._builder
+        index = block_of(stamp, builder.width)
+        block = builder.block(index)
+        if block is None:
+            following = builder.following(index)
+            block = None if following is None else builder.block(following)
+        if block is None:
+            return None
+        self.exchange.sign_block(block.index, now)
+        return BlockPage(
+            block=block.index,
+            width=builder.width,
+            first=first,
+            count=block.count,
+            leaves=tuple(each.data for each in block.entries[first : first + MOST_PAGE_LEAVES]),
+            certificates=self._certificates_of(block.index),
+            following=builder.following(block.index),
+        )
+
+    def _prove(self, found: tuple[Block, int] | None, now: float) -> EventProof | None:
+        if found is None:
+            return None
+        block, index = found
+        self.exchange.sign_block(block.index, now)
+        certificates = self._certificates_of(block.index)
+        if not certificates:
+            return None
+        entry = block.entries[index]
+        proof = EventProof(
+            leaf=entry.data,
+            index=index,
+            path=tuple(path_of(block.hashes(), index)),
+            certificates=certificates,
+        )
+        if entry.is_late:
+            return proof
+        in_time = sum(not each.is_late for each in block.entries[:index])
+        path = tuple(path_of(block.hashes_in_time(), in_time))
+        return msgspec.structs.replace(proof, index_in_time=in_time, path_in_time=path)
+
+    def _certificates_of(self, index: int) -> tuple[bytes, ...]:
+        others = (each.certificates.get(index) for each in self.exchange.peers.values())
+        found = (self._builder.certificate_of(index), *others)
+        return tuple(encode_certificate(each) for each in found if each is not None)
+
+    # ----------------------------------------------------------------- events
+
+    def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Leaf, bool] | None:
+        """Return the leaf of an event, and whether it is late."""
+        entry = decode_order_entry(event.annotation)
+        if entry is None or entry.stack != self._builder.group:
+            # Another stack has carried it.
+            return None
+        try:
+            record = _decode_record(event.record)
+        except (msgspec.MsgspecError, ValueError):
+            record = None
+        if entry.stamp is None or record is None:
+            self._builder.add_missing(entry.site, entry.incarnation, entry.number, now)
+            return None
+        event_id = EventId(
+            *(record.client_id, record.timestamp, record.sequence_number, record.incarnation)
+        )
+        tie, digest = entry.tie or entry.site, digest_of(event.document)
+        return Leaf(entry.stamp, tie, *entry.id, event_id, digest), entry.is_late
