@@ -42,6 +42,8 @@ class SiteSetting:
     """Seconds, one way."""
     rate: float = 2.0
     """Messages a second of each site."""
+    commit: float = 0.0
+    """Seconds between the stamp of a message and its sending."""
 
 
 class SiteGroup:

@@ -15,7 +15,7 @@ _CLOCK_BYTES = 8
 
 
 class OrderEnd:
-    """A core with the clocks of its site. Messages are committed at once."""
+    """A core with the clocks of its site."""
 
     def __init__(
         self, core: IOrderCore, codec: IPacketCodec, read_clock: Callable[[float], int]
@@ -24,10 +24,11 @@ class OrderEnd:
         self.read_clock = read_clock
         self._codec = codec
 
-    def send(self, payload: bytes, now: float) -> Sequence[OrderEffect]:
-        at = self._instant(now)
-        self.core.stamp(1, at)
-        return self.core.release([payload], at)
+    def stamp(self, now: float) -> None:
+        self.core.stamp(1, self._instant(now))
+
+    def release(self, payload: bytes, now: float) -> Sequence[OrderEffect]:
+        return self.core.release([payload], self._instant(now))
 
     def receive(self, site: str, data: Sequence[bytes], now: float) -> Sequence[OrderEffect]:
         """Raises `ProtocolError`."""

@@ -84,7 +84,13 @@ class Site:
         return self.end.core.floor
 
     def publish(self, payload: bytes) -> None:
-        self._runner.call(self.end.send, payload)
+        """Stamp a message, and send it after its commit."""
+        self.end.stamp(self._clock.seconds())
+        commit = self._group.setting.commit
+        if commit:
+            self._clock.callLater(commit, self._runner.call, self.end.release, payload)
+        else:
+            self._runner.call(self.end.release, payload)
 
     # ----------------------------------------------------------------- of the links
 
