@@ -17,6 +17,8 @@ DOWN: Final = 10.0
 HOUR: Final = 3600.0
 #: Seconds until all sites are connected at first.
 BEGIN: Final = 5.0
+#: Seconds by which up times vary: timers of the links must not always meet the same phase.
+_JITTER: Final = 1.0
 _LEVELS: Final = {LinkState.CONNECTED: 2, LinkState.SUSPECTED: 1, LinkState.DISCONNECTED: 0}
 
 
@@ -39,7 +41,7 @@ def alternate(group: SiteGroup, up: float, down: float, seconds: float) -> None:
     cut = group.cut_of(group.setting.sites[:2])
     group.run(BEGIN)
     while group.now < BEGIN + seconds:
-        group.run(up)
+        group.run(up + group.random.uniform(-_JITTER, _JITTER))
         if down:
             group.set_links(cut, False)
             group.run(down)

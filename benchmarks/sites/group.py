@@ -38,8 +38,8 @@ class SiteSetting:
     links: RcmLinkSettings = RcmLinkSettings()
     bytes_per_second: float = BYTES_PER_SECOND
     """Of each direction between two sites."""
-    latency: float = 0.05
-    """Seconds, one way."""
+    latency: float = 0.1
+    """Seconds, one way. The paper does not tell that of its links; modems of this rate have it."""
     rate: float = 2.0
     """Messages a second of each site."""
     commit: float = 0.0
