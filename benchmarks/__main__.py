@@ -38,6 +38,7 @@ NAMES: Final = (
     "replay",
     "recover",
     "jetstream",
+    "rcm",
 )
 #: In seconds, before each benchmark.
 IDLE_TIMEOUT: Final = 60.0
