@@ -12,9 +12,13 @@ from broker.transport.order import VARIANTS
 from tests.transport.order.mutants import DeliversBeyondReserved, Mutant
 
 
+#: One that fails.
+SEED = 1
+
+
 def simulate(actions: Sequence[Timed] | None) -> Simulation:
     mutant = Mutant(DeliversBeyondReserved, Property.GLOBAL_ORDER)
-    return Simulation(mutant, 0, actions=actions)
+    return Simulation(mutant, SEED, actions=actions)
 
 
 def test_a_trace_has_few_actions_and_what_happened() -> None:
