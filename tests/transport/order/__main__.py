@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import partial
+from multiprocessing import Pool
 
 import click
 
 from broker.testing.order.simulation import Simulation
-from broker.testing.order.trace import Trace, shrink
+from broker.testing.order.trace import shrink
 from broker.transport.order import VARIANTS
 
 
@@ -17,27 +19,34 @@ from broker.transport.order import VARIANTS
 @click.argument("first", type=int)
 @click.argument("last", type=int)
 @click.option("--variant", "variants", type=click.Choice([*VARIANTS]), multiple=True)
-def main(first: int, last: int, variants: tuple[str, ...]) -> None:
-    """Check the seeds FIRST to LAST of variants; exit with status 1 if a property is violated."""
+@click.option("--processes", type=int, default=os.cpu_count(), show_default="one for each CPU")
+def main(first: int, last: int, variants: tuple[str, ...], processes: int) -> None:
+    """Check the seeds FIRST to LAST of variants; exit with status 1 if a property is violated.
+
+    A violation is printed with the shortest schedule that leads to one.
+    """
     if sys.flags.hash_randomization:
         # The order of sets depends on the hash seed.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, sys.orig_argv)
     failed = 0
-    for variant in variants or VARIANTS:
-        begin = time.perf_counter()
-        for seed in range(first, last + 1):
-            trace = run_seed(variant, seed)
-            if trace is not None:
-                failed += 1
-                print(f"{variant}, seed {seed}:", *trace.lines(), sep="\n", flush=True)
-        rate = (last + 1 - first) / (time.perf_counter() - begin)
-        print(f"{variant}: {last + 1 - first} schedules, {rate:.1f} a second", flush=True)
+    with Pool(processes) as pool:
+        for variant in variants or VARIANTS:
+            begin = time.perf_counter()
+            seeds = range(first, last + 1)
+            for lines in pool.imap(partial(run_seed, variant), seeds, chunksize=10):
+                failed += bool(lines)
+                print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+            rate = len(seeds) / (time.perf_counter() - begin)
+            print(f"{variant}: {len(seeds)} schedules, {rate:.1f} a second", flush=True)
+    print(f"{failed} failed")
     sys.exit(bool(failed))
 
 
-def run_seed(variant: str, seed: int) -> Trace | None:
-    return shrink(lambda actions: Simulation(VARIANTS[variant], seed, actions=actions))
+def run_seed(variant: str, seed: int) -> list[str]:
+    """Return the lines of a trace, or nothing if all properties hold."""
+    trace = shrink(lambda actions: Simulation(VARIANTS[variant], seed, actions=actions))
+    return [] if trace is None else [f"{variant}, seed {seed}:", *trace.lines()]
 
 
 if __name__ == "__main__":
