@@ -64,8 +64,13 @@ class End:
         """True while nothing reaches this end."""
 
     @property
+    def reported(self) -> list[tuple[float, View]]:
+        """Times and views without the notices of connections."""
+        return [each for each in self.views if not each[1].is_new_connection]
+
+    @property
     def states(self) -> list[str]:
-        return [view.state.value for _, view in self.views]
+        return [view.state.value for _, view in self.reported]
 
     @property
     def last(self) -> View:
