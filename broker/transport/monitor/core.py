@@ -274,10 +274,10 @@ class MonitorCore:
         connection.offer_at = None
         if suspicion.suspect(reason, now):
             return [self._report_poor()]
-        is_new = self.status is _DISCONNECTED and reason != suspicion.reason
-        if is_new:
-            suspicion.reason = reason
-        return [self._report_poor()] if is_new or self._is_negotiating else []
+        if reason == suspicion.reason and not self._is_negotiating:
+            return []
+        suspicion.reason = reason
+        return [self._report_poor()]
 
     def _report_poor(self) -> Effect:
         """Report the status of a peer that is not connected."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from zope.interface import implementer
 
@@ -70,7 +71,8 @@ class End:
 
     @property
     def states(self) -> list[str]:
-        return [view.state.value for _, view in self.reported]
+        """Return the states without repeated ones, which have another reason."""
+        return [state for state, _ in groupby(view.state.value for _, view in self.reported)]
 
     @property
     def last(self) -> View:

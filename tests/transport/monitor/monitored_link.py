@@ -186,12 +186,16 @@ class MonitoredLink:
             self._pass_up([])
             return
         self._is_told = False
-        is_new = view.state is not self.state
-        if is_new and (view.state is _DISCONNECTED or self.state is _CONNECTED):
-            self.state = view.state
-            self._owner.report_state(self._peer, view.state, view.reason)
-            if view.state is _DISCONNECTED and not self._keeps_packets:
+        if view.state is _DISCONNECTED and self.state is not _DISCONNECTED:
+            self._report(view.state, "suspected for too long")
+            if not self._keeps_packets:
                 self.channel.drop_packets()
+        elif view.state is _SUSPECTED and self.state is _CONNECTED:
+            self._report(view.state, view.reason)
+
+    def _report(self, state: LinkState, reason: str) -> None:
+        self.state = state
+        self._owner.report_state(self._peer, state, reason)
 
     def _deliver(self, packets: Sequence[object]) -> None:
         up: list[object] = []
