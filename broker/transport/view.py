@@ -49,6 +49,9 @@ class View:
     until: float | None = None
     """Monotonic time at which a timer changes the state, if nothing happens before; None: none
     does."""
+    is_new_connection: bool = False
+    """A connection has begun. The monitor's layer above may begin its handshake, and gets packets
+    of this connection from now on."""
     is_restarted: bool = False
-    """A later process of the peer has begun a connection: messages from now on are for it, and
-    those before that have not arrived are lost."""
+    """It is that of a later process of the peer: messages from now on are for it, and those before
+    that have not arrived are lost."""

@@ -17,6 +17,7 @@ _START: Final = struct.Struct(">BI")
 _NUMBER: Final = struct.Struct(">Q")
 _KIND: Final = 0x10
 _MESSAGE_COST: Final = 64
+_MOST_HELD_BYTES: Final = 1024 * 1024
 
 
 class PlainCore(LinkPassThrough):
@@ -31,6 +32,10 @@ class PlainCore(LinkPassThrough):
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._is_connected = False
+        # Messages from a disconnected peer wait until it is connected.
+        self._is_disconnected = True
+        self._held: list[bytes] = []
+        self._held_bytes = 0
         self._sent = self._received = 0
 
     def submit(self, packets: Sequence[bytes], now: float) -> list[Effect]:
@@ -55,15 +60,28 @@ class PlainCore(LinkPassThrough):
             if number > self._received:
                 self._received = number
                 messages.append(body[_NUMBER.size :])
-        return [DeliverUp(messages)]
+        if not self._is_disconnected:
+            return [DeliverUp(messages)]
+        self._held += messages
+        self._held_bytes += sum(map(len, messages)) + _MESSAGE_COST * len(messages)
+        if self._held_bytes > _MOST_HELD_BYTES:
+            return [Failed(ProtocolError("the peer sends too much before it is connected"))]
+        return []
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        self._is_connected = view.state is LinkState.CONNECTED
-        if self._is_connected and not view.resumed:
+        if view.is_new_connection:
             self._received = 0
+            if view.is_restarted:
+                self._waiting, self._waiting_bytes = [], 0
+            return []
+        self._is_connected = view.state is LinkState.CONNECTED
         effects: list[Effect] = [ViewChanged(view)]
-        if view.state is LinkState.SUSPECTED and not view.is_restarted:
+        if view.state is LinkState.SUSPECTED:
             return effects
+        self._is_disconnected = not self._is_connected
+        if self._held and self._is_connected:
+            effects.append(DeliverUp(self._held))
+        self._held, self._held_bytes = [], 0
         if self._waiting and self._is_connected:
             effects.append(SendDown(self._waiting))
         # A disconnected peer gets none of them.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 
 from broker.errors import ProtocolError
@@ -11,10 +9,6 @@ from broker.transport.monitor.measurement import Measurements
 from broker.transport.monitor.settings import MonitorSettings
 from broker.transport.monitor.wire import Heartbeat
 
-#: Of packets that come before the peer is connected: RESUME of p2p, data of a baseline, or those of
-#: a peer that has already connected this end again after a disconnection.
-MOST_HELD_BYTES = 8 * 1024 * 1024
-_PACKET_COST = 64
 #: Heartbeats without anything heard after which no echo is on its way.
 _QUIET = 1.1
 
@@ -31,8 +25,6 @@ class Connection:
     """The peer's HELLO has come."""
     was_connected: bool = False
     """The peer was told as connected on this connection."""
-    passes: bool = False
-    """Received packets go up at once. Otherwise they are held."""
     sent: int = 0
     received: int = 0
     """Packets of the monitor and of the layer above."""
@@ -57,8 +49,6 @@ class Connection:
     unanswered: tuple[int, bytes] | None = None
     """Offer of the peer that the owner could not answer yet."""
     answer_at: float = 0.0
-    _held: list[bytes] = attrs.field(factory=list)
-    _held_bytes: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.heard_at = self.since
@@ -119,21 +109,6 @@ class Connection:
         self.measurements.record_heartbeat(beat, clock, now)
         self.echo, self.echo_at, self.echo_clock = beat.number, now, clock
         self.peer_reason = beat.reason
-
-    def hold(self, packets: Sequence[bytes]) -> None:
-        """Keep packets until the peer is connected.
-
-        Raises `ProtocolError` beyond `MOST_HELD_BYTES`.
-        """
-        self._held_bytes += sum(map(len, packets)) + _PACKET_COST * len(packets)
-        if self._held_bytes > MOST_HELD_BYTES:
-            raise ProtocolError("the peer sends too much before it is connected")
-        self._held += packets
-
-    def take_held(self) -> list[bytes]:
-        held, self._held = self._held, []
-        self._held_bytes = 0
-        return held
 
     def next_timeout(self) -> float:
         if not self.is_shaken:

@@ -72,7 +72,7 @@ class MonitorCore:
             return []
         connection.heard_at = now
         connection.reads += 1
-        if connection.passes and connection.silent_since is None:
+        if connection.is_shaken and connection.silent_since is None:
             for packet in packets:
                 if packet[:1] >= wire.FIRST_KIND:
                     break
@@ -161,28 +161,22 @@ class MonitorCore:
                         raise ProtocolError("a packet came before HELLO")
                     batch.append(packet)
                 else:
-                    effects += self._pass_up(connection, batch)
-                    batch = []
+                    if batch:
+                        effects.append(DeliverUp(batch))
+                        batch = []
                     effects += self._handle(connection, wire.decode(packet), now)
-            effects += self._pass_up(connection, batch)
-            batch = []
+        except BrokerError as error:
+            # Received packets are delivered even before an error.
+            delivered: list[Effect] = [DeliverUp(batch)] if batch else []
+            return [*effects, *delivered, *self._fail(error)]
+        if batch:
+            effects.append(DeliverUp(batch))
+        try:
             connection.check_silence(now)
             effects += self._judge(now)
         except BrokerError as error:
-            # Received packets are delivered even before an error.
-            if connection.passes and batch:
-                effects.append(DeliverUp(batch))
             effects += self._fail(error)
         return effects
-
-    @staticmethod
-    def _pass_up(connection: Connection, packets: list[bytes]) -> list[Effect]:
-        if not packets:
-            return []
-        if connection.passes:
-            return [DeliverUp(packets)]
-        connection.hold(packets)
-        return []
 
     def _handle(self, connection: Connection, packet: wire.Packet, now: float) -> list[Effect]:
         if isinstance(packet, Hello):
@@ -222,10 +216,12 @@ class MonitorCore:
         if connection.is_shaken and hello.incarnation != known:
             raise ProtocolError("a second HELLO on one connection")
         self._peer_incarnation = hello.incarnation
-        connection.is_shaken = True
-        if known in (0, hello.incarnation):
+        if connection.is_shaken:
             return []
-        return [ViewChanged(attrs.evolve(self._suspicion.view, is_restarted=True))]
+        connection.is_shaken = True
+        is_restarted = known not in (0, hello.incarnation)
+        view = self._suspicion.view
+        return [ViewChanged(attrs.evolve(view, is_new_connection=True, is_restarted=is_restarted))]
 
     def _answer(self, connection: Connection, offer: Offer, now: float) -> list[Effect]:
         connection.unanswered = None
@@ -267,14 +263,10 @@ class MonitorCore:
         return effects + self._send(Offer(connection.offers, self._owner.make_offer(now)))
 
     def _connect(self, connection: Connection, now: float) -> list[Effect]:
-        """Report the peer as connected, then deliver the packets held until now."""
         self._suspicion.connect(now)
         self._is_negotiating, connection.offer_at = False, None
         is_resumed, connection.was_connected = connection.was_connected, True
-        connection.passes = True
-        effects: list[Effect] = [ViewChanged(View(_CONNECTED, resumed=is_resumed, since=now))]
-        held = connection.take_held()
-        return [*effects, DeliverUp(held)] if held else effects
+        return [ViewChanged(View(_CONNECTED, resumed=is_resumed, since=now))]
 
     def _leave(self, connection: Connection, reason: str, now: float) -> list[Effect]:
         """Suspect a connected peer, and end the exchange of offers."""
@@ -282,16 +274,14 @@ class MonitorCore:
         connection.offer_at = None
         if suspicion.suspect(reason, now):
             return [self._report_poor()]
-        is_new = self.status is _DISCONNECTED and reason != suspicion.reason
-        if is_new:
-            suspicion.reason = reason
-        return [self._report_poor()] if is_new or self._is_negotiating else []
+        if reason == suspicion.reason and not self._is_negotiating:
+            return []
+        suspicion.reason = reason
+        return [self._report_poor()]
 
     def _report_poor(self) -> Effect:
         """Report the status of a peer that is not connected."""
         self._is_negotiating = False
-        if self._connection is not None and self.status is _DISCONNECTED:
-            self._connection.passes = False
         return ViewChanged(self._suspicion.view)
 
     # ----------------------------------------------------------------- the connection

@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
+import attrs
 from zope.interface import implementer
 
 from broker.errors import (
@@ -46,8 +47,9 @@ class Connection(enum.Enum):
 class P2PCore:
     """One end. It keeps its buffer and the peer's incarnation while DOWN.
 
-    Above a monitor it has no timers but that of acknowledgements. While the monitor does not report
-    CONNECTED it only buffers, and delivers.
+    Above a monitor it has no timers but that of acknowledgements. It begins a connection with the
+    monitor's notice of it. While the monitor does not report CONNECTED it only buffers, and
+    delivers messages of a suspected peer.
     """
 
     def __init__(
@@ -79,7 +81,10 @@ class P2PCore:
         # Of the last connection.
         self._error: BrokerError | None = None
         self._is_monitored = is_monitored
-        self._is_suspended = False
+        self._is_suspended = is_monitored
+        # Messages from a disconnected peer wait until it is connected: at most those of the window.
+        self._is_disconnected = is_monitored
+        self._held: list[bytes] = []
         self._is_reset = False
         # The result of a reset, and of RESUMEs that came while suspended.
         self._resumed_view: View | None = None
@@ -131,8 +136,11 @@ class P2PCore:
         except (ProtocolError, VersionMismatch, IncarnationRefused) as error:
             error_found = error
         if messages:
-            # Received messages are delivered even before an error.
-            effects.append(DeliverUp(messages))
+            if self._is_disconnected:
+                self._held += messages
+            else:
+                # Received messages are delivered even before an error.
+                effects.append(DeliverUp(messages))
         if error_found is not None:
             self.connection = Connection.DOWN
             effects.append(Failed(error_found))
@@ -142,22 +150,10 @@ class P2PCore:
         return effects
 
     def view_changed(self, view: View, now: float) -> list[Effect]:
-        if self._is_monitored and (view.state is not LinkState.CONNECTED or view.resumed):
+        if self._is_monitored:
             return self._monitor_changed(view, now)
         if view.state is LinkState.CONNECTED:
-            self.connection = Connection.HANDSHAKE
-            self._is_suspended = False
-            self._peer_resume = b""
-            self._received_at = now
-            received, limit = self.receiver.announce_credit()
-            resume = wire.Resume(
-                incarnation=self._incarnation,
-                known=self.peer,
-                received=received,
-                limit=limit,
-                window=self.receiver.window_bytes,
-            )
-            return [SendDown([wire.encode_resume(resume)])]
+            return self._begin_handshake(now)
         if view.state is LinkState.DISCONNECTED:
             self.connection = Connection.DOWN
             self._suspicion.suspect("connection lost", now)
@@ -165,24 +161,50 @@ class P2PCore:
             view = View(self._suspicion.state, error=view.error)
         return [ViewChanged(view)]
 
+    def _begin_handshake(self, now: float) -> list[Effect]:
+        self.connection = Connection.HANDSHAKE
+        self._peer_resume = b""
+        self._received_at = now
+        received, limit = self.receiver.announce_credit()
+        resume = wire.Resume(
+            incarnation=self._incarnation,
+            known=self.peer,
+            received=received,
+            limit=limit,
+            window=self.receiver.window_bytes,
+        )
+        return [SendDown([wire.encode_resume(resume)])]
+
     def _monitor_changed(self, view: View, now: float) -> list[Effect]:
-        """Stop to send, or go on, on the connection of before if that still exists."""
+        """Begin with a new connection, stop to send, or go on."""
+        if view.is_new_connection:
+            if view.is_restarted and self.peer:
+                self._drop_messages(now)
+            return [*self._begin_handshake(now), *self._flush(now)]
         self._is_suspended = view.state is not LinkState.CONNECTED
         if self._is_suspended:
             if self.connection is Connection.OPEN:
                 self.connection = Connection.SUSPENDED
-            if view.is_restarted and self.peer:
-                self._drop_messages()
-            return [ViewChanged(view), *self._flush(now)]
+            if view.state is LinkState.DISCONNECTED:
+                self._is_disconnected = True
+            return [ViewChanged(view)]
         if self.connection is not Connection.SUSPENDED:
             # RESUME has not come yet.
             return []
-        self.connection = Connection.OPEN
-        result, self._resumed_view = self._resumed_view or view, None
-        return [ViewChanged(result), *self._flush(now)]
+        result, self._resumed_view = self._resumed_view or attrs.evolve(view, resumed=True), None
+        return [*self._report_connected(result), *self._flush(now)]
 
-    def _drop_messages(self) -> None:
-        """Drop messages for an earlier process of the peer, before those for its new one."""
+    def _report_connected(self, view: View) -> list[Effect]:
+        self.connection = Connection.OPEN
+        self._is_disconnected = False
+        held, self._held = self._held, []
+        return [ViewChanged(view), DeliverUp(held)] if held else [ViewChanged(view)]
+
+    def _drop_messages(self, now: float) -> None:
+        """Drop messages for an earlier process of the peer, and of it, before those of the new
+        one."""
+        self.receiver.release_credit(len(self._held), now)
+        self._held = []
         before = 0 if self._resumed_view is None else self._resumed_view.undelivered
         undelivered = before + self.sender.reset()
         self._resumed_view = View(LinkState.CONNECTED, undelivered=undelivered)
@@ -288,8 +310,7 @@ class P2PCore:
         if self._is_suspended:
             self.connection, self._resumed_view = Connection.SUSPENDED, view
             return []
-        self.connection = Connection.OPEN
-        return [ViewChanged(view)]
+        return self._report_connected(view)
 
     def _flush(self, now: float) -> list[Effect]:
         effects: list[Effect] = []

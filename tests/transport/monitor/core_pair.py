@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from zope.interface import implementer
 
@@ -64,8 +65,14 @@ class End:
         """True while nothing reaches this end."""
 
     @property
+    def reported(self) -> list[tuple[float, View]]:
+        """Times and views without the notices of connections."""
+        return [each for each in self.views if not each[1].is_new_connection]
+
+    @property
     def states(self) -> list[str]:
-        return [view.state.value for _, view in self.views]
+        """Return the states without repeated ones, which have another reason."""
+        return [state for state, _ in groupby(view.state.value for _, view in self.reported)]
 
     @property
     def last(self) -> View:

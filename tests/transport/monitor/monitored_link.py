@@ -82,6 +82,8 @@ class MonitoredLink:
         self._dial_at = self._checked_at = -1.0
         self._inputs: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._is_running = False
+        # Packets that came while the peer was disconnected.
+        self._held: list[object] = []
         # Packets of the model above the monitor are bytes here.
         self._carried: dict[bytes, object] = network.__dict__.setdefault("carried", {})
 
@@ -175,19 +177,26 @@ class MonitoredLink:
             # What is sent from now on is for the new process.
             self.channel.drop_packets()
             self.channel.peer_incarnation = 0
+            self._held.clear()
+        if view.is_new_connection:
+            self._send_packet(self.channel.make_hello())
+            return
         if view.state is _CONNECTED:
             self._is_told = True
-            if not view.resumed:
-                self._send_packet(self.channel.make_hello())
             self._send_unsent()
+            self._pass_up([])
             return
         self._is_told = False
-        is_new = view.state is not self.state
-        if is_new and (view.state is _DISCONNECTED or self.state is _CONNECTED):
-            self.state = view.state
-            self._owner.report_state(self._peer, view.state, view.reason)
-            if view.state is _DISCONNECTED and not self._keeps_packets:
+        if view.state is _DISCONNECTED and self.state is not _DISCONNECTED:
+            self._report(view.state, "suspected for too long")
+            if not self._keeps_packets:
                 self.channel.drop_packets()
+        elif view.state is _SUSPECTED and self.state is _CONNECTED:
+            self._report(view.state, view.reason)
+
+    def _report(self, state: LinkState, reason: str) -> None:
+        self.state = state
+        self._owner.report_state(self._peer, state, reason)
 
     def _deliver(self, packets: Sequence[object]) -> None:
         up: list[object] = []
@@ -207,7 +216,13 @@ class MonitoredLink:
                         up.append(packet.packet)
         if up:
             self._send_packet(Ack(*self.channel.received))
-            self._owner.receive(self._peer, up)
+        self._pass_up(up)
+
+    def _pass_up(self, packets: list[object]) -> None:
+        self._held += packets
+        if self.state is not _DISCONNECTED and self._held:
+            held, self._held = self._held, []
+            self._owner.receive(self._peer, held)
 
     def _send_unsent(self) -> None:
         if self._is_shaken and self._is_told:

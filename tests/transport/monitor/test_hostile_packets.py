@@ -114,6 +114,7 @@ def test_an_older_incarnation_is_refused() -> None:
     assert core.status is LinkState.CONNECTED
     restarted, connected = [each.view for each in effects if isinstance(each, ViewChanged)]
     assert (restarted.state, restarted.is_restarted) == (LinkState.SUSPECTED, True)
+    assert restarted.is_new_connection
     assert (connected.state, connected.resumed) == (LinkState.CONNECTED, False)
 
 

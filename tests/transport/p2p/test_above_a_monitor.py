@@ -6,11 +6,13 @@ from broker.errors import IncarnationRefused
 from broker.transport.effects import DeliverUp, SendDown, ViewChanged, WritableChanged
 from broker.transport.p2p import P2PLayer, wire
 from broker.transport.p2p.core import P2PCore
-from broker.transport.view import LinkState, View
+from broker.transport.view import NEGOTIATING, LinkState, View
 from tests.transport.p2p.one_end import PEER, UP, US, WINDOW, failure, only, said, sent_data
 
 SUSPECTED = View(LinkState.SUSPECTED, reason="silent")
 DISCONNECTED = View(LinkState.DISCONNECTED)
+BEGUN = View(LinkState.DISCONNECTED, is_new_connection=True)
+RESTARTED = View(LinkState.DISCONNECTED, is_new_connection=True, is_restarted=True)
 AGAIN = View(LinkState.CONNECTED, resumed=True)
 
 
@@ -22,6 +24,7 @@ def new_core() -> P2PCore:
 
 def open_core() -> P2PCore:
     core = new_core()
+    core.view_changed(BEGUN, 0.0)
     core.view_changed(UP, 0.0)
     core.receive([said()], 0.0)
     return core
@@ -71,52 +74,83 @@ def test_it_goes_on_after_a_disconnection_on_the_same_connection() -> None:
     assert sent_data(core.view_changed(AGAIN, 4.0)) == [(1, b"kept")]
 
 
-def test_a_new_connection_begins_with_resume() -> None:
+def test_a_new_connection_begins_with_resume_while_the_owners_exchange_offers() -> None:
     core = open_core()
     core.submit([b"lost", b"arrived late"], 1.0)
     core.view_changed(SUSPECTED, 1.0)
-    (packet,) = only(core.view_changed(UP, 2.0), SendDown).packets
+    (packet,) = only(core.view_changed(BEGUN, 2.0), SendDown).packets
     assert packet[0] == wire.RESUME
-    effects = core.receive([said(known=US, received=1)], 3.0)
+    assert core.receive([said(known=US, received=1)], 3.0) == []
+    effects = core.view_changed(UP, 4.0)
     assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True, since=3.0)
     assert sent_data(effects) == [(2, b"arrived late")]
 
 
-def test_a_resume_while_suspended_is_reported_later() -> None:
-    core = new_core()
-    core.view_changed(UP, 0.0)
+def test_resume_may_come_later() -> None:
+    core = open_core()
     core.view_changed(SUSPECTED, 1.0)
     core.submit([b"kept"], 1.0)
-    assert core.receive([said()], 2.0) == []
-    effects = core.view_changed(AGAIN, 3.0)
-    assert only(effects, ViewChanged).view.resumed is False
+    core.view_changed(BEGUN, 2.0)
+    assert core.view_changed(UP, 3.0) == []
+    effects = core.receive([said(known=US)], 4.0)
+    assert only(effects, ViewChanged).view == View(LinkState.CONNECTED, resumed=True, since=4.0)
     assert sent_data(effects) == [(1, b"kept")]
 
 
 def test_a_reset_while_suspended_is_reported_although_another_connection_resumes() -> None:
     core = open_core()
     core.submit([b"lost"], 0.0)
-    core.view_changed(SUSPECTED, 1.0)
-    core.view_changed(UP, 2.0)
-    core.view_changed(SUSPECTED, 2.0)
-    core.receive([said(PEER + 1)], 2.0)
-    core.view_changed(UP, 3.0)
-    view = only(core.receive([said(PEER + 1, known=US)], 4.0), ViewChanged).view
+    for incarnation, known in ((PEER + 1, 0), (PEER + 1, US)):
+        core.view_changed(SUSPECTED, 1.0)
+        core.view_changed(BEGUN, 2.0)
+        assert core.receive([said(incarnation, known=known)], 2.0) == []
+    view = only(core.view_changed(UP, 4.0), ViewChanged).view
     assert (view.resumed, view.undelivered) == (False, 1)
 
 
-def test_resume_may_come_after_a_suspicion() -> None:
-    core = new_core()
-    core.view_changed(UP, 0.0)
+def test_messages_of_a_disconnected_peer_wait_until_it_is_connected() -> None:
+    core = open_core()
     core.view_changed(SUSPECTED, 1.0)
-    assert core.view_changed(AGAIN, 2.0) == []
-    assert only(core.receive([said()], 3.0), ViewChanged).view.state is LinkState.CONNECTED
+    core.view_changed(DISCONNECTED, 2.0)
+    assert core.receive([data(1)], 3.0) == []
+    negotiating = View(LinkState.SUSPECTED, reason=NEGOTIATING)
+    assert core.view_changed(negotiating, 4.0) == [ViewChanged(negotiating)]
+    assert core.receive([data(2)], 5.0) == []
+    effects = core.view_changed(AGAIN, 6.0)
+    assert effects[:2] == [ViewChanged(AGAIN), DeliverUp([b"message"] * 2)]
+    assert core.receive([data(3)], 7.0) == [DeliverUp([b"message"])]
+
+
+def test_messages_of_a_disconnected_peer_wait_for_another_connection_too() -> None:
+    core = new_core()
+    core.view_changed(BEGUN, 0.0)
+    core.receive([said(), data(1)], 0.0)
+    core.view_changed(DISCONNECTED, 1.0)
+    core.view_changed(BEGUN, 2.0)
+    core.view_changed(UP, 2.0)
+    effects = core.receive([said(known=US), data(2)], 3.0)
+    assert [each.messages for each in effects if isinstance(each, DeliverUp)] == [
+        [b"message"],
+        [b"message"],
+    ]
+
+
+def test_waiting_messages_of_an_earlier_process_are_dropped() -> None:
+    core = new_core()
+    core.view_changed(BEGUN, 0.0)
+    core.receive([said(), data(1)], 0.0)
+    core.view_changed(DISCONNECTED, 1.0)
+    core.view_changed(RESTARTED, 2.0)
+    core.view_changed(UP, 2.0)
+    effects = core.receive([said(PEER + 1)], 3.0)
+    assert not any(isinstance(each, DeliverUp) for each in effects)
+    assert core.receiver.unconsumed == 0
 
 
 def test_an_older_incarnation_is_refused() -> None:
     core = open_core()
     core.view_changed(SUSPECTED, 1.0)
-    core.view_changed(UP, 2.0)
+    core.view_changed(BEGUN, 2.0)
     assert isinstance(failure(core.receive([said(PEER - 1)], 3.0)), IncarnationRefused)
 
 
@@ -131,8 +165,7 @@ def test_messages_after_the_restart_of_the_peer_are_for_its_new_process() -> Non
     core = open_core()
     core.view_changed(SUSPECTED, 1.0)
     core.submit([b"lost"], 1.0)
-    restarted = View(LinkState.SUSPECTED, is_restarted=True)
-    assert core.view_changed(restarted, 2.0) == [ViewChanged(restarted)]
+    core.view_changed(RESTARTED, 2.0)
     core.submit([b"kept"], 2.0)
     core.view_changed(UP, 3.0)
     effects = core.receive([said(PEER + 1)], 4.0)
@@ -145,5 +178,5 @@ def test_a_reset_makes_room_again() -> None:
     core = open_core()
     core.view_changed(SUSPECTED, 1.0)
     core.submit([bytes(11_000)], 2.0)
-    effects = core.view_changed(View(LinkState.DISCONNECTED, is_restarted=True), 3.0)
+    effects = core.view_changed(RESTARTED, 3.0)
     assert only(effects, WritableChanged).writable
