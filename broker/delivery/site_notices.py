@@ -61,8 +61,9 @@ class SessionSiteNotices:
         """Let a subscription that is live from now on know its sites."""
         if not feed.knows_statuses and self._writer.takes_order:
             feed.knows_statuses = True
-            for status in self.find_statuses(feed.pattern):
-                self._add_notice(feed, WaitingNotice(0, status))
+            found = self.find_statuses(feed.pattern)
+            feed.notices += [WaitingNotice(0, status) for status in found]
+            self.has_waiting = self.has_waiting or bool(feed.notices)
         self.send_due()
 
     def _add_notice(self, feed: Feed, waiting: WaitingNotice) -> None:
@@ -103,11 +104,7 @@ def events_before_notice(feed: Feed, events: list[LoggedEvent]) -> list[LoggedEv
     if not feed.notices:
         return events
     serial = feed.notices[0].serial
-    before = [event for event in events if event.serial < serial]
-    if events and not before:
-        # The log has no event before the notice any more.
-        feed.cursor = max(feed.cursor, serial)
-    return before
+    return [event for event in events if event.serial < serial]
 
 
 def _shorten(notices: Sequence[WaitingNotice]) -> list[WaitingNotice]:

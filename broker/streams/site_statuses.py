@@ -11,7 +11,7 @@ from broker.wire.site_notice import check_notice
 
 STATES: Final = frozenset({"connected", "suspected", "disconnected"})
 #: Present statuses of an instance; the oldest go.
-MOST_SITES: Final = 1_000
+MOST_SITES: Final = 100
 
 #: Delivers a notice to the subscriptions of streams, behind the events passed before. The function
 #: is called when they have been delivered.

@@ -131,7 +131,8 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
             b"".join([event.record for event in events]),
             b"".join(documents),
         )
-    if ANNOTATED in encoded.records:
+    # The byte may be inside of a record, too.
+    if ANNOTATED in encoded.records and [e for e in events if e.record.startswith(ANNOTATED)]:
         _separate_annotations(encoded, [event.record for event in events])
     return encoded
 

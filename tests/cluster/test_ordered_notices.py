@@ -1,13 +1,16 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from broker.cluster.ordered_notices import OrderedNotices
 from broker.cluster.relay_ingest import MOST_WAITING_BYTES
+from broker.dtd.reference import DtdReference
 from broker.errors import LogUnavailable
 from broker.event.place import Mark
+from broker.matching.contract import TypeMissing
 from tests.cluster.test_relay_ingest import FakeLog, Setting
 
 
@@ -94,3 +97,29 @@ def test_a_notice_that_can_not_wait_is_passed_at_once(reason: str) -> None:
             setting.log.check_available()
     setting.notify("one")
     assert setting.passed == [("one", 1, 0)]
+
+
+def test_a_notice_waits_for_the_type_of_an_event_before_it() -> None:
+    setting = NoticeSetting()
+    looked_up: list[Deferred[None]] = []
+
+    class Dtds:
+        def lookup(self, *_: object) -> Deferred[None]:
+            looked_up.append(Deferred())
+            return looked_up[-1]
+
+        def get(self, _: object) -> object:
+            return self
+
+    setting.ingest._types._lookups._dtds = cast(Any, Dtds())
+    real, missing = setting.matcher.match, TypeMissing(DtdReference("t", "1"), "")
+    setting.matcher.match = lambda *_: [missing]  # type: ignore[method-assign]
+    setting.take(1, 1, "far/q")
+    setting.notify("one")
+    setting.log.commit()
+    assert setting.passed == []
+    setting.matcher.match = real  # type: ignore[method-assign]
+    looked_up[0].callback(None)
+    setting.clock.advance(1.0)
+    setting.log.commit()
+    assert setting.passed == [("one", 2, 1)]

@@ -88,6 +88,15 @@ def test_a_subscription_that_becomes_live_gets_the_present_statuses_first(has_pa
     setting.expect(*before, (1, UP), (1, SUSPECTED), [4])
 
 
+def test_many_present_statuses_are_no_reason_to_fail() -> None:
+    setting = NoticeSetting()
+    many = [attrs.evolve(UP, site=f"s{number}") for number in range(MOST_WAITING + 5)]
+    setting.delivery.site_notices.find_statuses = lambda _: many
+    setting.subscribe()
+    setting.expect(*((1, status) for status in many))
+    assert setting.failures == []
+
+
 def test_notices_wait_for_room_behind_the_queued_events() -> None:
     setting = NoticeSetting(delivery=100_000)
     first, second = setting.subscribe(1), setting.subscribe(2)
@@ -123,6 +132,7 @@ def test_a_gap_of_a_full_queue_comes_before_the_notice_behind_it() -> None:
 @pytest.mark.parametrize("room", [1, 2, 3, 100])
 def test_a_subscription_that_blocks_reads_the_log_up_to_each_notice(room: int) -> None:
     setting = NoticeSetting(delivery=100_000)
+    setting.delivery.site_notices.find_statuses = lambda _: [SUSPECTED]
     feed = setting.subscribe(durable=True)
     setting.writer.room = 0
     setting.commit(event(1), event(2))
@@ -134,8 +144,33 @@ def test_a_subscription_that_blocks_reads_the_log_up_to_each_notice(room: int) -
         setting.writer.room = room
         setting.delivery.send_waiting()
     assert feed.state is FeedState.LIVE
-    setting.expect([1, 2], (1, DOWN), [3], (1, UP), (1, MISSING), [4])
+    # The present statuses do not come again.
+    setting.expect((1, SUSPECTED), [1, 2], (1, DOWN), [3], (1, UP), (1, MISSING), [4])
     setting.check(feed)
+
+
+def test_a_waiting_notice_is_sent_before_a_commit_that_finds_room() -> None:
+    setting = NoticeSetting()
+    setting.subscribe()
+    setting.writer.room = 0
+    setting.notify(DOWN)
+    setting.writer.room = 100
+    setting.commit(event(1))
+    setting.expect((1, DOWN), [1])
+
+
+def test_notices_that_wait_for_one_subscription_do_not_hold_up_others() -> None:
+    setting = NoticeSetting(delivery=100_000)
+    setting.subscribe(1)
+    setting.subscribe(2, durable=True)
+    setting.delivery.set_paused(2, True)
+    setting.commit(event(1))
+    setting.notify(DOWN)
+    setting.writer.room = 0
+    setting.commit(event(2), event(3))
+    setting.writer.room = 100
+    setting.delivery.send_waiting()
+    setting.expect([1], (1, DOWN), [2, 3])
 
 
 def test_notices_of_a_paused_subscription_wait() -> None:
