@@ -31,6 +31,7 @@ NAMES: Final = (
     "memory",
     "content",
     "links",
+    "certificates",
     "line",
     "network",
     "archive",

@@ -93,12 +93,11 @@ class BlockBuilder:
         if not block.has_leaves:
             # Its roots can not include the event.
             block.is_partial = True
-        else:
-            count = block.count
-            if not block.add(leaf, is_late=is_late):
-                self.duplicates += 1
-                return
-            self._leaf_count += block.count - count
+        elif block.add(leaf, is_late=is_late):
+            self._leaf_count += 1
+        elif not block.set_late(leaf.key, is_late=is_late):
+            self.duplicates += 1
+            return
         beyond = self._missing.add_event(leaf.site, (leaf.incarnation, leaf.number), index)
         if beyond is not None:
             self._plan_signatures(beyond, now)
