@@ -36,7 +36,7 @@ MOST_SIGNATURES = 64
 class BlockBounds:
     """Bounds of the memory of a site; the lowest blocks are dropped first."""
 
-    leaf_blocks: int = 256
+    leaf_blocks: int = 2_048
     """Blocks with leaves. Others are only roots, and a late event makes them incomplete."""
     leaves: int = 32_768
     """In all blocks: about 12 MiB. A block that has more alone loses its leaves too."""

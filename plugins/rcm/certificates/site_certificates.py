@@ -60,14 +60,16 @@ class SiteCertificates:
         self.exchange = CertificateExchange(builder, keys, sites)
         self._builder = builder
 
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> None:
+    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Add the end of the log, in its order. Events before it are not known any more."""
         leaves = [found for each in events if (found := self._read_leaf(each, now)) is not None]
-        first = next((leaf for leaf, is_late in leaves if not is_late), None)
-        if first is not None:
-            self._builder.begin_after(first)
+        if leaves:
+            # Earlier events have lower stamps than the first one in time.
+            in_time = (leaf for leaf, is_late in leaves if not is_late)
+            self._builder.begin_after(next(in_time, max(leaf for leaf, _ in leaves)))
         for leaf, is_late in leaves:
             self._builder.add_event(leaf, is_late=is_late, now=now)
+        return []
 
     def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Certify events that are delivered now, with their entries as annotations."""
