@@ -41,6 +41,13 @@ FLOORS = (
 FORBIDDEN_IMPORTS = (
     ("broker.event", "broker.transport", ()),
     ("broker.transport", "broker.event", ()),
+    # A connection monitor and the driver alone know sockets and their errors (RCM R4).
+    *(
+        (f"broker.transport.{package}", forbidden, ())
+        for package in ("monitor", "p2p", "baseline", "multicast", "order")
+        for forbidden in ("broker.transport.socket", "broker.transport.link", "twisted.internet")
+    ),
+    ("plugins.rcm", "broker.transport.socket", ()),
     ("broker", "plugins", ()),
     ("broker", "broker.testing", ("broker.testing",)),
     ("plugins", "broker.testing", ()),

@@ -1,4 +1,4 @@
-"""Text and JSON forms of received events, gaps and changes of types."""
+"""Text and JSON forms of received events, gaps, changes of types and notices about sites."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from broker.cli.terminal import json_line, one_line, printable
 from broker.client.merged import MergedEvent
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
+from broker.event.site_notice import SiteNotice, SiteStatus
 
 Form = Callable[[ReceivedEvent], bytes]
 
@@ -108,6 +109,24 @@ def missing_as_text(missing: MissingNumbers) -> str:
 
 def missing_as_json(missing: MissingNumbers) -> bytes:
     return (json_line({"missing": attrs.asdict(missing)}) + "\n").encode()
+
+
+def notice_as_text(notice: SiteNotice) -> str:
+    reason = f": {notice.reason}" if notice.reason else ""
+    if isinstance(notice, SiteStatus):
+        until = "" if notice.until is None else f", until {clock_time(notice.until)}"
+        since = clock_time(notice.at)
+        return f"site: {notice.site} of {notice.stack} {notice.state} {since}{until}{reason}"
+    which = str(notice.first)
+    if notice.last > notice.first:
+        which = f"{which} to {notice.last}"
+    site = f"{notice.site}/{notice.incarnation}"
+    return f"missing: {which} of {site} of {notice.stack} do not come{reason}"
+
+
+def notice_as_json(notice: SiteNotice) -> bytes:
+    key = "status" if isinstance(notice, SiteStatus) else "missing"
+    return (json_line({key: attrs.asdict(notice)}) + "\n").encode()
 
 
 _EFFECTS: Final = {

@@ -14,11 +14,14 @@ from broker.cli.event_format import (
     gap_as_text,
     missing_as_json,
     missing_as_text,
+    notice_as_json,
+    notice_as_text,
 )
 from broker.cli.stop_signal import Stop
 from broker.cli.terminal import print_note
 from broker.client.received import Gap, ReceivedEvent, TypeChanged
 from broker.event.merging.held_event import MissingNumbers
+from broker.event.site_notice import SiteNotice
 
 #: Unwritten bytes, exceeded by at most one event.
 _MAX_PENDING: Final = 64 * 1024
@@ -66,6 +69,11 @@ class Output:
         print_note(missing_as_text(missing))
         if self._json:
             self._print(missing_as_json(missing))
+
+    def print_notice(self, notice: SiteNotice) -> None:
+        print_note(notice_as_text(notice))
+        if self._json:
+            self._print(notice_as_json(notice))
 
     def flush(self) -> None:
         """A pipe without a reader stops the command."""

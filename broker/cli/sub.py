@@ -130,6 +130,7 @@ def command(
                         queue=queue,
                         on_gap=output.print_gap,
                         on_change=output.print_change,
+                        on_notice=output.print_notice,
                         merge=merge,
                     )
                 )

@@ -42,6 +42,7 @@ from broker.errors import (
 from broker.event.envelope import EventLinkage, EventType
 from broker.event.event_id import EventId, EventIdGenerator
 from broker.event.place import Position
+from broker.event.site_notice import SiteNotice
 from broker.event.writer import extract_payload_element, write_event
 
 #: Seconds until a closing client ends unconfirmed.
@@ -189,6 +190,7 @@ class Client(ClientDriver):
         queue: str = "",
         on_gap: Callable[..., None] | None = None,
         on_change: Callable[..., None] | None = None,
+        on_notice: Callable[..., None] | None = None,
         merge: Merging | None = None,
     ) -> Awaitable[Subscription]:
         """Resolve when the node has accepted the query and events flow.
@@ -202,7 +204,8 @@ class Client(ClientDriver):
         default), `drop-newest`, `coalesce` (by stream), `coalesce:/flight/@id`, `block` (the
         default of a durable one) or `fail`. A durable one takes only `block` and `fail`.
 
-        `on_gap` and `on_change` are called in order with the events. `merge` makes a
+        `on_gap`, `on_change` and `on_notice` (statuses of the sites of an ordered stream, and
+        missing messages) are called in order with the events. `merge` makes a
         `MergedSubscription`. Raises `BadQuery`, `QueryTooExpensive`, `BadName`, `NotAllowed`,
         `BadPosition`, `BadQueuePolicy`, `VersionMismatch` or `TooManySubscriptions`.
         """
@@ -213,7 +216,7 @@ class Client(ClientDriver):
         )
         request = attrs.evolve(request, stream_times=merge is not None, queue=queue)
         return self._start_subscription(
-            request, on_gap, on_change, subscription_factory(merge)
+            request, on_gap, on_change, subscription_factory(merge), on_notice
         ).flowing
 
     def replay(
@@ -324,11 +327,12 @@ class Client(ClientDriver):
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None,
         factory: Callable[..., Subscription],
+        on_notice: Callable[[SiteNotice], None] | None = None,
     ) -> Subscription:
         self._check_open()
         number, effects = self._core.subscribe(request.validate())
         subscription = factory(
-            self, self._loop, number, request.query, request.pattern, on_gap, on_change
+            self, self._loop, number, request.query, request.pattern, on_gap, on_change, on_notice
         )
         self._subscriptions[number] = subscription
         self._apply_effects(effects)

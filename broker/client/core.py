@@ -52,8 +52,11 @@ from broker.wire.messages import (
     Subscribed,
     Unsubscribe,
 )
+from broker.wire.site_notice import NoticeMessage
 
-_AboutSubscription: TypeAlias = Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged
+_AboutSubscription: TypeAlias = (
+    Subscribed | Flowing | Ended | messages.Gap | messages.TypeChanged | NoticeMessage
+)
 _ABOUT_SUBSCRIPTIONS = get_args(_AboutSubscription)
 
 
@@ -358,7 +361,9 @@ class ClientCore:
             return ended
         if isinstance(message, messages.TypeChanged):
             return [ItemArrived(number, TypeChanged.from_message(message))]
-        return _item_effects(number, state.receive_gap(message))
+        if isinstance(message, messages.Gap):
+            return _item_effects(number, state.receive_gap(message))
+        return _item_effects(number, state.receive_notice(message))
 
     def _receive_delivery(self, data: bytes) -> list[Effect]:
         delivery = decode_delivery(data)

@@ -10,6 +10,7 @@ import attrs
 from broker.client.received import FlowStarted, Gap, Receipt, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError
 from broker.event.place import Position
+from broker.event.site_notice import MissingMessages, SiteStatus
 from broker.wire.codec import WireTimes
 
 
@@ -72,6 +73,8 @@ Item: TypeAlias = (
     | PositionMoved
     | Gap
     | TypeChanged
+    | SiteStatus
+    | MissingMessages
     | SubscriptionEnded
 )
 

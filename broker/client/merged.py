@@ -27,6 +27,7 @@ from broker.event.merging.merger import Counts, Merger
 from broker.event.merging.position_tracker import PositionTracker
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
+from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.transport.deadline_timer import DeadlineTimer
 
@@ -59,8 +60,9 @@ class MergedSubscription(Subscription):
         streams: str,
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None = None,
+        on_notice: Callable[[SiteNotice], None] | None = None,
     ) -> None:
-        super().__init__(owner, loop, number, query, streams, on_gap, on_change)
+        super().__init__(owner, loop, number, query, streams, on_gap, on_change, on_notice)
         self._merging = merging
         self._merger = self._new_merger()
         self._ledger = PositionTracker()

@@ -16,6 +16,7 @@ from broker.errors import BadPosition, BrokerError, ReplayTooLarge
 from broker.event.merging.resolution import Row, resolve
 from broker.event.merging.settings import Merging
 from broker.event.place import Position
+from broker.event.site_notice import SiteNotice
 
 PUBLISHER: Final = "publisher"
 """The order of each origin and of each publisher, otherwise by arrival."""
@@ -41,8 +42,9 @@ class ResolvedReplay(Subscription):
         streams: str,
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None = None,
+        on_notice: Callable[[SiteNotice], None] | None = None,
     ) -> None:
-        super().__init__(owner, loop, number, query, streams, on_gap, on_change)
+        super().__init__(owner, loop, number, query, streams, on_gap, on_change, on_notice)
         self._rule = None if merging is None else merging.rule
         self._max_events = MAX_EVENTS if merging is None else merging.max_events
         self._max_bytes = MAX_BYTES if merging is None else merging.max_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from broker.client.effects import (
     EventBatch,
@@ -18,7 +18,9 @@ from broker.client.loop import Loop, Promise
 from broker.client.received import FlowStarted, Gap, ReceivedEvent, TypeChanged
 from broker.errors import BrokerError, Closed
 from broker.event.place import Position
+from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
 
+_Report: TypeAlias = PositionMoved | Gap | TypeChanged | SiteNotice
 _log = logging.getLogger(__name__)
 
 
@@ -38,7 +40,8 @@ class Subscription:
     receipts and answers.
 
     A gap is reported in order with the events: to `on_gap`, or as a logged warning, and in `gaps`.
-    So is a new version of an event type that affects the query, by `on_change` and `changes`.
+    So is a new version of an event type that affects the query, by `on_change` and `changes`, and a
+    notice about a site of an ordered stream, by `on_notice` and `notices`.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Subscription:
         streams: str,
         on_gap: Callable[[Gap], None] | None,
         on_change: Callable[[TypeChanged], None] | None = None,
+        on_notice: Callable[[SiteNotice], None] | None = None,
     ) -> None:
         self._owner = owner
         self._loop = loop
@@ -58,7 +62,8 @@ class Subscription:
         self.streams = streams
         self._on_gap = on_gap
         self._on_change = on_change
-        self._items: deque[EventBatch | PositionMoved | Gap | TypeChanged] = deque()
+        self._on_notice = on_notice
+        self._items: deque[EventBatch | _Report] = deque()
         self._waiter: Promise | None = None
         self._flowing_promise: Promise | None = None
         self._is_flowing = False
@@ -73,6 +78,7 @@ class Subscription:
         """The node's warnings about the query, such as that it can never match."""
         self.gaps: deque[Gap] = deque(maxlen=1000)
         self.changes: deque[TypeChanged] = deque(maxlen=1000)
+        self.notices: deque[SiteNotice] = deque(maxlen=1000)
 
     @property
     def flowing(self) -> Awaitable[Subscription]:
@@ -214,12 +220,15 @@ class Subscription:
         if batch is not None:
             self._owner.mark_processed(self._number, batch)
 
-    def _pass_item(self, item: PositionMoved | Gap | TypeChanged) -> None:
+    def _pass_item(self, item: _Report) -> None:
         if isinstance(item, PositionMoved):
             self._owner.mark_processed(self._number, item)
             return
         if isinstance(item, TypeChanged):
             self._report_change(item)
+            return
+        if isinstance(item, SiteStatus | MissingMessages):
+            self._report_notice(item)
             return
         self.gaps.append(item)
         if self._on_gap is not None:
@@ -249,6 +258,18 @@ class Subscription:
                 change.old,
                 change.effect,
                 change.reason or ", ".join(change.paths),
+            )
+
+    def _report_notice(self, notice: SiteNotice) -> None:
+        self.notices.append(notice)
+        if self._on_notice is not None:
+            self._on_notice(notice)
+        else:
+            _log.log(
+                logging.DEBUG if isinstance(notice, SiteStatus) else logging.WARNING,
+                "subscription %r: %s",
+                self.query,
+                notice,
             )
 
     def _wake_waiter(self) -> None:

@@ -27,9 +27,11 @@ from broker.client.subscription_request import SubscriptionRequest
 from broker.errors import from_wire
 from broker.event.envelope import Liveness
 from broker.event.place import Mark, Place, Position
+from broker.event.site_notice import MissingMessages
 from broker.wire import messages
 from broker.wire.codec import WireTimes
 from broker.wire.messages import Ended, Flowing, Subscribe, Subscribed
+from broker.wire.site_notice import NoticeMessage, notice_from_message
 
 _BEFORE_FIRST: Mark = (0, 0)
 _EMPTY = Position()
@@ -74,8 +76,7 @@ class SubscriptionState:
     # ------------------------------------------------------------------ sessions
 
     def begin_session(self) -> Subscribe:
-        """Return the message for a new session. Held items must be dropped before."""
-        assert not self._held
+        """Return the message for a new session. Held batches must be dropped before."""
         self._is_holding = True
         self.is_flowing = False
         self._is_recounting = self._must_recount()
@@ -133,8 +134,12 @@ class SubscriptionState:
         return [*self._release_held(), PositionMoved(self._last_n_cut)]
 
     def drop_held(self) -> list[EventBatch]:
-        """Return the dropped batches to free their credit."""
-        return [item for item, _ in self._take_held() if isinstance(item, EventBatch)]
+        """Return the dropped batches to free their credit. Missing messages are not sent again,
+        and stay."""
+        dropped = [item for item, _ in self._take_held()]
+        self._held = [(item, {}) for item in dropped if isinstance(item, MissingMessages)]
+        self._held_bytes = len(self._held) * _ITEM_BYTES
+        return [item for item in dropped if isinstance(item, EventBatch)]
 
     # ------------------------------------------------------------------ messages of the node
 
@@ -185,22 +190,15 @@ class SubscriptionState:
         return [*items, self._make_batch(events, share, marks)]
 
     def receive_progress(self, position: Position, times: WireTimes = ()) -> list[Item]:
-        moved = PositionMoved(position, times)
-        return (
-            self._release_item(moved, {})
-            if self.is_flowing
-            else self._hold_item(moved, _ITEM_BYTES, {})
-        )
+        return self._receive_item(PositionMoved(position, times))
 
     def receive_gap(self, message: messages.Gap) -> list[Item]:
         first = Place(message.origin, *message.first)
         last = Place(message.origin, *message.last)
-        gap = Gap(first, last, message.count, message.reason)
-        return (
-            self._release_item(gap, {})
-            if self.is_flowing
-            else self._hold_item(gap, _ITEM_BYTES, {})
-        )
+        return self._receive_item(Gap(first, last, message.count, message.reason))
+
+    def receive_notice(self, message: NoticeMessage) -> list[Item]:
+        return self._receive_item(notice_from_message(message))
 
     def receive_ended(self, message: Ended) -> list[Item]:
         items = self._release_held()
@@ -208,6 +206,12 @@ class SubscriptionState:
         return [*items, SubscriptionEnded(error, self.processed_position)]
 
     # ------------------------------------------------------------------ inside
+
+    def _receive_item(self, item: Item) -> list[Item]:
+        """Items without events are in sequence with the events."""
+        if self.is_flowing:
+            return self._release_item(item, {})
+        return self._hold_item(item, _ITEM_BYTES, {})
 
     def _begin_at(self, position: Position) -> None:
         if not self.has_begun:

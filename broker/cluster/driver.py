@@ -117,6 +117,11 @@ class ClusterDriver:
         self.must_delay_page: Callable[[PageRequest], bool] = lambda _: False
         """Returns whether a page request is answered later, by `serve_page`."""
 
+    def release_overdue(self) -> None:
+        """Release ordered events that no transport delivers. Call each second."""
+        self.withheld.release_overdue()
+        self.ordered.release_overdue()
+
     def serve_page(self, resume: PageRequest) -> None:
         if self.traffic is not None:
             self.page_server.serve_page(resume)

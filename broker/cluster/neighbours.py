@@ -179,7 +179,8 @@ class Neighbours:
         """Return False if another connection is kept instead."""
         name = neighbour.name
         known = self._neighbours.get(name)
-        if known is not None and known.node.incarnation > neighbour.node.incarnation:
+        is_later = known is not None and known.node.incarnation > neighbour.node.incarnation
+        if known is not None and is_later and not self._may_be_gone(known):
             channel.abort(Closed("a later process of that node has a link"))
             return False
         is_same = known is not None and known.is_same_process(neighbour.node)
@@ -213,6 +214,14 @@ class Neighbours:
         neighbour.set_channel(channel)
         self._attach_channel(link, channel)
         return True
+
+    def _may_be_gone(self, known: Neighbour) -> bool:
+        """Return True if a link that outlives its connections has none that works.
+
+        Then its layers decide by incarnations that do not depend on clocks.
+        """
+        is_attached = self._driver.links[known.name].is_attached
+        return bool(self._keep) and (known.is_suspended or not is_attached)
 
     def close_link(self, name: str, error: BrokerError) -> None:
         neighbour = self._neighbours.get(name)

@@ -138,7 +138,7 @@ class RelayIngest:
             error = LogUnavailable("events of another node could not be matched")
             failed(error, len(job.events))
 
-        if not self._add_job(IngestJob(received, events, matched, matching_failed, can_split=True)):
+        if not self.add_job(IngestJob(received, events, matched, matching_failed, can_split=True)):
             failed(LogUnavailable("the queue for events of other nodes is full"), len(events))
 
     def report_start(self, origin: str, mark: Mark) -> None:
@@ -161,7 +161,7 @@ class RelayIngest:
         except ProtocolError as error:
             self.log.warn("malformed frame of {origin}: {e}", origin=frame.origin, e=error)
             return
-        self._add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, matched))
+        self.add_job(IngestJob(ReceivedRange(frame.ranges[0], frame, 0), events, matched))
 
     def match_range(
         self,
@@ -188,7 +188,7 @@ class RelayIngest:
             job.placeholders = self._replace_invalid(job)
             matched(job)
 
-        if not self._add_job(
+        if not self.add_job(
             IngestJob(received, events, done, lambda _: on_late(), on_late=on_late)
         ):
             on_late()
@@ -199,10 +199,11 @@ class RelayIngest:
         job = IngestJob(
             ReceivedRange(frame.ranges[0], frame, 0), (), lambda _: on_late(), on_late=on_late
         )
-        if queue is None or queue.is_paused or not self._add_job(job):
+        if queue is None or queue.is_paused or not self.add_job(job):
             on_late()
 
-    def _add_job(self, job: IngestJob) -> bool:
+    def add_job(self, job: IngestJob) -> bool:
+        """Queue a job behind those of its origin; return False if the queue is full."""
         size = job.size
         if self.waiting_bytes and self.waiting_bytes + size > MOST_WAITING_BYTES:
             return False

@@ -16,7 +16,7 @@ from broker.event.flow import may_carry
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
-from broker.streams.node_services import LinkKey
+from broker.streams.link_key import LinkKey
 from broker.streams.queue_policy import BLOCK, IQueuePolicy, merge_all
 
 #: A node or unit of the network, or a link of another transport.

@@ -88,17 +88,31 @@ class Backlog:
         failed, self._failed = self._failed, []
         return failed
 
-    def take_delivery(self) -> tuple[list[Loss], list[QueuedEvent]]:
+    def first_serial_for(self, feed: Feed, default: int) -> int:
+        """Return the serial of the first event in a subscription's queue, -1 if losses are before
+        it, `default` if the queue is empty."""
+        queue = self._queue_of(feed)
+        if not queue.has_pending:
+            return default
+        ahead = [] if queue.has_leading_losses else queue.peek(1)
+        return ahead[0].serial if ahead else -1
+
+    def take_delivery(self, cuts: Sequence[int] = ()) -> tuple[list[Loss], list[QueuedEvent]]:
         """Remove and return losses to report, and the events behind them for one delivery.
 
-        The queues have turns.
+        Events before and behind a serial of `cuts` are not taken together, nor losses with events
+        if there are cuts. The queues have turns.
         """
         queue = next(each for each in self._turns if each.has_pending)
         while self._turns[0] is not queue:
             self._turns.rotate(-1)
         self._turns.rotate(-1)
         losses = queue.take_losses()
+        if losses and cuts:
+            return losses, []
         ahead = queue.peek(_MAX_DELIVERY_EVENTS)
+        if ahead and (cut := next((each for each in cuts if each > ahead[0].serial), 0)):
+            ahead = [event for event in ahead if event.serial < cut]
         _, end = next(split_by_size(self._delivery_bytes, ahead), (0, 0))
         return losses, queue.take(end)
 

@@ -13,6 +13,8 @@ from twisted.python.failure import Failure
 from broker.delivery.commit_share import split_at_cut
 from broker.delivery.delivery_sender import DeliverySender
 from broker.delivery.feed import Feed, FeedState
+from broker.delivery.gaps import find_retention_gaps, make_damage_gap
+from broker.delivery.site_notices import SessionSiteNotices, events_before_notice
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
 from broker.ingest.late_validation import (
@@ -52,6 +54,7 @@ class CatchUp:
         log: EventLog,
         select: Select,
         recover_trimmed: Callable[[Feed], bool],
+        notices: SessionSiteNotices,
         on_failed: Callable[[Feed, Failure], None],
         on_wait: Callable[[], object] = lambda: None,
         late_validator: LateValidator | None = None,
@@ -67,6 +70,7 @@ class CatchUp:
         self._log = log
         self._select = select
         self._recover_trimmed = recover_trimmed
+        self._notices = notices
         self._on_failed = on_failed
         self._on_wait = on_wait
         self._late_validator = late_validator
@@ -133,7 +137,7 @@ class CatchUp:
                     feed.outcomes.gone += span.upto[1] - span.after[1]
                     reported = feed.reported_marks.get(span.origin, _BEFORE_ALL)
                     feed.reported_marks[span.origin] = max(span.upto, reported)
-                    self._writer.send_message(_make_damage_gap(feed.number, span, "damaged"))
+                    self._writer.send_message(make_damage_gap(feed.number, span, "damaged"))
             feed.cursor = max(feed.cursor, damage.last + 1)
         return True
 
@@ -150,6 +154,8 @@ class CatchUp:
 
     def _can_read(self, feed: Feed) -> bool:
         """Return whether events can be read; at the log's end, make the feed live."""
+        if feed.notices:
+            self._notices.send_due()
         if feed.awaits_dtd or not (self._is_catching_up(feed) and self._writer.writable):
             return False
         bounds = self._log.bounds
@@ -158,6 +164,7 @@ class CatchUp:
         self.report_losses(feed)
         if self._log.newest_durable >= feed.newest_at_start and not self.is_ahead_of_log(feed):
             feed.go_live(feed.cursor)
+            self._notices.begin_live(feed)
         else:
             # Events were being committed when it subscribed.
             feed.awaits_commit = True
@@ -183,6 +190,7 @@ class CatchUp:
             feed.outcomes.gone += first - feed.cursor
             feed.cursor = first
             self._report_retention_gaps(feed)
+        events = events_before_notice(feed, events)
         if feed.skip_marks or self._log.flows.withheld:
             events = self._without_received(feed, events)
         events = self._events_before_loss(feed, events)
@@ -367,34 +375,3 @@ class CatchUp:
 def _events_up_to(events: list[LoggedEvent], origin: str, mark: Mark) -> list[LoggedEvent]:
     behind = (i for i, each in enumerate(events) if each.origin == origin and each.mark > mark)
     return events[: next(behind, len(events))]
-
-
-def _make_damage_gap(number: int, span: Span, reason: str) -> Gap:
-    epoch, offset = span.after
-    return Gap(
-        number=number,
-        origin=span.origin,
-        first=(max(epoch, 1), offset + 1),
-        last=span.upto,
-        count=span.upto[1] - offset,
-        reason=reason,
-    )
-
-
-def find_retention_gaps(
-    number: int, marks: Mapping[str, Mark], since: Mapping[str, Mark]
-) -> list[Gap]:
-    """Return gaps between the client's marks and the log's start, `since`."""
-    return [
-        Gap(
-            number=number,
-            origin=origin,
-            first=(max(mark[0], 1), mark[1] + 1),
-            last=since[origin],
-            count=since[origin][1] - mark[1],
-            reason="retention",
-        )
-        for origin, mark in marks.items()
-        # An epoch may have begun without events.
-        if mark[1] < since.get(origin, _BEFORE_ALL)[1]
-    ]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
 from broker.event.flow import may_carry
 from broker.event.place import Mark
+from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
 from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
+from broker.log.event_log import EventLog
 from broker.log.history import BranchLoss
 from broker.matching.query.query import Query
 from broker.streams.queue_policy import BLOCK, DROP_OLDEST, IQueuePolicy, default_policy
+from broker.wire.codec import WirePosition
 
 
 class FeedState(enum.Enum):
@@ -36,6 +39,31 @@ class UnavailableRange:
     after: Mark
     last: Mark
     reason: str
+
+
+@attrs.frozen
+class WaitingNotice:
+    """A notice about a site that the client has not got yet."""
+
+    serial: int
+    """Earlier events come before it."""
+    notice: SiteNotice
+
+    @property
+    def is_status(self) -> bool:
+        return isinstance(self.notice, SiteStatus)
+
+    def join(self, later: WaitingNotice) -> WaitingNotice | None:
+        """Return one notice for two neighbouring ranges of missing messages; None for others."""
+        first, last = self.notice, later.notice
+        if (
+            isinstance(first, MissingMessages)
+            and isinstance(last, MissingMessages)
+            and first.last + 1 == last.first
+            and attrs.evolve(last, first=first.first) == attrs.evolve(first, last=last.last)
+        ):
+            return attrs.evolve(self, notice=attrs.evolve(first, last=last.last))
+        return None
 
 
 @attrs.define(eq=False)
@@ -94,6 +122,10 @@ class Feed:
     """By origin; reported when feeding begins or the recovery ends."""
     fed_from: Mapping[str, Mark] = attrs.field(factory=dict)
     """The client's position when feeding began."""
+    notices: list[WaitingNotice] = attrs.field(factory=list)
+    """Notices about sites that wait, in order."""
+    knows_statuses: bool = False
+    """True if the client got, or waits for, the present statuses of its sites."""
     outcomes: DeliveryOutcomes = attrs.field(factory=DeliveryOutcomes)
     policy: IQueuePolicy = attrs.field()
     """Rule while the session is full. With `block` it reads the log, also if it is transient."""
@@ -109,6 +141,9 @@ class Feed:
     def may_match(self, flow: str) -> bool:
         """Return whether a flow may have streams of the subscription."""
         return self.pattern is None or may_carry(flow, self.pattern)
+
+    def overlaps(self, patterns: Sequence[StreamPattern]) -> bool:
+        return self.pattern is None or any(map(self.pattern.overlaps, patterns))
 
     def is_past_loss(self, origin: str, loss: BranchLoss) -> bool:
         """Return whether the client was on the lost branch, behind all its lost events."""
@@ -137,6 +172,25 @@ class Feed:
             last=max(known.last, unavailable.last),
         )
 
+    def take_moved_marks(self, log: EventLog) -> WirePosition:
+        """Return marks that moved without a delivery: they are reported."""
+        if self.state is FeedState.LIVE:
+            self.count_filtered(log.bounds.last + 1)
+            marks = log.coverage.changed_since(self.reported_version)
+            if self.is_active:
+                self.reported_version = log.coverage.version
+        elif self.state is FeedState.RECOVERING:
+            marks = []
+        else:
+            marks = list(self.unreported_marks.items())
+            self.unreported_marks.clear()
+        if not self.is_active:
+            # Events of other origins may still be missing.
+            marks = [row for row in marks if log.flows.is_own(row[0])]
+        moved = [row for row in marks if self.reported_marks.get(row[0], (0, 0)) < row[1]]
+        self.reported_marks.update(moved)
+        return tuple((origin, *mark) for origin, mark in moved)
+
     def count_filtered(self, end: int) -> None:
         """Count live events before `end`: those not counted otherwise were filtered."""
         if self.state is not FeedState.LIVE:
@@ -156,3 +210,6 @@ class Feed:
         self.uncounted_from = min(self.uncounted_from, serial)
         self.cursor = min(self.cursor, serial)
         self.cut = min(self.cut, serial - 1)
+        self.notices = [
+            attrs.evolve(each, serial=min(each.serial, serial)) for each in self.notices
+        ]

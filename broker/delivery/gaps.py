@@ -13,6 +13,7 @@ from broker.delivery.delivery_sender import SessionWriter
 from broker.delivery.feed import Feed, FeedState, UnavailableRange
 from broker.delivery.recovery_contract import ActiveRecovery, MarkRange
 from broker.event.place import Mark
+from broker.log.damage import Span
 from broker.log.event_log import EventLog
 from broker.streams.bounded_queue import LostRange
 from broker.streams.dropped_count import DroppedCount
@@ -161,3 +162,34 @@ def make_gap(feed: Feed, origin: str, lost: LostRange) -> Gap:
     """Return the gap for events that a queue dropped."""
     reason = "coalesced" if lost.is_coalesced else "slow"
     return Gap(feed.number, origin, lost.first, lost.last, lost.count, reason)
+
+
+def make_damage_gap(number: int, span: Span, reason: str) -> Gap:
+    epoch, offset = span.after
+    return Gap(
+        number=number,
+        origin=span.origin,
+        first=(max(epoch, 1), offset + 1),
+        last=span.upto,
+        count=span.upto[1] - offset,
+        reason=reason,
+    )
+
+
+def find_retention_gaps(
+    number: int, marks: Mapping[str, Mark], since: Mapping[str, Mark]
+) -> list[Gap]:
+    """Return gaps between the client's marks and the log's start, `since`."""
+    return [
+        Gap(
+            number=number,
+            origin=origin,
+            first=(max(mark[0], 1), mark[1] + 1),
+            last=since[origin],
+            count=since[origin][1] - mark[1],
+            reason="retention",
+        )
+        for origin, mark in marks.items()
+        # An epoch may have begun without events.
+        if mark[1] < since.get(origin, _BEFORE_ALL)[1]
+    ]

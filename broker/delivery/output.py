@@ -9,7 +9,10 @@ from broker.delivery.commit_share import SharedEncodings
 from broker.delivery.commit_split import split_commit
 from broker.delivery.feed import Feed, FeedState
 from broker.delivery.session_delivery import SessionDelivery
+from broker.delivery.site_notices import FindStatuses
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
+from broker.event.stream import StreamPattern
 from broker.ingest.outcomes import DeliveryOutcomes
 from broker.log.logged_event import LoggedEvent
 from broker.streams.dropped_count import DroppedCount
@@ -25,6 +28,7 @@ class Output:
         self._session_deliveries: dict[SessionDelivery, None] = {}
         self._waiting_for_commit: dict[SessionDelivery, None] = {}
         self.ended_outcomes = DeliveryOutcomes()
+        self.find_statuses: FindStatuses = lambda _: ()
         self._ended_dropped: Counter[str] = Counter(dict.fromkeys(POLICY_NAMES, 0))
 
     @property
@@ -34,6 +38,7 @@ class Output:
     def add_session(self, delivery: SessionDelivery) -> None:
         self._session_deliveries[delivery] = None
         delivery.on_wait = self._add_waiting
+        delivery.site_notices.find_statuses = self.find_statuses
 
     def remove_session(self, delivery: SessionDelivery) -> None:
         delivery.close()
@@ -93,6 +98,14 @@ class Output:
         """Report events behind `after` up to `last` that a queue policy dropped on the way."""
         for delivery in list(self._session_deliveries):
             delivery.report_dropped(origin, after, last, dropped)
+
+    def deliver_notice(
+        self, notice: SiteNotice, patterns: Sequence[StreamPattern], serial: int
+    ) -> None:
+        """Deliver a notice to subscriptions whose streams overlap one of the patterns, before the
+        event with this serial."""
+        for delivery in list(self._session_deliveries):
+            delivery.site_notices.deliver_notice(notice, patterns, serial)
 
     def has_lagging_subscription(self, flow: str) -> bool:
         """Return whether a subscription may still need past events of a flow from the log."""

@@ -28,6 +28,7 @@ from broker.delivery.gaps import GapRecovery, make_gap
 from broker.delivery.pacing import Pacing
 from broker.delivery.recovered_feeds import RecoveredFeeds
 from broker.delivery.recovery_contract import ActiveRecovery, LostRange
+from broker.delivery.site_notices import SessionSiteNotices
 from broker.errors import QueueFull
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
@@ -38,7 +39,7 @@ from broker.streams.dropped_count import DroppedCount
 from broker.streams.queue_policy import BLOCK
 from broker.subscriptions.start_position import first_serial_after
 from broker.transport.clock import IClock
-from broker.wire.codec import WirePosition, WireTimes
+from broker.wire.codec import WireTimes
 from broker.wire.event_batch import encode_events
 from broker.wire.messages import Progress
 
@@ -67,6 +68,7 @@ class SessionDelivery:
         self._feeds: dict[int, Feed] = {}
         self._backlog = Backlog(limits)
         self._sender = DeliverySender(writer)
+        self.site_notices = SessionSiteNotices(self._feeds, writer, self._backlog, on_failed)
         unpaced = self._feed_unpaced
         self._gap_recovery = GapRecovery(
             *(self._feeds, writer, log, self._backlog), clearance, unpaced
@@ -81,6 +83,7 @@ class SessionDelivery:
             recover_trimmed=self._gap_recovery.recover_trimmed,
             on_failed=on_failed,
             on_wait=lambda: self.on_wait(self),
+            notices=self.site_notices,
             late_validator=late_validator,
         )
         self._recovered_feeds = RecoveredFeeds(
@@ -128,6 +131,7 @@ class SessionDelivery:
             # It needs no event from the log. The matcher did not know it for events of a pending
             # commit.
             feed.go_live(feed.cursor)
+            self.site_notices.begin_live(feed)
         else:
             self._catch_up.start_feed(feed)
 
@@ -205,6 +209,8 @@ class SessionDelivery:
 
     def deliver_share(self, share: CommitShare, shared: SharedEncodings) -> None:
         events, runs = share.events, share.runs
+        if self.site_notices.has_waiting:
+            self.site_notices.send_due()
         if self._backlog.has_pending:
             self._enqueue(events, runs)
             return
@@ -307,13 +313,15 @@ class SessionDelivery:
         if self.is_closed:
             return
         while self._backlog.has_pending and self._writer.writable:
-            losses, taken = self._backlog.take_delivery()
+            self.site_notices.send_due()
+            losses, taken = self._backlog.take_delivery(self.site_notices.cuts())
             for feed, origin, lost in losses:
                 self._writer.send_message(make_gap(feed, origin, lost))
             if taken:
                 events = [event for event, _ in taken]
                 runs = encode_runs(feeds for _, feeds in taken)
                 self._sender.send_delivery(encode_events(events), events, runs, Liveness.LIVE)
+        self.site_notices.send_due()
         self._recovered_feeds.wake_waiting()
         for feed in list(self._feeds.values()):
             if feed.state is FeedState.CATCHING_UP:
@@ -360,7 +368,7 @@ class SessionDelivery:
         rows = [
             (feed.number, moved)
             for feed in self._feeds.values()
-            if (moved := self._moved_marks(feed))
+            if (moved := feed.take_moved_marks(self._log))
         ]
         if rows:
             self._writer.send_message(Progress(tuple(rows)))
@@ -369,25 +377,6 @@ class SessionDelivery:
             for feed in self._feeds.values():
                 if _gets_stream_times(feed):
                     self._writer.send_message(Progress((), ((feed.number, times),)))
-
-    def _moved_marks(self, feed: Feed) -> WirePosition:
-        if feed.state is FeedState.LIVE:
-            feed.count_filtered(self._log.bounds.last + 1)
-            coverage = self._log.coverage
-            marks = coverage.changed_since(feed.reported_version)
-            if feed.is_active:
-                feed.reported_version = coverage.version
-        elif feed.state is FeedState.RECOVERING:
-            marks = []
-        else:
-            marks = list(feed.unreported_marks.items())
-            feed.unreported_marks.clear()
-        if not feed.is_active:
-            # Events of other origins may still be missing.
-            marks = [row for row in marks if self._log.flows.is_own(row[0])]
-        moved = [row for row in marks if feed.reported_marks.get(row[0], (0, 0)) < row[1]]
-        feed.reported_marks.update(moved)
-        return tuple((origin, *mark) for origin, mark in moved)
 
 
 def _gets_stream_times(feed: Feed) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from broker.errors import ForgedIdentity, OutsideWindow, PeerError
 from broker.event.envelope import Header, SecurityLevel
@@ -12,6 +13,8 @@ from broker.log.deduplication import Deduplication, Freshness
 from broker.log.logged_event import encode_header
 from broker.matching.contract import Accepted, Refused, Verdict
 
+#: Raises `PeerError` for an event that no transport may carry.
+CheckCarriage: TypeAlias = Callable[[str, SecurityLevel], object]
 #: Streams per publisher.
 _MAX_CACHED_STREAMS = 1_000
 
@@ -22,6 +25,7 @@ def authorise_part(
     verdicts: Sequence[Verdict],
     deduplication: Deduplication,
     now_ms: int,
+    check_carriage: CheckCarriage = lambda *_: None,
 ) -> AuthorisedPart:
     """Sort a part's events, and record the new sequence numbers.
 
@@ -58,7 +62,7 @@ def authorise_part(
         elif header.stream != stream or header.security_level is not level:
             known_rank = allowed.get((header.stream, header.security_level))
             if known_rank is None:
-                refusal = _check_stream(publisher, header)
+                refusal = _check_stream(publisher, header, check_carriage)
             if refusal is None:
                 stream, level = header.stream, header.security_level
                 rank = level.rank if known_rank is None else known_rank
@@ -90,10 +94,13 @@ def authorise_part(
     return authorised
 
 
-def _check_stream(publisher: Publisher, header: Header) -> PeerError | None:
+def _check_stream(
+    publisher: Publisher, header: Header, check_carriage: CheckCarriage
+) -> PeerError | None:
     stream, level = header.stream, header.security_level
     try:
         publisher.identity.check_publish(stream, level)
+        check_carriage(stream, level)
     except PeerError as error:
         return error
     if len(publisher.allowed_streams) >= _MAX_CACHED_STREAMS:

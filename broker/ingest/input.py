@@ -21,7 +21,7 @@ from broker.dtd.interfaces import IDtdCache
 from broker.dtd.reference import DtdReference
 from broker.errors import BrokerError, LogUnavailable
 from broker.ingest.acknowledgement_policy import LOCAL_ACKNOWLEDGEMENT, AcknowledgementPolicy
-from broker.ingest.authorisation import authorise_part
+from broker.ingest.authorisation import CheckCarriage, authorise_part
 from broker.ingest.event_source import find_retry_error
 from broker.ingest.latest_versions import LatestVersions
 from broker.ingest.outcomes import PublishOutcomes
@@ -66,10 +66,13 @@ class Input:
         on_new_type: Callable[[str, str], object] = lambda *_: None,
         unsaved_dtds: UnsavedDtds = NO_UNSAVED_DTDS,
         annotate: Callable[[list[Entry]], list[Entry]] | None = None,
+        check_carriage: CheckCarriage | None = None,
     ) -> None:
         """`accept_undescribed` accepts well-formed events without a DTD. `on_new_type` is called
         at each type's first accepted event. No event is accepted while its DTD is in
-        `unsaved_dtds`. `annotate` changes the records of entries just before they are appended."""
+        `unsaved_dtds`. `annotate` changes the records of entries just before they are appended.
+        `check_carriage` raises `PeerError` for the stream and level of an event that is refused."""
+        self._check_carriage = check_carriage or (lambda *_: None)
         self._annotate = annotate
         self._acknowledgement_policy = acknowledgement_policy
         self._accept_undescribed = accept_undescribed
@@ -138,7 +141,10 @@ class Input:
         for part in parts:
             part_verdicts = verdicts if len(parts) == 1 else verdicts[done : done + part.count]
             done += part.count
-            checked = authorise_part(publisher, part, part_verdicts, self._log.deduplication, now)
+            checked = authorise_part(
+                *(publisher, part, part_verdicts, self._log.deduplication, now),
+                self._check_carriage,
+            )
             for index, reason in checked.refused:
                 document = part.submission.batch.documents[index]
                 self._quarantine.add_document(document, reason, publisher.identity.client_id)

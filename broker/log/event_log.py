@@ -54,11 +54,9 @@ class EventLog(LogHistory):
         ordered: CarryingPatterns | None = None,
         on_rollback: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """`wall_clock` gives ms since 1970; `write` and `read` are separate threads.
-
-        `ordered` are the carrying patterns whose own events are withheld. `on_rollback` gets the
-        next serial after a failed commit has withdrawn serials and places.
-        """
+        """`wall_clock` gives ms since 1970; `write` and `read` are separate threads. `ordered` are
+        the carrying patterns whose own events are withheld. Functions in `on_rollback` get the next
+        serial after a failed commit has withdrawn serials and places."""
         file.update_flows(carrying, ordered)
         super().__init__(file, read, Repairs(file, write, clock))
         self._clock = clock
@@ -81,7 +79,7 @@ class EventLog(LogHistory):
         self.coverage = Coverage({**file.covered, **own})
         """Durable mark of each origin, its own too, up to which the log is complete."""
         self.deduplication = Deduplication(file.stored_window, window)
-        self._on_rollback = on_rollback
+        self.on_rollback = [on_rollback]
 
     @property
     def own_end(self) -> Mark:
@@ -327,7 +325,8 @@ class EventLog(LogHistory):
         self.deduplication.clear()
         self._retry_at = self._clock.seconds() + RETRY_AFTER / 2
         self._write(self._file.reopen).addErrback(lambda _: None)
-        self._on_rollback(self._next_serial)
+        for rolled_back in self.on_rollback:
+            rolled_back(self._next_serial)
         for pending in failed:
             for done, _ in pending.callbacks:
                 self._call(done, error)

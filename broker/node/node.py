@@ -152,6 +152,7 @@ class Node:
             annotate=None
             if self.transports is None
             else self.transports.make_annotator(lambda: self.event_log.own_end),
+            check_carriage=None if self.transports is None else self.transports.check_carriage,
             acknowledgement_policy=LOCAL_ACKNOWLEDGEMENT
             if self.network is None
             else self.network.replicas.replicator,
@@ -206,7 +207,7 @@ class Node:
             window=settings.deduplication_window,
             carrying=carrying_patterns(self.settings),
             ordered=ordered_patterns(self.settings, find_plugins),
-            on_rollback=self._roll_back,
+            on_rollback=self.output.roll_back,
         )
 
     def _make_network(
@@ -337,8 +338,7 @@ class Node:
         self.notices.send_waiting()
         if self.network is not None:
             self.network.tick()
-            self.network.driver.withheld.release_overdue()
-            self.network.driver.ordered.release_overdue()
+            self.network.driver.release_overdue()
         self.recovery.run_periodic_jobs()
 
     def run_maintenance(self) -> None:
@@ -366,18 +366,11 @@ class Node:
         finally:
             self._threads.stop()
 
-    def _roll_back(self, serial: int) -> None:
-        self.output.roll_back(serial)
-        if self.transports is not None:
-            self.transports.revoke()
-
     def _deliver_own(self, events: Any, matches: Any) -> None:
         prompt, prompt_matches = events, matches
         if self.network is not None and self.event_log.flows.ordered:
             prompt, prompt_matches = self.network.driver.withheld.withhold(events, matches)
-        self.output.deliver_commit(prompt, prompt_matches)
-        if suspended := self.matcher.take_suspended():
-            self._end_suspended(suspended)
+        self._deliver_relayed(prompt, prompt_matches)
         if self.network is not None:
             self.network.publish_committed(events, matches)
 

@@ -15,14 +15,18 @@ from broker.cluster.carried_event import as_carried_event
 from broker.cluster.handshake_messages import LINKS
 from broker.cluster.instance_links import InstanceLinks
 from broker.cluster.network import Network
+from broker.cluster.ordered_notices import OrderedNotices
 from broker.cluster.relayed_entry import claimed_header
 from broker.cluster.remote_interest import RemoteInterest
 from broker.cluster.traffic.received_range import ReceivedRange
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, StackInstance
+from broker.delivery.output import Output
 from broker.errors import BadName, ProtocolError
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
+from broker.event.stream import StreamPattern
 from broker.matching.contract import Accepted, IMatcher
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
@@ -60,6 +64,8 @@ class INode(Protocol):
     def transports(self) -> StreamTransports | None: ...
     @property
     def matcher(self) -> IMatcher: ...
+    @property
+    def output(self) -> Output: ...
 
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query: ...
 
@@ -142,6 +148,8 @@ class StreamServices:
         self.parse_query = node.parse_query
         self._network = network
         self._matcher = node.matcher
+        self._output = node.output
+        self._notices = OrderedNotices(network.driver.relay_ingest, network.event_log)
 
     @property
     def own_end(self) -> Mark:
@@ -172,7 +180,9 @@ class StreamServices:
         for part in (driver.ordered, driver.withheld):
             part.orders, part.place = transports.orders, transports.place
             part.take_back = transports.take_back
+        self._network.event_log.on_rollback.append(lambda _: transports.revoke())
         driver.ordered.order, driver.ordered.miss = transports.order, transports.miss
+        self._output.find_statuses = transports.find_statuses
         self._network.flows.publish_flow = publish
         self._network.driver.on_flow_recovered = recovered
 
@@ -221,6 +231,18 @@ class StreamServices:
 
     def release_earlier(self, patterns: Sequence[str]) -> Deferred[None]:
         return self._network.driver.withheld.release_earlier(patterns)
+
+    def pass_notice(
+        self,
+        notice: SiteNotice,
+        patterns: Sequence[StreamPattern],
+        on_passed: Callable[[], object],
+    ) -> None:
+        def deliver(serial: int) -> None:
+            on_passed()
+            self._output.deliver_notice(notice, patterns, serial)
+
+        self._notices.call_in_order(deliver)
 
     def request_feed(self, patterns: Sequence[str]) -> None:
         self._network.flows.request_feed(patterns)

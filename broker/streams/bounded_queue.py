@@ -128,6 +128,11 @@ class BoundedQueue(Generic[Item, Owner]):
     def has_pending(self) -> bool:
         return bool(self._entries or self._head.losses)
 
+    @property
+    def has_leading_losses(self) -> bool:
+        self._merge_leading_losses()
+        return bool(self._head.losses)
+
     def count_for(self, owner: Owner) -> int:
         return sum(owner in entry.owners for entry in self._entries)
 

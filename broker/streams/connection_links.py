@@ -25,6 +25,7 @@ from broker.errors import (
 )
 from broker.streams.connection_port import ConnectionPort
 from broker.streams.contract import MOST_PEERS, ILinkReceiver, ILinks
+from broker.streams.link_snapshot import describe_link
 from broker.streams.peer_names import PeerNames
 from broker.transport.clock import IClock
 from broker.transport.core_runner import CoreRunner
@@ -193,10 +194,15 @@ class ConnectionLinks:
             "refused": dict(self._port.failures),
             "peers": [
                 {"address": _key(peer), "node": name, "linked": self._is_up(name)}
+                | (self._describe(peer, name) if self._is_monitored else {})
                 for peer in peers
                 for name in [self._names.node_at(peer) or ""]
             ],
         }
+
+    def _describe(self, peer: Hashable, name: str) -> dict[str, object]:
+        now = self._clock.seconds()
+        return describe_link(self.view_of(peer), self._neighbours.monitor_of(name), now)
 
     def _is_up(self, name: str) -> bool:
         neighbour = self._neighbours.get(name)
@@ -206,7 +212,8 @@ class ConnectionLinks:
 
     @property
     def nodes(self) -> Mapping[str, NodeDescriptor]:
-        return {each.name: each.node for each in self._neighbours}
+        # The name of a disconnected node is free.
+        return {each.name: each.node for each in self._neighbours if each.removal is None}
 
     def find_error(self, node: str, peer: Endpoint) -> BrokerError | None:
         self._forget_gone()
@@ -372,7 +379,7 @@ class ConnectionLinks:
                 "the link to {name} for the stack {stack} is down: {error}",
                 name=neighbour.name,
                 stack=self._name,
-                error=error or "closed",
+                error=error or neighbour.view.reason or "closed",
             )
         self._report_state(neighbour, LinkState.DISCONNECTED)
         self._redial(neighbour)

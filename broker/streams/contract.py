@@ -19,6 +19,7 @@ from zope.interface import Attribute, Interface
 from broker.event.annotation import annotation_of, with_annotation
 from broker.event.envelope import SecurityLevel
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.transport.clock import IClock
 from broker.transport.layer import ClockOffset
@@ -237,6 +238,17 @@ class ITransportContext(Interface):
     def match(batch: FlowBatch) -> Sequence[frozenset[Hashable]]:
         """Return for each event the links behind which it is wanted; an event that can not be
         matched here is wanted behind all with interest in its stream."""
+
+    def notify(notice: SiteNotice) -> None:
+        """Deliver a status of a site, or missing messages, to the subscriptions of the instance's
+        streams whose clients understand it.
+
+        With `Guarantee.ONE_ORDER` they get it behind the events of earlier calls of `receive`, and
+        before those of later calls. A subscription that becomes live gets the present status of
+        each site first. After the stop notices are dropped.
+        `stack` is the name of the instance. Raises ValueError or `ProtocolError` for other texts
+        than names of 1 to 64 characters, other states, or a reason over 500 characters.
+        """
 
     def fail(error: Exception) -> None:
         """Stop this instance: its streams stop with the reason, others continue."""

@@ -16,6 +16,7 @@ from broker.config.stacks import DEFAULT_STACK, StackInstance
 from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.streams.contract import (
@@ -32,7 +33,9 @@ from broker.streams.contract import (
     ITransportPlugin,
 )
 from broker.streams.guarded_receiver import guard_receiver
-from broker.streams.node_services import LinkKey, NodeServices
+from broker.streams.link_key import LinkKey
+from broker.streams.node_services import NodeServices
+from broker.streams.site_statuses import SiteStatuses
 
 #: Queries behind one link. A transport must replace more by wider ones.
 MOST_QUERIES_PER_LINK = 10_000
@@ -78,6 +81,7 @@ class TransportInstance:
         self.rejected = 0
         """Received batches with an invalid range, or a flow of another instance."""
         self._services = services
+        self.statuses = SiteStatuses(stack.name, patterns, services.pass_notice)
         self._links: list[ILinks] = []
         self._is_fed = False
         self._queries: dict[Hashable, set[str]] = {}
@@ -363,6 +367,10 @@ class TransportInstance:
             return self._matched[1]
         return [self._own_links(each) for each in self._services.match(batch)]
 
+    def notify(self, notice: SiteNotice) -> None:
+        if self._transport is not None:
+            self.statuses.notify(notice)
+
     def fail(self, error: Exception) -> None:
         self.log.failure(
             "the stack {name} has stopped; its events come from the logs of their origins",
@@ -375,6 +383,7 @@ class TransportInstance:
                 self._remove_interest(LinkKey(self.instance, link), id)
         self._queries.clear()
         orders = self.orders
+        self.statuses.close()
         self.stop()
         if orders:
             self._services.release_ordered([pattern.text for pattern in self.patterns])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
@@ -14,27 +14,9 @@ from broker.event.place import Mark
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query
 from broker.streams.contract import CarriedEvent, ClusterFactory, FlowBatch, ILinkReceiver, ILinks
+from broker.streams.link_key import ILinkInterest
+from broker.streams.site_statuses import PassNotice
 from broker.transport.clock import IClock
-
-
-class LinkKey(NamedTuple):
-    """A link of a transport instance, as a destination of events."""
-
-    instance: str
-    link: Hashable
-
-    def __str__(self) -> str:
-        return f"{self.instance} {self.link}"
-
-
-class ILinkInterest(Protocol):
-    """Interest behind links, matched together with the node's subscriptions."""
-
-    def install(self, destination: LinkKey, id: str, interest: StreamInterest) -> bool:
-        """Add interest, or replace that with the same id."""
-
-    def remove(self, destination: LinkKey, id: str) -> None:
-        """Remove interest, if it exists."""
 
 
 class NodeServices(Protocol):
@@ -97,3 +79,6 @@ class NodeServices(Protocol):
 
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         """Raises `BadQuery`."""
+
+    @property
+    def pass_notice(self) -> PassNotice: ...

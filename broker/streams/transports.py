@@ -10,8 +10,11 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from broker.config import Settings
 from broker.config.stacks import DEFAULT_STACK, FindPlugins, find_plugins_of
+from broker.errors import ClearanceTooLow
+from broker.event.envelope import SecurityLevel
 from broker.event.flow import CarryingPatterns, pattern_of, precedence
 from broker.event.place import Mark
+from broker.event.site_notice import SiteStatus
 from broker.event.stream import StreamPattern
 from broker.matching.query.query import Query
 from broker.streams.annotator import AnnotateEntries, Annotator
@@ -104,6 +107,16 @@ class StreamTransports:
     def stop(self) -> Deferred[None]:
         return gatherResults([instance.stop() for instance in self]).addCallback(lambda _: None)
 
+    def check_carriage(self, stream: str, level: SecurityLevel) -> None:
+        """Raises `ClearanceTooLow` for an event above the level of a group that orders its stream
+        (X12): it could not have a place in the order."""
+        instance = self._by_pattern[self.pattern_of_stream(stream)]
+        if instance.orders and level.rank > instance.clearance.rank:
+            raise ClearanceTooLow(
+                f"the event's security level is {level.value!r}, the sites of the stack "
+                f"{instance.instance!r} see events up to {instance.clearance.value!r}"
+            )
+
     def publish(self, batch: FlowBatch, targets: Sequence[Collection[Hashable]]) -> None:
         """Carry committed own events of one flow, each with its targets.
 
@@ -177,6 +190,10 @@ class StreamTransports:
         if name:
             for instance in self:
                 instance.withdraw(name)
+
+    def find_statuses(self, pattern: StreamPattern | None) -> list[SiteStatus]:
+        """Return the present statuses of the sites whose stacks carry streams of a pattern."""
+        return [status for instance in self for status in instance.statuses.find(pattern)]
 
     def pattern_of_stream(self, stream: str) -> str:
         """Return the carrying pattern of a stream; empty: the default stack carries it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.task import Clock
@@ -30,6 +31,7 @@ class MemoryChannel:
         draw_delay: Callable[[], float],
         peer_description: str,
         on_lost: Callable[[MemoryChannel], None],
+        bytes_per_second: float,
     ) -> None:
         self.peer_description = peer_description
         self.max_frame = DEFAULT_MAX_FRAME
@@ -46,6 +48,9 @@ class MemoryChannel:
         # Packets in transit to this end, with arrival times; None ends the stream.
         self._inbox: deque[tuple[float, bytes | None]] = deque()
         self._last_due = 0.0
+        self._bytes_per_second = bytes_per_second
+        # Time at which the last byte for this end has left the other one.
+        self._free_at = 0.0
         self._delivery: IDelayedCall | None = None
         self._is_blocked = False  # this end must not write
         self._is_held = False
@@ -138,9 +143,13 @@ class MemoryChannel:
         self._is_held = False
         if self._held_reset is not None:
             self._clock.callLater(self._draw_delay(), self._finish, self._held_reset)
-        earliest = self._clock.seconds() + self._draw_delay()
-        self._inbox = deque((max(due, earliest), packet) for due, packet in self._inbox)
-        self._last_due = max(self._last_due, earliest)
+        delay, held = self._draw_delay(), self._inbox
+        self._free_at = self._clock.seconds()
+        self._inbox = deque()
+        for due, packet in held:
+            self._last_due = max(due, self._transmit(len(packet or b"")) + delay)
+            self._inbox.append((self._last_due, packet))
+        self._last_due = max(self._last_due, self._free_at + delay)
         self._schedule()
 
     # ----------------------------------------------------------------- inside
@@ -151,12 +160,18 @@ class MemoryChannel:
             if None in packets:
                 self._clock.callLater(0, self._other._finish, None)
             return
-        due = max(self._last_due, self._clock.seconds() + self._draw_delay())
-        self._last_due = due
+        sent_at = self._transmit(sum(len(packet or b"") for packet in packets))
+        due = self._last_due = max(self._last_due, sent_at + self._draw_delay())
         for packet in packets:
             self._inbox.append((due, packet))
             self.pending_bytes += len(packet or b"")
         self._schedule()
+
+    def _transmit(self, size: int) -> float:
+        """Return the time at which so many further bytes for this end have been sent."""
+        begin = max(self._clock.seconds(), self._free_at)
+        self._free_at = begin + size / self._bytes_per_second
+        return self._free_at
 
     def _schedule(self) -> None:
         is_reading = self._is_reading and not self._is_held
@@ -231,9 +246,10 @@ def make_channel_pair(
     draw_delay: Callable[[], float],
     names: tuple[str, str],
     on_lost: Callable[[MemoryChannel], None],
+    bytes_per_second: float = inf,
 ) -> tuple[MemoryChannel, MemoryChannel]:
-    """Each name describes one end to the other."""
-    first = MemoryChannel(clock, draw_delay, names[1], on_lost)
-    second = MemoryChannel(clock, draw_delay, names[0], on_lost)
+    """Each name describes one end to the other. Each direction has its own bandwidth."""
+    first = MemoryChannel(clock, draw_delay, names[1], on_lost, bytes_per_second)
+    second = MemoryChannel(clock, draw_delay, names[0], on_lost, bytes_per_second)
     first._other, second._other = second, first
     return first, second

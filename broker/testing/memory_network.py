@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from random import Random
 
 from twisted.internet.defer import Deferred
@@ -34,16 +35,23 @@ class MemoryPort:
 class MemoryNetwork:
     """Addresses are any strings.
 
-    Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`. Packets of one
-    direction of a connection keep their order.
+    Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`, and the time that its
+    bytes need with `bytes_per_second`. Packets of one direction of a connection keep their order.
     """
 
     def __init__(
-        self, clock: Clock, seed: int = 0, *, latency: float = 0.001, jitter: float = 0.0
+        self,
+        clock: Clock,
+        seed: int = 0,
+        *,
+        latency: float = 0.001,
+        jitter: float = 0.0,
+        bytes_per_second: float = inf,
     ) -> None:
         self._clock = clock
         self._random = Random(seed)
         self._default_delay = (latency, jitter)
+        self._bytes_per_second = bytes_per_second
         self.sourced_delay: tuple[float, float] | None = None
         """Latency and jitter of connections with a `source`; None: as all others."""
         self._refuses_sources = False
@@ -183,6 +191,7 @@ class MemoryNetwork:
             partial(self._draw_delay, path),
             names,
             lambda channel: ours.pop(channel, None),
+            self._bytes_per_second,
         )
         ours[server] = None
         on_connect(server)

@@ -11,6 +11,7 @@ from broker.client.received import NEW, FlowStarted, Gap, ReceivedEvent, Start
 from broker.client.subscription import Subscription
 from broker.event.envelope import Liveness
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
 from broker.testing.flights import INTERESTS, Interest, LogEntry
 from broker.testing.simulated_network import NetworkWorld
 
@@ -55,6 +56,8 @@ class Reader:
         self.durable = durable
         self.subscription: Subscription | None = None
         self.items: list[ReceivedEvent | Gap] = []
+        self.notices: list[tuple[int, SiteNotice]] = []
+        """About sites, each with the number of items before it."""
         self.starts_after: dict[str, Mark] = {}
         """The first cut; later events must be delivered."""
         self.error: BaseException | None = None
@@ -69,6 +72,7 @@ class Reader:
             start=start,
             queue=queue,
             on_gap=self.items.append,
+            on_notice=lambda notice: self.notices.append((len(self.items), notice)),
         )
         asked.addCallbacks(self._flowing, self._failed)
 

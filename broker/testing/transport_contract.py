@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from zope.interface.verify import verifyObject
 
 from broker.config.stacks import DEFAULT_STACK, Plugins
+from broker.errors import BrokerError, ClearanceTooLow
 from broker.event.envelope import SecurityLevel
 from broker.streams.contract import Guarantee, IStreamTransport, ITransportContext, ITransportPlugin
 from broker.testing.annotation_contract import AnnotationContract
@@ -23,8 +24,9 @@ from broker.testing.node_process import find_timers_left
 from broker.testing.one_order_contract import OneOrderContract
 from broker.testing.option_contract import check_options
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.transport_calls import TransportCalls
-from broker.testing.transport_network import CARRIED, at_altitude
+from broker.testing.transport_network import CARRIED, TransportNetwork, at_altitude
 from broker.testing.withholding_contract import WithholdingContract
 from broker.transport.stacks import IProtocolStack
 
@@ -258,12 +260,27 @@ class TransportContract(HostileTransportContract, WithholdingContract):
         if self.is_default:
             return
         for seed in self.seeds:
-            with self.network(seed, clearance=SecurityLevel.LOW) as network:
+            calls = TransportCalls()
+            with self.network(seed, clearance=SecurityLevel.LOW, wrap=calls.wrap) as network:
                 network.subscribe("all", "n2")
-                network.add_publisher("n0")
+                publisher = network.add_publisher("n0")
+                if calls["n0"].orders:
+                    self._check_refusal(network, publisher)
+                    continue
                 for _ in range(5):
                     network.publish(2, level=SecurityLevel.LOW)
                     network.publish(1, level=SecurityLevel.MED)
                 network.settle()
                 network.check_states()
                 self.assertEqual(network.state_of("n0")["published"], 10)
+
+    def _check_refusal(self, network: TransportNetwork, publisher: Publisher) -> None:
+        """An ordering transport has no place for events above its level."""
+        network.publish(2, level=SecurityLevel.LOW)
+        publisher.publish(CARRIED, level=SecurityLevel.MED)
+        network.publish(2, level=SecurityLevel.LOW)
+        network.settle()
+        network.check_states()
+        errors = [each for _, each in publisher.results if isinstance(each, BrokerError)]
+        self.assertEqual([each.code for each in errors], [ClearanceTooLow.code])
+        self.assertEqual(network.state_of("n0")["published"], 4)

@@ -49,3 +49,6 @@ class View:
     until: float | None = None
     """Monotonic time at which a timer changes the state, if nothing happens before; None: none
     does."""
+    is_restarted: bool = False
+    """A later process of the peer has begun a connection: messages from now on are for it, and
+    those before that have not arrived are lost."""

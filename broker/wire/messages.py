@@ -17,8 +17,10 @@ from broker.wire.codec import (
     WirePosition,
     WireTimes,
 )
+from broker.wire.site_notice import MessagesMissing, StatusChanged
 
-#: Version 2 adds stream times, version 3 queue policies, version 4 order entries.
+#: Version 2 adds stream times, version 3 queue policies, version 4 order entries
+#: and notices about sites.
 PROTOCOL_VERSIONS = (1, 2, 3, 4)
 QUEUE_POLICY_VERSION = 3
 ORDER_VERSION = 4
@@ -289,6 +291,7 @@ DELIVER = 0x28
 CODEC: Final = Codec[Message](
     *(Hello, Welcome, Refuse, Goodbye, Published, NotPublished, Subscribe, Subscribed, Flowing),
     *(Unsubscribe, Ended, Acknowledge, Progress, Gap, Credit, TypeChanged, Ask, Answer),
+    *(StatusChanged, MessagesMissing),
 )
 _encode = CODEC.encode
 

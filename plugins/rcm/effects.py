@@ -9,6 +9,7 @@ import attrs
 
 from broker.errors import BrokerError
 from broker.streams.contract import FlowBatch
+from broker.transport.view import LinkState
 
 
 @attrs.frozen
@@ -42,6 +43,15 @@ class SuspectSite:
 
 
 @attrs.frozen
+class ReportStatus:
+    """Report a new status of a site, in its place among the deliveries (R26)."""
+
+    site: str
+    state: LinkState
+    reason: str
+
+
+@attrs.frozen
 class EndLink:
     """End the link to a site that has broken the protocol."""
 
@@ -67,6 +77,5 @@ class SendCertificates:
     data: bytes
 
 
-GroupEffect: TypeAlias = (
-    SendData | PassOn | DeliverBatch | SuspectSite | EndLink | ReportMissing | SendCertificates
-)
+LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
+GroupEffect: TypeAlias = LinkEffect | PassOn | DeliverBatch | ReportStatus | ReportMissing

@@ -206,6 +206,11 @@ class Group:
 
     def disconnect(self, site: str, state: LinkState, now: float) -> list[GroupEffect]:
         """Handle that a site is suspected or disconnected from now on."""
+        if state is LinkState.DISCONNECTED:
+            # No live message comes from that site any more (R26).
+            for id, held in self._held.items():
+                if id.site == site:
+                    self._held[id] = attrs.evolve(held, is_recovered=True)
         return self._convert(self.core.disconnect(site, state, self._instant(now)))
 
     def make_offer(self, site: str, now: float) -> int:

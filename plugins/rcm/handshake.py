@@ -15,7 +15,7 @@ _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Terms(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """What must be the same at both sites."""
+    """Settings that both sites must share."""
 
     version: _Number
     order: _Text

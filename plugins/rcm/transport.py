@@ -14,6 +14,7 @@ from zope.interface import implementer
 from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed
 from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
+from broker.event.site_notice import MissingMessages, SiteStatus
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -42,6 +43,7 @@ from plugins.rcm.effects import (
     GroupEffect,
     PassOn,
     ReportMissing,
+    ReportStatus,
     SendCertificates,
     SendData,
     SuspectSite,
@@ -76,7 +78,8 @@ class RcmTransport:
         self._links: ILinks | None = None
         self._peers: dict[str, Hashable] = {}
         """By site."""
-        self._states = dict.fromkeys(self._others, LinkState.DISCONNECTED)
+        self._statuses = dict.fromkeys(self._others, (LinkState.DISCONNECTED, ""))
+        """State and reason of each site."""
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
@@ -90,7 +93,7 @@ class RcmTransport:
 
     @property
     def incarnation(self) -> int:
-        """That of this process, for the links."""
+        """Incarnation of this process, for the links."""
         return self._state.incarnation
 
     @property
@@ -221,7 +224,7 @@ class RcmTransport:
 
     def _describe_site(self, site: str) -> dict[str, object]:
         """Return status, its reason, and times in seconds from now on (N13)."""
-        found: dict[str, object] = {"site": site, "status": self._states[site].value}
+        found: dict[str, object] = {"site": site, "status": self._statuses[site][0].value}
         if self._certificates is not None:
             found |= self._certificates.describe_site(site, self._now())
         if self._links is None or site not in self._peers:
@@ -256,7 +259,7 @@ class RcmTransport:
     # ----------------------------------------------------------------- of the links
 
     def own_link(self, node: str) -> ILinkOwner:
-        if node not in self._states:
+        if node not in self._statuses:
             raise NotAllowed(f"{node} is no site of the group {self._context.instance}")
         if self._early is not None:
             raise Closed("this site is starting")
@@ -266,17 +269,18 @@ class RcmTransport:
         )
 
     def _connected(self, site: str, effects: list[GroupEffect]) -> None:
-        self._set_state(site, LinkState.CONNECTED)
-        self._runner.apply_effects(effects)
+        status = ReportStatus(site, LinkState.CONNECTED, "")
+        self._runner.apply_effects([status, *effects])
         if self._certificates is not None:
             self._runner.call(self._certificates.exchange.connect, site)
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
         # The handshake reports a connection (`own_link`).
-        if site is not None and state is not LinkState.CONNECTED:
-            self._set_state(site, state)
-            self._runner.call(self._group.disconnect, site, state)
+        if site is not None and self._links is not None and state is not LinkState.CONNECTED:
+            status = ReportStatus(site, state, self._links.view_of(peer).reason)
+            effects = self._group.disconnect(site, state, self._now())
+            self._runner.apply_effects([status, *effects])
             if self._certificates is not None:
                 self._runner.call(self._certificates.exchange.disconnect, site)
 
@@ -294,7 +298,7 @@ class RcmTransport:
     def _site_at(self, peer: Hashable) -> str | None:
         assert self._links is not None
         site = self._links.node_of(peer)
-        return site if site in self._states else None
+        return site if site in self._statuses else None
 
     # ----------------------------------------------------------------- of the group
 
@@ -316,17 +320,35 @@ class RcmTransport:
                 if self._certificates is not None:
                     self._runner.call(self._certificates.deliver, batch.events)
             case SuspectSite(site, reason):
-                self._set_state(site, LinkState.SUSPECTED)
+                self._report_status(site, LinkState.SUSPECTED, reason)
                 links.suspect(self._peers[site], reason)
+            case ReportStatus(site, state, reason):
+                self._report_status(site, state, reason)
             case EndLink(site, error):
                 self._end_link(site, error)
             case ReportMissing(site, incarnation, first, last):
                 self.missing += last - first + 1
+                stack = self._context.instance
+                missing = MissingMessages(stack, site, incarnation, first, last, "lost")
+                self._context.notify(missing)
                 if self._certificates is not None:
                     self._runner.call(self._certificates.miss, site, incarnation, last)
             case SendCertificates(site, data):
                 if site in self._peers:
                     links.send([data], [self._peers[site]])
+
+    def _report_status(self, site: str, state: LinkState, reason: str) -> None:
+        if self._statuses.get(site) == (state, reason):
+            # Each failed attempt to connect repeats it.
+            return
+        self._statuses[site] = state, reason
+        assert self._links is not None
+        now, wall = self._now(), self._context.wall_clock()
+        until = self._links.view_of(self._peers[site]).until if site in self._peers else None
+        next_change = None if until is None else wall + round(max(0.0, until - now) * 1000)
+        self._context.notify(
+            SiteStatus(self._context.instance, site, state.value, reason, wall, next_change)
+        )
 
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""
@@ -337,9 +359,6 @@ class RcmTransport:
             return
         self._links.remove_peer(peer)
         self._context.clock.callLater(RETRY_SECONDS, self._add_peer, site)
-
-    def _set_state(self, site: str, state: LinkState) -> None:
-        self._states[site] = state
 
     def _now(self) -> float:
         return float(self._context.clock.seconds())

@@ -16,6 +16,7 @@ from broker.errors import BrokerError, from_wire
 from broker.event.envelope import EventType, Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
+from broker.event.site_notice import SiteNotice
 from broker.event.writer import write_event
 
 
@@ -38,7 +39,7 @@ class FakeNode:
     silent: bool = False
     """True if receipts never come."""
     answers: dict[str, Any] = attrs.field(factory=dict)
-    stored: list[ReceivedEvent | Gap | TypeChanged] = attrs.field(factory=list)
+    stored: list[ReceivedEvent | Gap | TypeChanged | SiteNotice] = attrs.field(factory=list)
     """Delivered by a subscription; then it blocks."""
     ends: bool = True
     """True if a replay ends after the last item."""
@@ -105,7 +106,8 @@ class FakeClient:
     def subscribe(self, query: str, streams: str, **rest: Any) -> Awaitable[FakeSubscription]:
         self._node.subscriptions.append({"query": query, "streams": streams, **rest})
         return _settled(
-            FakeSubscription(self._node, rest["on_gap"], rest["on_change"]), self._node.bad_query
+            FakeSubscription(self._node, rest["on_gap"], rest["on_change"], rest["on_notice"]),
+            self._node.bad_query,
         )
 
     def replay(self, **rest: Any) -> FakeSubscription:
@@ -138,6 +140,7 @@ class FakeSubscription:
         node: FakeNode,
         on_gap: Callable[[Gap], None],
         on_change: Callable[[TypeChanged], None] = lambda _: None,
+        on_notice: Callable[[SiteNotice], None] = lambda _: None,
         *,
         ends: bool = False,
     ) -> None:
@@ -145,6 +148,7 @@ class FakeSubscription:
         self._items = list(node.stored)
         self._on_gap = on_gap
         self._on_change = on_change
+        self._on_notice = on_notice
         self._ends = ends
         self.position = Position()
         self.warnings = node.warnings
@@ -166,8 +170,10 @@ class FakeSubscription:
                 return item
             if isinstance(item, Gap):
                 self._on_gap(item)
-            else:
+            elif isinstance(item, TypeChanged):
                 self._on_change(item)
+            else:
+                self._on_notice(item)
         self._node.on_wait()
         if self._ends:
             if self._node.bad_query is not None:

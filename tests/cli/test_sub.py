@@ -4,11 +4,13 @@ import json
 import os
 import signal
 
+import attrs
 import pytest
 
 from broker.client.merged import Merging
 from broker.client.received import ALL, since_time
 from broker.errors import BadQuery, GaveUp
+from broker.event.site_notice import MissingMessages, SiteStatus
 from tests.cli.fake_node import FakeNode, change, gap, received, run
 
 
@@ -74,6 +76,7 @@ def test_options_are_passed_to_the_client() -> None:
     asked = node.subscriptions[0]
     asked.pop("on_gap")
     asked.pop("on_change")
+    asked.pop("on_notice")
     assert asked == {
         "query": "/v:a[b > 3]",
         "streams": "asdi.*.tz",
@@ -164,6 +167,51 @@ def test_gaps_are_printed_in_order() -> None:
     ]
     result = run(node, "sub", "--count", "2", "--payload")
     assert len(result.stdout.splitlines()) == 2
+
+
+def test_notices_about_sites_are_printed_in_order() -> None:
+    lost = MissingMessages("ops", "c", 7, 3, 5, "no log has them")
+    status = SiteStatus("ops", "c", "suspected", "silent", 1_700_000_000_000, 1_700_000_060_000)
+    connected = attrs.evolve(status, state="connected", reason="", until=None)
+    node = FakeNode(
+        stored=[
+            *(received(1), status, connected, received(2), lost),
+            *(attrs.evolve(lost, last=3, reason=""), received(3)),
+        ]
+    )
+    result = run(node, "sub", "--count", "3")
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [line.get("place") for line in lines] == [
+        *("origin:1:1", None, None, "origin:1:2", None, None, "origin:1:3"),
+    ]
+    assert lines[1] == {
+        "status": {
+            "stack": "ops",
+            "site": "c",
+            "state": "suspected",
+            "reason": "silent",
+            "at": 1_700_000_000_000,
+            "until": 1_700_000_060_000,
+        }
+    }
+    assert lines[4] == {
+        "missing": {
+            "stack": "ops",
+            "site": "c",
+            "incarnation": 7,
+            "first": 3,
+            "last": 5,
+            "reason": "no log has them",
+        }
+    }
+    assert result.stderr.splitlines() == [
+        "site: c of ops suspected 2023-11-14T22:13:20.000Z, until 2023-11-14T22:14:20.000Z: silent",
+        "site: c of ops connected 2023-11-14T22:13:20.000Z",
+        "missing: 3 to 5 of c/7 of ops do not come: no log has them",
+        "missing: 3 of c/7 of ops do not come",
+        "3 events",
+    ]
+    assert len(run(node, "sub", "--count", "3", "--payload").stdout.splitlines()) == 3
 
 
 def test_an_interrupt_acknowledges_the_printed_events() -> None:

@@ -28,6 +28,7 @@ from broker.event.envelope import (
 from broker.event.event_id import EventId
 from broker.event.merging.held_event import MissingNumbers
 from broker.event.place import Place, Position
+from broker.event.site_notice import SiteStatus
 from broker.event.writer import write_event
 
 PAIR = EventLinkage(time_constraint="within 1s", order=(Order("fp"), Order("tz")))
@@ -226,6 +227,12 @@ class MergedSubscriptionTests(SynchronousTestCase):
         self.assertEqual(self.ready(), [])
         self.assertEqual((self.gaps, list(self.subscription.gaps)), ([gap], [gap]))
         self.assertEqual(self.owner.positions, [])
+
+    def test_notices_about_sites_are_reported(self) -> None:
+        status = SiteStatus("ops", "c", "suspected", "silent", 5)
+        self.arrive(batch(tz(1, 1000)), status)
+        self.ready()
+        self.assertEqual(list(self.subscription.notices), [status])
 
     def chain(self, offset: int, number: int) -> ReceivedEvent:
         linkage = EventLinkage(bundles=(Bundle("b", number),), merge_scheme="bundle")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,7 @@ from broker.errors import BadQuery, Closed
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.place import Place, Position
+from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
 
 HEADER = Header(EventId("p", 1, 1, 1), "s", "t", "1.0", SecurityLevel.MED, Liveness.LIVE)
 
@@ -47,6 +49,10 @@ CHANGE = TypeChanged(
     *("flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
     *(("/a",), (), ("/a",), (), 0),
 )
+
+
+STATUS = SiteStatus("ops", "c", "suspected", "silent", 5, 65)
+LOST = MissingMessages("ops", "c", 7, 3, 5, "lost")
 
 
 class FakeOwner:
@@ -225,3 +231,24 @@ def test_coalesced_events_are_no_warning(caplog: pytest.LogCaptureFixture) -> No
     subscription.receive_item(gap(2, 5, "coalesced"))
     assert subscription.take_ready() == []
     assert caplog.text == "" and [each.reason for each in subscription.gaps] == ["coalesced"]
+
+
+@pytest.mark.parametrize("has_callback", [False, True])
+def test_notices_about_sites_are_passed_in_order_with_the_events(
+    has_callback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    passed: list[SiteNotice] = []
+    on_notice = passed.append if has_callback else None
+    loop = cast(Loop, FakeLoop())
+    subscription = Subscription(FakeOwner(), loop, 1, "q", "s", None, None, on_notice)
+    for item in (batch(1), STATUS, batch(2), LOST, batch(3)):
+        subscription.receive_item(item)
+    counts = []
+    while events := subscription.take_ready():
+        counts.append((events[0].place.offset, len(subscription.notices)))
+    assert counts == [(1, 0), (2, 1), (3, 2)]
+    assert list(subscription.notices) == [STATUS, LOST]
+    assert passed == ([STATUS, LOST] if has_callback else [])
+    assert ("MissingMessages" in caplog.text) is not has_callback
+    assert "SiteStatus" not in caplog.text

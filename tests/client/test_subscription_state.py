@@ -28,6 +28,7 @@ from broker.client.subscription_request import SubscriptionRequest
 from broker.errors import BadPosition
 from broker.event.envelope import Liveness
 from broker.event.place import Position
+from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
 from broker.wire import messages
 from broker.wire.event_batch import encode_delivery, encode_events
 from broker.wire.messages import (
@@ -39,6 +40,7 @@ from broker.wire.messages import (
     Subscribe,
     Subscribed,
 )
+from broker.wire.site_notice import NoticeMessage, notice_to_message
 from tests.client.node_messages import (
     WINDOW,
     at,
@@ -53,6 +55,12 @@ from tests.client.node_messages import (
 )
 
 Place = tuple[str, int]
+STATUS = SiteStatus("ops", "c", "suspected", "silent", 5, 65)
+LOST = MissingMessages("ops", "c", 7, 3, 5, "lost")
+
+
+def to_message(notice: SiteNotice) -> NoticeMessage:
+    return notice_to_message(1, notice)
 
 
 def deliver(*places: Place, previous: Place | None = None) -> bytes:
@@ -216,6 +224,27 @@ def test_a_gap_before_the_flow_counts_if_nothing_is_missing_before_it(
     effects = receive(core, messages.Gap(1, "m", (1, first), (1, 14), 2, "slow"), flowing_at(m=20))
     assert [item for item in items_for(effects) if isinstance(item, Gap)]
     assert resubscribe(core).position == wire(m=resumed_at)
+
+
+def test_notices_about_sites_come_in_sequence_and_move_no_position() -> None:
+    core = core_flowing_at(n=10)
+    assert items_for(receive(core, to_message(STATUS), to_message(LOST))) == [STATUS, LOST]
+    before = resubscribe(core).position
+    held = receive(core, to_message(STATUS), deliver(("n", 11)), to_message(LOST))
+    assert items_for(held) == []
+    _, status, batch, lost = items_for(receive(core, flowing_at(n=10)))
+    assert (status, lost) == (STATUS, LOST) and isinstance(batch, EventBatch)
+    assert resubscribe(core).position == wire(n=11) and before == wire(n=10)
+
+
+def test_a_lost_session_drops_held_statuses_and_no_missing_messages() -> None:
+    core = core_flowing_at(n=10)
+    resubscribe(core)
+    receive(core, to_message(STATUS), deliver(("n", 11)), to_message(LOST))
+    resubscribe(core)
+    assert items_for(receive(core, to_message(STATUS))) == []
+    _, *items = items_for(receive(core, flowing_at(n=10)))
+    assert items == [LOST, STATUS]
 
 
 # ----------------------------------------------------------------------------- acknowledging

@@ -17,6 +17,8 @@ class FakeDelivery:
         self.calls: list[Any] = []
         self.leaving = False
         self.on_wait: Any = None
+        self.site_notices = self
+        self.find_statuses: Any = None
 
     def add_feed(self, feed: Feed) -> None:
         self.calls.append("add")
@@ -41,6 +43,9 @@ class FakeDelivery:
 
     def send_progress(self, times: WireTimes = ()) -> None:
         self._say("progress")
+
+    def deliver_notice(self, *_: object) -> None:
+        self._say("notice")
 
     def roll_back(self, offset: int) -> None:
         self.calls.append(offset)
@@ -92,13 +97,15 @@ def test_the_counts_of_an_ended_subscription_are_added_up() -> None:
 
 
 def test_a_session_that_ends_during_a_call_does_not_hide_others() -> None:
-    for what in ("committed", "progress"):
+    for what in ("committed", "progress", "notice"):
         output, deliveries = setting(11, 21, 31)
         deliveries[2].leaving = True
         for delivery in deliveries.values():
             delivery.on_wait(delivery)
         if what == "committed":
             output.deliver_commit([], [])
+        elif what == "notice":
+            output.deliver_notice(cast(Any, None), [], 1)
         else:
             output.send_progress()
         assert deliveries[1].calls == [what]

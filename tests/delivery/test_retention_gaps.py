@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from broker.delivery.catch_up import find_retention_gaps
+from broker.delivery.gaps import find_retention_gaps
 
 
 def test_a_gap_lies_between_the_client_and_the_start_of_the_log() -> None:

@@ -17,6 +17,7 @@ from broker.config import Settings, StreamSettings
 from broker.config.stacks import StackInstance
 from broker.errors import ConfigurationError
 from broker.event.place import Mark
+from broker.event.site_notice import SiteNotice
 from broker.event.stream import StreamPattern
 from broker.matching.covering.stream_interest import StreamInterest
 from broker.matching.query.query import Query, parse_query
@@ -33,7 +34,7 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
-from broker.streams.node_services import LinkKey
+from broker.streams.link_key import LinkKey
 from broker.streams.transports import StreamTransports
 
 
@@ -134,6 +135,7 @@ class Services:
         self.installed: dict[tuple[LinkKey, str], StreamInterest] = {}
         self.received: list[FlowBatch] = []
         self.matched = 0
+        self.notices: list[tuple[SiteNotice, list[str]]] = []
         self.fed: list[str] = []
         self.announced: dict[Hashable, Callable[[Mapping[str, Mark]], object]] = {}
         self.own_end = (1, 6)
@@ -184,6 +186,15 @@ class Services:
 
     def parse_query(self, text: str, namespaces: Mapping[str, str]) -> Query:
         return parse_query(text, namespaces)
+
+    def pass_notice(
+        self,
+        notice: SiteNotice,
+        patterns: Sequence[StreamPattern],
+        on_passed: Callable[[], object],
+    ) -> None:
+        self.notices.append((notice, [pattern.text for pattern in patterns]))
+        on_passed()
 
 
 EVENT = CarriedEvent((1, 7), b"record", b"<event/>", 0)

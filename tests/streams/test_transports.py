@@ -18,7 +18,7 @@ from broker.streams.contract import (
     CarriedInterest,
 )
 from broker.streams.instance import MOST_QUERIES_PER_LINK
-from broker.streams.node_services import LinkKey
+from broker.streams.link_key import LinkKey
 from tests.streams.recording_transport import (
     BATCH,
     BOATS,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import BadQuery, ProtocolError, VersionMismatch
+from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
 from broker.wire import messages
 from broker.wire.codec import Message
 from broker.wire.messages import (
@@ -23,6 +24,13 @@ from broker.wire.messages import (
     Refuse,
     Subscribe,
     Welcome,
+)
+from broker.wire.site_notice import (
+    MessagesMissing,
+    NoticeMessage,
+    StatusChanged,
+    notice_from_message,
+    notice_to_message,
 )
 
 ERROR = BadQuery("an operand is missing", line=1, column=4).to_wire()
@@ -53,6 +61,9 @@ EXAMPLES: list[Message] = [
         *(1, "flight", "1.0", "2.0", "can-not-match-any-more", "no such element"),
         *(("/a",), (), ("/a", "/a/@b"), ("/c/@d: 'e' added",), 3),
     ),
+    StatusChanged(1, "ops", "c", "suspected", "silent", 1_700_000_000_000, 1_700_000_060_000),
+    StatusChanged(1, "ops", "c", "connected", "", 0, None),
+    MessagesMissing(2, "ops", "c", 7, 300, 312, "no log has them"),
     messages.Credit(1 << 40),
     messages.Ask(1, "explain", {"query": "//a"}, b"<event/>"),
     Answer(1, messages.NO_ERROR, {"deep": [1, {"er": None}]}),
@@ -88,6 +99,30 @@ def test_a_message_with_a_changed_byte_raises_nothing_else(
         messages.decode(bytes(encoded))
     except ProtocolError as error:
         assert error.text
+
+
+@pytest.mark.parametrize(
+    ("notice", "expected"),
+    [
+        (
+            SiteStatus("ops", "c", "suspected", "silent", 1_700_000_000_000, 1_700_000_060_000),
+            "2b9701a36f7073a163a9737573706563746564a673696c656e74cf0000018bcfe56800cf0000018bcfe65260",
+        ),
+        (
+            SiteStatus("ops", "c", "connected", "", 5),
+            "2b9701a36f7073a163a9636f6e6e6563746564a005c0",
+        ),
+        (
+            MissingMessages("ops", "c", 7, 300, 312, "lost"),
+            "2c9701a36f7073a16307cd012ccd0138a46c6f7374",
+        ),
+    ],
+)
+def test_notices_about_sites_have_their_bytes(notice: SiteNotice, expected: str) -> None:
+    message = notice_to_message(1, notice)
+    assert messages.encode(message).hex() == expected
+    decoded = messages.decode(bytes.fromhex(expected))
+    assert isinstance(decoded, NoticeMessage) and notice_from_message(decoded) == notice
 
 
 def test_a_control_message_of_a_megabyte_is_refused() -> None:

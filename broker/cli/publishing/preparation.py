@@ -20,7 +20,7 @@ from broker.event.envelope import ENVELOPE_TYPE, NAMESPACE, EventType, SecurityL
 from broker.event.reader import read_event
 
 #: Lines of `sub` that are not events.
-_REPORT_KEYS = frozenset({"gap", "missing", "type-changed"})
+_REPORT_KEYS = frozenset({"gap", "missing", "status", "type-changed"})
 _TIME_PATHS = {name: TimePath(path) for name, path in TIMES.items()}
 
 

@@ -62,7 +62,7 @@ class PlainCore(LinkPassThrough):
         if self._is_connected and not view.resumed:
             self._received = 0
         effects: list[Effect] = [ViewChanged(view)]
-        if view.state is LinkState.SUSPECTED:
+        if view.state is LinkState.SUSPECTED and not view.is_restarted:
             return effects
         if self._waiting and self._is_connected:
             effects.append(SendDown(self._waiting))

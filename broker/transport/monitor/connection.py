@@ -11,9 +11,12 @@ from broker.transport.monitor.measurement import Measurements
 from broker.transport.monitor.settings import MonitorSettings
 from broker.transport.monitor.wire import Heartbeat
 
-#: Packets that may come before the peer is connected: one RESUME of p2p, or data of a baseline.
-MOST_HELD_BYTES = 1024 * 1024
+#: Of packets that come before the peer is connected: RESUME of p2p, data of a baseline, or those of
+#: a peer that has already connected this end again after a disconnection.
+MOST_HELD_BYTES = 8 * 1024 * 1024
 _PACKET_COST = 64
+#: Heartbeats without anything heard after which no echo is on its way.
+_QUIET = 1.1
 
 
 @attrs.define
@@ -73,9 +76,22 @@ class Connection:
             return f"suspected by the peer: {self.peer_reason}"
         return self.own_reason
 
+    def silent_at(self) -> float:
+        """Return the time at which the peer is silent, if nothing more is heard.
+
+        Without an echo for `liveness` it need not be silent for so long itself: the other direction
+        may be, and then this one too. But echoes may wait behind data that come.
+        """
+        settings = self.settings
+        silent_at = self.heard_at + settings.liveness
+        oldest_at = self.measurements.oldest_at
+        if oldest_at is None:
+            return silent_at
+        quiet_at = self.heard_at + _QUIET * settings.heartbeat
+        return min(silent_at, max(quiet_at, oldest_at + settings.liveness))
+
     def check_silence(self, now: float) -> None:
-        is_heard = now < self.heard_at + self.settings.liveness
-        if is_heard and not self.measurements.is_unheard:
+        if now < self.silent_at() and not self.measurements.is_unheard:
             self.silent_since = None
         elif self.silent_since is None:
             self.silent_since = now
@@ -124,7 +140,7 @@ class Connection:
             return min(self.since + self.settings.reconnect, self.beat_at)
         due = self.beat_at
         if self.silent_since is None:
-            due = min(due, self.heard_at + self.settings.liveness)
+            due = min(due, self.silent_at())
         else:
             due = min(due, self.silent_since + self.settings.silence)
         for each in (self.poor_until, self.offer_at):

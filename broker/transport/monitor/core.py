@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
 from zope.interface import implementer
 
 from broker.errors import (
     BrokerError,
     IncarnationRefused,
+    PeerError,
     PeerSilent,
     ProtocolError,
     VersionMismatch,
@@ -23,11 +25,13 @@ from broker.transport.monitor import wire
 from broker.transport.monitor.connection import Connection
 from broker.transport.monitor.owner import ILinkOwner
 from broker.transport.monitor.settings import MonitorSettings
+from broker.transport.monitor.suspicion import Suspicion
 from broker.transport.monitor.wire import Answer, Heartbeat, Hello, Offer
 from broker.transport.view import NEGOTIATING, LinkState, View
 
 #: Seconds until an owner is asked again for an answer, or for another offer.
 RETRY: Final = 0.05
+_LOST: Final = "connection lost"
 _CONNECTED, _SUSPECTED = LinkState.CONNECTED, LinkState.SUSPECTED
 _DISCONNECTED = LinkState.DISCONNECTED
 
@@ -44,18 +48,12 @@ class MonitorCore:
     def __init__(
         self, incarnation: int, settings: MonitorSettings, owner: ILinkOwner | None
     ) -> None:
-        self.status = _DISCONNECTED
-        self.reason = "never connected"
         self._incarnation = incarnation
         self._settings = settings
         self._owner = owner
         self._peer_incarnation = 0
         self._connection: Connection | None = None
-        self._since = 0.0
-        # Of the suspicion: its end, or the seconds that are left while the connection is good.
-        self._give_up_at: float | None = None
-        self._seconds_left: float | None = None
-        self._error: BrokerError | None = None
+        self._suspicion = Suspicion(settings.suspect)
         self._is_negotiating = False
         self._due: float | None = None
 
@@ -92,11 +90,13 @@ class MonitorCore:
             effects.append(self._beat(now))
         else:
             self._connection = None
-            self._error = view.error
-            effects = self._leave("connection lost", now)
-            if not effects:
-                # Each failed attempt is reported.
-                effects = [ViewChanged(self._view())]
+            self._is_negotiating = False
+            reason = _explain_loss(view.error)
+            self._suspicion.suspect(reason, now)
+            if self.status is _DISCONNECTED and reason != _LOST:
+                self._suspicion.reason = reason
+            # Each failed attempt is reported.
+            effects = [ViewChanged(self._suspicion.view)]
         self._plan()
         return effects
 
@@ -105,8 +105,10 @@ class MonitorCore:
 
     def handle_timeout(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
-        if self._give_up_at is not None and now >= self._give_up_at:
-            effects += self._give_up(now)
+        give_up_at = self._suspicion.give_up_at
+        if give_up_at is not None and now >= give_up_at:
+            self._suspicion.give_up(now)
+            effects.append(self._report_poor())
         connection = self._connection
         try:
             if connection is not None:
@@ -120,6 +122,10 @@ class MonitorCore:
         return self._due
 
     # ----------------------------------------------------------------- of the user
+
+    @property
+    def status(self) -> LinkState:
+        return self._suspicion.state
 
     @property
     def clock_offset(self) -> ClockOffset | None:
@@ -217,7 +223,9 @@ class MonitorCore:
             raise ProtocolError("a second HELLO on one connection")
         self._peer_incarnation = hello.incarnation
         connection.is_shaken = True
-        return []
+        if known in (0, hello.incarnation):
+            return []
+        return [ViewChanged(attrs.evolve(self._suspicion.view, is_restarted=True))]
 
     def _answer(self, connection: Connection, offer: Offer, now: float) -> list[Effect]:
         connection.unanswered = None
@@ -239,12 +247,10 @@ class MonitorCore:
         if connection.own_reason != connection.sent_reason:
             effects.append(self._beat(now))
         if connection.reason:
-            return effects + self._leave(connection.reason, now)
+            return effects + self._leave(connection, connection.reason, now)
         if self.status is not _CONNECTED and connection.offer_at is None:
-            if self._give_up_at is not None:
-                # `suspect` does not run while the connection is good.
-                self._seconds_left = self._give_up_at - now
-                self._give_up_at = None
+            # `suspect` does not run while the connection is good.
+            self._suspicion.pause(now)
             connection.first_offer = connection.offers + 1
             effects += self._offer(connection, now)
         return effects
@@ -262,53 +268,31 @@ class MonitorCore:
 
     def _connect(self, connection: Connection, now: float) -> list[Effect]:
         """Report the peer as connected, then deliver the packets held until now."""
-        self._set_status(_CONNECTED, "", now)
-        self._give_up_at = self._seconds_left = connection.offer_at = None
+        self._suspicion.connect(now)
+        self._is_negotiating, connection.offer_at = False, None
         is_resumed, connection.was_connected = connection.was_connected, True
         connection.passes = True
         effects: list[Effect] = [ViewChanged(View(_CONNECTED, resumed=is_resumed, since=now))]
         held = connection.take_held()
         return [*effects, DeliverUp(held)] if held else effects
 
-    def _leave(self, reason: str, now: float) -> list[Effect]:
+    def _leave(self, connection: Connection, reason: str, now: float) -> list[Effect]:
         """Suspect a connected peer, and end the exchange of offers."""
-        if self._connection is not None:
-            self._connection.offer_at = None
-        if self._seconds_left is not None:
-            self._give_up_at, self._seconds_left = now + self._seconds_left, None
-        if self.status is _CONNECTED:
-            self._set_status(_SUSPECTED, reason, now)
-            if not self._settings.suspect:
-                return self._give_up(now)
-            self._give_up_at = now + self._settings.suspect
-            return [ViewChanged(self._view())]
-        # A lost connection is not the reason for which an earlier one was given up.
-        is_new = self._connection is not None and reason != self.reason
-        if self._is_negotiating or (self.status is _DISCONNECTED and is_new):
-            self._is_negotiating = False
-            self.reason = reason if is_new else self.reason
-            return [ViewChanged(self._view())]
-        return []
+        suspicion = self._suspicion
+        connection.offer_at = None
+        if suspicion.suspect(reason, now):
+            return [self._report_poor()]
+        is_new = self.status is _DISCONNECTED and reason != suspicion.reason
+        if is_new:
+            suspicion.reason = reason
+        return [self._report_poor()] if is_new or self._is_negotiating else []
 
-    def _give_up(self, now: float) -> list[Effect]:
-        self._give_up_at = None
-        self._set_status(_DISCONNECTED, self.reason, now)
-        if self._connection is not None:
-            self._connection.passes = False
-        return [ViewChanged(self._view())]
-
-    def _set_status(self, status: LinkState, reason: str, now: float) -> None:
-        self.status, self.reason, self._since = status, reason, now
+    def _report_poor(self) -> Effect:
+        """Report the status of a peer that is not connected."""
         self._is_negotiating = False
-
-    def _view(self) -> View:
-        return View(
-            self.status,
-            error=self._error if self._connection is None else None,
-            reason=self.reason,
-            since=self._since,
-            until=self._give_up_at,
-        )
+        if self._connection is not None and self.status is _DISCONNECTED:
+            self._connection.passes = False
+        return ViewChanged(self._suspicion.view)
 
     # ----------------------------------------------------------------- the connection
 
@@ -368,6 +352,13 @@ class MonitorCore:
 
     def _plan(self) -> None:
         due = None if self._connection is None else self._connection.next_timeout()
-        if self._give_up_at is not None:
-            due = self._give_up_at if due is None else min(due, self._give_up_at)
+        give_up_at = self._suspicion.give_up_at
+        if give_up_at is not None:
+            due = give_up_at if due is None else min(due, give_up_at)
         self._due = due
+
+
+def _explain_loss(error: BrokerError | None) -> str:
+    """Return the reason for the end of a connection. Layers above get no errors (RCM R4)."""
+    is_broken_rule = isinstance(error, PeerError) and not isinstance(error, PeerSilent)
+    return f"{_LOST}: {error.code}" if error is not None and is_broken_rule else _LOST

@@ -68,9 +68,13 @@ class Measurements:
         round_trip, offset = min(self._samples)
         return ClockOffset(offset, round_trip / 2)
 
+    @property
+    def oldest_at(self) -> float | None:
+        """The time at which the oldest heartbeat without an echo was sent."""
+        return self._beats[0].sent_at if self._beats else None
+
     def age(self, now: float) -> float:
-        """Return the time since the oldest heartbeat that the peer has not heard was sent."""
-        return now - self._beats[0].sent_at if self._beats else 0.0
+        return 0.0 if self.oldest_at is None else now - self.oldest_at
 
     @property
     def is_unheard(self) -> bool:

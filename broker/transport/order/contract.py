@@ -87,8 +87,9 @@ class IOrderCore(Interface):
     def answer_clock(site: str, offer: int, at: Instant) -> int | None:
         """Return the answer to a site's offer. Raises `ProtocolError` for an impossible value.
 
-        Return None while a reserved stamp is not above the offer. Then call it again with this
-        offer after a short time, as long as the connection lasts.
+        Return None while a reserved stamp is not above the offer, or while an offer of this end
+        must be answered first. Then call it again with this offer after a short time, as long as
+        the connection lasts.
         """
 
     def connect(site: str, answer: int, at: Instant) -> list[OrderEffect] | None:

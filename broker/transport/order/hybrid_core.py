@@ -7,7 +7,7 @@ from zope.interface import implementer
 from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OrderEffect
 from broker.transport.order.instant import MICROSECONDS, Instant
-from broker.transport.order.logical_core import LogicalCore
+from broker.transport.order.logical_core import NEGOTIATION, LogicalCore
 from broker.transport.order.packet import Stamp
 from broker.transport.order.settings import OrderSettings
 from broker.transport.order.stamped_core import StampedCore
@@ -21,8 +21,8 @@ class HybridCore(LogicalCore):
     that time only: with the site clock, each answer would cause another one.
 
     A lead of stamps would delay the condition of real time. Instead the condition of logical time
-    holds for nothing until an offer is answered, for `delta` at most. So the site delivers nothing
-    that is not older than `delta`, and the site clock in the answer is high enough.
+    holds for nothing until an offer is answered, for `NEGOTIATION` at most. So the site delivers
+    nothing that is not older than `delta`, and the site clock in the answer is high enough.
     """
 
     def __init__(
@@ -31,11 +31,6 @@ class HybridCore(LogicalCore):
         super().__init__(site, incarnation, settings, floor)
         self._delta = round(settings.delta * MICROSECONDS)
         self._due: float | None = None
-        self._offer_end = 0.0
-
-    def offer_clock(self, site: str, at: Instant) -> int:
-        self._offer_end = at.now + self._settings.delta
-        return super().offer_clock(site, at)
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._clock = max(self._clock, at.site_clock)
@@ -49,6 +44,11 @@ class HybridCore(LogicalCore):
 
     def _headroom(self, offers: int) -> int:
         return 0
+
+    @property
+    def _offer_end(self) -> float:
+        """Time at which no own offer is expected to be answered any more."""
+        return max(self._offered_at.values(), default=-NEGOTIATION) + NEGOTIATION
 
     @property
     def _lowest_answer(self) -> int:

@@ -18,7 +18,7 @@ from broker.transport.view import LinkState
 
 #: A time further ahead of the own clock is an error.
 MOST_AHEAD = 2**40
-#: Seconds after an answer for which own stamps keep its lead.
+#: Seconds for which an own offer goes before that of a site with a larger name.
 NEGOTIATION = 1.0
 
 
@@ -33,7 +33,9 @@ class LogicalCore(StampedCore):
     A site that returns has answered with a clock that is not below any stamp that has arrived. So
     it holds back no earlier message, and its later messages are not late. The answer has a lead
     before the offer, to leave room for stamps that arrive until then. The lead doubles with each
-    offer. An answer is below reserved stamps: for a while, those of each commit have the lead too.
+    offer. An answer raises the clock of its site, and so the stamps that the site's own offers must
+    leave room for. So two sites do not answer each other at once: the smaller name's offer goes
+    first. An answer is below reserved stamps: after a failed offer it waits until they have a lead.
     """
 
     def __init__(
@@ -47,8 +49,8 @@ class LogicalCore(StampedCore):
         self._announced: dict[str, int] = {}
         # Answered offers of sites since they were disconnected.
         self._offers: dict[str, int] = {}
-        self._lead = 0
-        self._lead_until = 0.0
+        # Times of own offers to sites that are not connected.
+        self._offered_at: dict[str, float] = {}
         self._announce_at: float | None = None
         # Messages in the queue with the times of their arrivals, the earliest first.
         self._waiting: deque[tuple[float, Stamp]] = deque()
@@ -59,18 +61,29 @@ class LogicalCore(StampedCore):
         return self._clock
 
     def offer_clock(self, site: str, at: Instant) -> int:
+        self._offered_at[site] = at.now
         return self._lowest_answer
 
     def answer_clock(self, site: str, offer: int, at: Instant) -> int | None:
         self._check_time(site, offer, at)
         count = self._offers.get(site, 0)
-        self._lead, self._lead_until = self._headroom(count), at.now + NEGOTIATION
-        self._clock = max(self._clock, offer + self._lead)
-        self._plan_announcement(at)
-        if self._public_clock < offer:
+        lead = self._headroom(count)
+        lowest = offer + lead // 8
+        if lead and self._goes_first(site, at):
+            return None
+        if self._public_clock < lowest:
+            self._clock = max(self._clock, offer + lead)
+            self._plan_announcement(at)
+        if self._public_clock < (lowest if count else offer):
             return None
         self._offers[site] = count + 1
         return self._public_clock
+
+    def _goes_first(self, site: str, at: Instant) -> bool:
+        """Return True while this site's own offer is to be answered before that of the site."""
+        offered_at = self._offered_at.get(site)
+        is_waiting = offered_at is not None and at.now < offered_at + NEGOTIATION
+        return is_waiting and self.site < site
 
     def connect(self, site: str, answer: int, at: Instant) -> list[OrderEffect] | None:
         self._check_time(site, answer, at)
@@ -78,12 +91,14 @@ class LogicalCore(StampedCore):
             return None
         self._clock = max(self._clock, answer)
         self.connected |= {site}
+        self._offered_at.pop(site, None)
         self._answers[site] = self._clocks[site] = answer
         self._announced[site] = 0
         return self._advance(at)
 
     def disconnect(self, site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         self._offers.pop(site, None)
+        self._offered_at.pop(site, None)
         return super().disconnect(site, state, at)
 
     def place(self, id: MessageId, stamp: Stamp) -> Place | None:
@@ -125,11 +140,6 @@ class LogicalCore(StampedCore):
         return self._clock
 
     # ----------------------------------------------------------------- of the clocks
-
-    def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:
-        if at.now < self._lead_until:
-            self._clock += self._lead
-        return super()._next_stamps(count, at)
 
     def _add_own_messages(self, messages: Sequence[Message], at: Instant) -> Iterable[OrderEffect]:
         assert messages[-1].stamp is not None

@@ -26,10 +26,10 @@ from broker.transport.effects import (
     WritableChanged,
 )
 from broker.transport.layer import ILinkCore
+from broker.transport.monitor.suspicion import Suspicion
 from broker.transport.p2p import wire
 from broker.transport.p2p.receiver import Receiver
 from broker.transport.p2p.sender import Sender
-from broker.transport.p2p.suspicion import Suspicion
 from broker.transport.view import LinkState, View
 
 
@@ -76,9 +76,12 @@ class P2PCore:
         self._ping_at = 0.0
         self._reported_writable = True
         self._suspicion = Suspicion(suspect)
+        # Of the last connection.
+        self._error: BrokerError | None = None
         self._is_monitored = is_monitored
         self._is_suspended = False
-        # The result of RESUMEs that came while suspended.
+        self._is_reset = False
+        # The result of a reset, and of RESUMEs that came while suspended.
         self._resumed_view: View | None = None
 
     def submit(self, messages: Sequence[bytes], now: float) -> list[Effect]:
@@ -157,7 +160,9 @@ class P2PCore:
             return [SendDown([wire.encode_resume(resume)])]
         if view.state is LinkState.DISCONNECTED:
             self.connection = Connection.DOWN
-            view = self._suspicion.disconnect(view, now)
+            self._suspicion.suspect("connection lost", now)
+            self._error = view.error
+            view = View(self._suspicion.state, error=view.error)
         return [ViewChanged(view)]
 
     def _monitor_changed(self, view: View, now: float) -> list[Effect]:
@@ -166,13 +171,22 @@ class P2PCore:
         if self._is_suspended:
             if self.connection is Connection.OPEN:
                 self.connection = Connection.SUSPENDED
-            return [ViewChanged(view)]
+            if view.is_restarted and self.peer:
+                self._drop_messages()
+            return [ViewChanged(view), *self._flush(now)]
         if self.connection is not Connection.SUSPENDED:
             # RESUME has not come yet.
             return []
         self.connection = Connection.OPEN
         result, self._resumed_view = self._resumed_view or view, None
         return [ViewChanged(result), *self._flush(now)]
+
+    def _drop_messages(self) -> None:
+        """Drop messages for an earlier process of the peer, before those for its new one."""
+        before = 0 if self._resumed_view is None else self._resumed_view.undelivered
+        undelivered = before + self.sender.reset()
+        self._resumed_view = View(LinkState.CONNECTED, undelivered=undelivered)
+        self._is_reset = True
 
     def consumed(self, count: int, now: float) -> list[Effect]:
         receiver = self.receiver
@@ -183,7 +197,8 @@ class P2PCore:
     def handle_timeout(self, now: float) -> list[Effect]:
         give_up_at = self._suspicion.give_up_at
         if give_up_at is not None and now >= give_up_at:
-            return [ViewChanged(self._suspicion.give_up())]
+            self._suspicion.give_up(now)
+            return [ViewChanged(View(LinkState.DISCONNECTED, error=self._error))]
         if self._is_monitored:
             return self._flush(now)
         if self.connection is Connection.DOWN:
@@ -240,8 +255,9 @@ class P2PCore:
                     f"the peer is new and claims to have received {resume.received} messages"
                 )
             if self.peer:
-                undelivered = self.sender.reset()
+                undelivered = 0 if self._is_reset else self.sender.reset()
                 self.receiver.reset(now)
+            self._is_reset = False
             self.peer = resume.incarnation
             self._is_known_to_peer = False
         elif knows_us:
@@ -260,7 +276,7 @@ class P2PCore:
         self.sender.peer_window = resume.window
         # A limit for another incarnation does not apply: an ACK follows.
         self.sender.credit_limit = resume.limit if knows_us or not resume.known else 0
-        self._suspicion.connect()
+        self._suspicion.connect(now)
         self._peer_resume = packet
         self._ping_at = now + self._keepalive
         if self._resumed_view is not None:

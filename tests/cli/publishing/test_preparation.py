@@ -157,6 +157,7 @@ def test_lines_that_are_no_events_are_skipped() -> None:
     assert line(gap={"first": "o:1:1"}) is None
     assert line(**{"type-changed": {"type": "flight"}}) is None
     assert line(missing={"bundle_id": "b"}) is None
+    assert line(status={"site": "c"}) is None
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,11 @@ class SiteOwner:
 
     def accept_answer(self, answer: bytes, now: float) -> bool:
         assert answer == b"answer to " + self._site.name.encode()
-        self._site.owned.append((now, self._peer))
+        site = self._site
+        site.owned.append((now, self._peer))
+        if site.sends_first:
+            site.outcomes.append(site.send(b"first", *site.sends_first))
+            site.sends_first = []
         return True
 
 
@@ -44,17 +48,30 @@ class Site:
     """One process of a site. It records states with their times, and messages."""
 
     def __init__(
-        self, wire: Wire, name: str, *, incarnation: int = 1, options: RcmLinkSettings | None = None
+        self,
+        wire: Wire,
+        name: str,
+        *,
+        incarnation: int = 1,
+        process: int | None = None,
+        origin: str = "",
+        options: RcmLinkSettings | None = None,
     ) -> None:
+        """`process` is the incarnation of the node, by its wall clock."""
         self.name = name
         self.incarnation = incarnation
         self.clock_offset = 0.0
         self.refused: set[str] = set()
+        self.sends_first: list[Site] = []
+        self.outcomes: list[list[str]] = []
+        self.late = b""
+        """A message for which the sender is suspected."""
         self.owned: list[tuple[float, str]] = []
         self.states: dict[str, list[tuple[float, LinkState]]] = {}
         self.views: dict[str, list[View]] = {}
         self.received: list[tuple[str, bytes]] = []
-        self.end = End(wire, name, incarnation=incarnation, link_stack=rcm_links)
+        started = incarnation if process is None else process
+        self.end = End(wire, name, incarnation=started, origin=origin, link_stack=rcm_links)
         self.wire = wire
         self.links = self.end.open(receiver=self, link_options=options)
 
@@ -90,6 +107,8 @@ class Site:
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         node = self.links.node_of(peer)
         self.received += [(node, each) for each in messages]
+        if self.late in messages:
+            self.links.suspect(peer, "late")
 
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         node = self.links.node_of(peer)

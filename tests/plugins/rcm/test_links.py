@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.transport.view import LinkState
@@ -25,6 +27,11 @@ def outage(wire: Wire, one: Site, other: Site, seconds: float) -> tuple[float, f
     return lost_at, wire.clock.seconds()
 
 
+def peers_of(site: Site) -> list[Any]:
+    peers: Any = site.links.snapshot()["peers"]
+    return list(peers)
+
+
 # ----------------------------------------------------------------- connecting
 
 
@@ -46,6 +53,32 @@ def test_the_owner_counts_a_peer_as_connected_before_the_first_message() -> None
     assert a.send(b"hello", b) == ["sent"]
     wire.run(0.1)
     assert b.received == [("a", b"hello")]
+
+
+def test_an_owner_may_send_as_soon_as_it_has_accepted_an_answer() -> None:
+    wire = Wire()
+    a, b = Site(wire, "a"), Site(wire, "b")
+    for one, other in ((a, b), (b, a)):
+        one.sends_first = [other]
+    a.add(b)
+    wire.run(1.0)
+    assert a.outcomes == b.outcomes == [["sent"]]
+    assert a.received == [("b", b"first")]
+    assert b.received == [("a", b"first")]
+
+
+def test_a_receiver_may_suspect_the_peer_whose_message_it_gets() -> None:
+    wire, (a, b) = linked_sites("a", "b")
+    b.late = b"two"
+    for message in (b"one", b"two", b"three"):
+        a.send(message, b)
+    wire.run(0.1)
+    assert [message for _, message in b.received] == [b"one", b"two", b"three"]
+    assert b.links.view_of(a.end.address).reason == "late"
+    a.send(b"four", b)
+    wire.run(5.2)
+    assert b.received[-1] == ("a", b"four")
+    assert b.states_of(a) == ["connected", "suspected", "connected"]
 
 
 def test_a_node_that_the_owner_refuses_gets_the_reason_and_no_link() -> None:
@@ -230,14 +263,33 @@ def test_a_restarted_site_counts_the_messages_that_it_has_not_received() -> None
     b.end.clock.kill()
     wire.run(1.0)
     a.send(b"lost", b)
+    # The owner sends as soon as it has accepted the answer of the new process.
+    a.sends_first = [b]
     again = Site(wire, "b", incarnation=2)
     wire.heal(a.end, b.end)
     wire.run(5.0)
     assert a.state_of(b) is CONNECTED
+    assert a.outcomes == [["sent"]]
+    assert again.received == [("a", b"first")]
     assert (a.views["b"][-1].resumed, a.views["b"][-1].undelivered) == (False, 1)
     a.send(b"new", again)
     wire.run(0.1)
-    assert again.received == [("a", b"new")]
+    assert again.received[1:] == [("a", b"new")]
+
+
+@pytest.mark.parametrize(("seconds", "origin"), [(5.0, ""), (70.0, "f" * 16)])
+def test_a_restarted_site_may_have_an_earlier_clock(seconds: float, origin: str) -> None:
+    """Once it is disconnected, another disk may have its name."""
+    wire, (a, b) = linked_sites("a", "b")
+    wire.cut(a.end, b.end, refuse=True)
+    b.links.close()
+    b.end.clock.kill()
+    wire.run(seconds)
+    assert a.state_of(b) is not CONNECTED
+    again = Site(wire, "b", incarnation=2, process=0, origin=origin)
+    wire.heal(a.end, b.end)
+    wire.run(5.0)
+    assert a.state_of(again) is CONNECTED
 
 
 # ----------------------------------------------------------------- quality, and what is told
@@ -271,6 +323,20 @@ def test_a_view_has_reason_time_and_the_next_change() -> None:
     wire.run(60.0)
     view = a.links.view_of(b.end.address)
     assert (view.state, view.reason, view.until) == (DISCONNECTED, "silent", None)
+
+
+def test_the_snapshot_has_state_reason_times_and_measurements() -> None:
+    wire, (a, b) = linked_sites("a", "b")
+    wire.run(4.0)
+    (peer,) = peers_of(a)
+    assert (peer["state"], peer["reason"], peer["next_change"]) == ("connected", "", None)
+    assert 0.0 < peer["round_trip"] < 0.02
+    assert abs(peer["clock_offset"]) <= peer["clock_uncertainty"] < 0.01
+    silence(wire, a, b)
+    wire.run(10.0)
+    (peer,) = peers_of(a)
+    assert (peer["state"], peer["reason"]) == ("suspected", "silent")
+    assert peer["next_change"] - peer["state_since"] == pytest.approx(60.0)
 
 
 def test_the_offset_of_the_clocks_is_measured() -> None:

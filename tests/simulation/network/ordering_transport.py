@@ -121,7 +121,10 @@ class OrderingEnd:
             passed = self._early.pop(self._next)
             self._next += 1
             if not self.is_deaf:
-                self.context.receive(passed)
+                self.pass_on(passed)
+
+    def pass_on(self, batch: FlowBatch) -> None:
+        self.context.receive(batch)
 
     def recovered(self, batch: FlowBatch) -> None:
         self.recovered_events += len(batch.events)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.errors import PeerSilent, ProtocolError, VersionMismatch
+from broker.errors import NotConnected, PeerSilent, ProtocolError, VersionMismatch
 from broker.transport.monitor import MonitorSettings
 from broker.transport.view import LinkState
 from tests.transport.monitor.core_pair import CorePair, Owner
@@ -118,8 +118,8 @@ def test_too_much_before_the_peer_is_connected_ends_the_connection() -> None:
     pair = CorePair(owners=owners)
     pair.connect()
     pair.run(0.1)
-    for _ in range(17):
-        pair.send(pair.one, b"\x01" + bytes(64 * 1024))
+    for _ in range(9):
+        pair.send(pair.one, b"\x01" + bytes(1024 * 1024))
     pair.run(0.1)
     assert isinstance(pair.other.errors[0], ProtocolError)
 
@@ -188,6 +188,18 @@ def test_an_end_whose_data_do_not_arrive_suspects_although_the_peer_tells_nothin
     assert 4.0 <= suspected_at - lost_at <= 6.1
     assert view.reason == "silent"
     assert isinstance(pair.one.errors[0], PeerSilent)
+
+
+def test_data_without_echo_are_silence_once_the_other_direction_is_quiet_too() -> None:
+    """The peer has noticed the loss, and could not tell it."""
+    pair = connected_pair()
+    pair.hold(pair.other)
+    lost_at = pair.now
+    pair.run(4.6)
+    pair.hold()
+    pair.run(2.0)
+    assert pair.one.last.state is SUSPECTED
+    assert pair.one.time_of(SUSPECTED) - lost_at <= 6.1
 
 
 def test_a_long_burst_is_no_silence_while_it_makes_progress() -> None:
@@ -376,3 +388,21 @@ def test_a_monitor_without_connection_has_no_timer() -> None:
     assert pair.one.core.next_timeout() is None
     assert pair.one.core.submit([b"\x01"], pair.now) == []
     assert pair.one.core.suspect("late", pair.now) == []
+
+
+# ----------------------------------------------------------------- what the layers above get
+
+
+def test_layers_above_get_no_errors_of_sockets() -> None:
+    """The monitor alone knows them (RCM R4). The error that a peer broke a rule is a reason."""
+    pair = connected_pair()
+    pair.disconnect(error=NotConnected("connection reset by peer"))
+    assert (pair.one.last.error, pair.one.last.reason) == (None, "connection lost")
+    pair.run(61.0)
+    pair.connect()
+    pair.disconnect(error=VersionMismatch("version 9"))
+    assert pair.one.last.state is DISCONNECTED
+    assert (pair.one.last.error, pair.one.last.reason) == (
+        None,
+        "connection lost: version-mismatch",
+    )

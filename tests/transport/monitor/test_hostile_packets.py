@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from broker.errors import IncarnationRefused, ProtocolError, VersionMismatch
-from broker.transport.effects import DeliverUp, Effect, Failed
+from broker.transport.effects import DeliverUp, Effect, Failed, ViewChanged
 from broker.transport.monitor import MonitorSettings, wire
 from broker.transport.monitor.core import MonitorCore
 from broker.transport.monitor.wire import Answer, Heartbeat, Hello, Offer
@@ -110,8 +110,11 @@ def test_an_older_incarnation_is_refused() -> None:
     assert isinstance(error, IncarnationRefused)
     core.view_changed(DOWN, 0.5)
     core.view_changed(UP, 0.6)
-    core.receive([wire.encode(Hello(PEER + 1))], 0.7)
+    effects = core.receive([wire.encode(Hello(PEER + 1))], 0.7)
     assert core.status is LinkState.CONNECTED
+    restarted, connected = [each.view for each in effects if isinstance(each, ViewChanged)]
+    assert (restarted.state, restarted.is_restarted) == (LinkState.SUSPECTED, True)
+    assert (connected.state, connected.resumed) == (LinkState.CONNECTED, False)
 
 
 def test_packets_before_an_error_are_delivered() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
+import pytest
+
 from broker.transport.order import Message, MessageId, Stamp, Suspect
 from broker.transport.order.effects import LATE, OVERDUE
 from broker.transport.order.packet import Clock
@@ -167,3 +171,28 @@ def test_a_late_message_of_a_connected_site_makes_it_suspected_first() -> None:
     assert late is not None
     assert (late.before, late.after) == (MessageId("a", 1, 1), MessageId("a", 1, 2))
     assert group.cores["a"].connected == frozenset()
+
+
+@pytest.mark.parametrize("sites", ["ab", "abcd"])
+def test_sites_that_send_all_the_time_connect(sites: str) -> None:
+    group = Group("logical", sites, connected=False)
+    pairs = list(permutations(sites, 2))
+    for _ in range(10):
+        offers = {
+            (one, other): group.cores[one].offer_clock(other, group.at)
+            for one, other in pairs
+            if other not in group.cores[one].connected
+        }
+        answers = {
+            (one, other): group.cores[other].answer_clock(one, offer, group.at)
+            for (one, other), offer in offers.items()
+        }
+        for _ in range(50):
+            for site in sites:
+                group.send(site, "x")
+        for (one, other), answer in answers.items():
+            if answer is not None:
+                group.apply(one, group.cores[one].connect(other, answer, group.at) or ())
+        group.now += 0.1
+    assert all(other in group.cores[one].connected for one, other in pairs)
+    assert group.failures == []

@@ -7,6 +7,7 @@ import pytest
 from broker.transport.order import Instant
 from broker.transport.order.effects import LATE
 from broker.transport.order.instant import MICROSECONDS
+from broker.transport.order.logical_core import NEGOTIATION
 from tests.transport.order.group import SETTINGS, Group
 
 
@@ -91,3 +92,26 @@ def test_a_hybrid_clock_follows_a_stamp_ahead_of_the_site_clock() -> None:
     group.settle()
     group.advance(2 * SETTINGS.clock_delay)
     assert group.texts("a") == group.texts("b") == ["x", "y"]
+
+
+def test_a_hybrid_site_connects_over_a_link_with_a_round_trip_beyond_delta() -> None:
+    group = Group("hybrid", "ab", connected=False)
+    core, one_way = group.cores["a"], 0.8 * SETTINGS.delta
+    offer = core.offer_clock("b", group.at)
+    group.advance_without_packets(one_way)
+    answer = group.cores["b"].answer_clock("a", offer, group.at)
+    assert answer is not None
+    group.advance_without_packets(one_way)
+    group.send("a", "x")
+    assert group.texts("a") == []
+    assert core.connect("b", answer, group.at) is not None
+    group.advance(SETTINGS.delta)
+    assert group.texts("a") == ["x"]
+
+
+def test_an_offer_without_answer_holds_back_clocks_for_a_while_only() -> None:
+    group = Group("hybrid", "ab", connected=False)
+    group.cores["a"].offer_clock("b", group.at)
+    group.advance_without_packets(NEGOTIATION)
+    group.send("a", "x")
+    assert group.texts("a") == ["x"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.errors import IncarnationRefused
-from broker.transport.effects import DeliverUp, SendDown, ViewChanged
+from broker.transport.effects import DeliverUp, SendDown, ViewChanged, WritableChanged
 from broker.transport.p2p import P2PLayer, wire
 from broker.transport.p2p.core import P2PCore
 from broker.transport.view import LinkState, View
@@ -125,3 +125,25 @@ def test_a_full_buffer_stops_the_user_while_suspended() -> None:
     core.view_changed(SUSPECTED, 1.0)
     effects = core.submit([bytes(11_000)], 2.0)
     assert [type(effect).__name__ for effect in effects] == ["WritableChanged"]
+
+
+def test_messages_after_the_restart_of_the_peer_are_for_its_new_process() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    core.submit([b"lost"], 1.0)
+    restarted = View(LinkState.SUSPECTED, is_restarted=True)
+    assert core.view_changed(restarted, 2.0) == [ViewChanged(restarted)]
+    core.submit([b"kept"], 2.0)
+    core.view_changed(UP, 3.0)
+    effects = core.receive([said(PEER + 1)], 4.0)
+    view = only(effects, ViewChanged).view
+    assert (view.resumed, view.undelivered) == (False, 1)
+    assert sent_data(effects) == [(1, b"kept")]
+
+
+def test_a_reset_makes_room_again() -> None:
+    core = open_core()
+    core.view_changed(SUSPECTED, 1.0)
+    core.submit([bytes(11_000)], 2.0)
+    effects = core.view_changed(View(LinkState.DISCONNECTED, is_restarted=True), 3.0)
+    assert only(effects, WritableChanged).writable

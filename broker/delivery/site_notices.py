@@ -1,0 +1,124 @@
+"""Notices of stream transports for the subscriptions of one session.
+
+A notice has the serial of the next event of the log. A live subscription gets it at once, or behind
+its queued events; one that reads the log gets it where it reaches the serial. A subscription that
+becomes live for the first time gets the present statuses of its sites, and no earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+from twisted.python.failure import Failure
+
+from broker.delivery.backlog import Backlog
+from broker.delivery.delivery_sender import SessionWriter
+from broker.delivery.feed import Feed, FeedState, WaitingNotice
+from broker.errors import QueueFull
+from broker.event.site_notice import SiteNotice, SiteStatus
+from broker.event.stream import StreamPattern
+from broker.log.logged_event import LoggedEvent
+from broker.wire.site_notice import notice_to_message
+
+#: Of one subscription. Beyond that only the newest status of each site waits, and neighbouring
+#: ranges of missing messages are one. Beyond that again the subscription ends with `queue-full`.
+MOST_WAITING = 256
+
+#: Returns the present statuses of the sites whose stacks carry streams of a pattern.
+FindStatuses: TypeAlias = Callable[[StreamPattern | None], Iterable[SiteStatus]]
+
+
+class SessionSiteNotices:
+    def __init__(
+        self,
+        feeds: Mapping[int, Feed],
+        writer: SessionWriter,
+        backlog: Backlog,
+        on_failed: Callable[[Feed, Failure], None],
+    ) -> None:
+        self._feeds = feeds
+        self._writer = writer
+        self._backlog = backlog
+        self._on_failed = on_failed
+        self.find_statuses: FindStatuses = lambda _: ()
+        self.has_waiting = False
+        """True if a subscription may have waiting notices."""
+
+    def deliver_notice(
+        self, notice: SiteNotice, patterns: Sequence[StreamPattern], serial: int
+    ) -> None:
+        """Deliver to the subscriptions whose streams overlap one of the patterns."""
+        if not self._writer.takes_order:
+            return
+        waiting = WaitingNotice(serial, notice)
+        for feed in list(self._feeds.values()):
+            if feed.overlaps(patterns) and (feed.knows_statuses or not waiting.is_status):
+                self._add_notice(feed, waiting)
+        self.send_due()
+
+    def begin_live(self, feed: Feed) -> None:
+        """Let a subscription that is live from now on know its sites."""
+        if not feed.knows_statuses and self._writer.takes_order:
+            feed.knows_statuses = True
+            for status in self.find_statuses(feed.pattern):
+                self._add_notice(feed, WaitingNotice(0, status))
+        self.send_due()
+
+    def _add_notice(self, feed: Feed, waiting: WaitingNotice) -> None:
+        self.has_waiting = True
+        feed.notices.append(waiting)
+        if len(feed.notices) > MOST_WAITING:
+            feed.notices = _shorten(feed.notices)
+            if len(feed.notices) > MOST_WAITING:
+                error = QueueFull("the subscription takes notices about sites too slowly")
+                self._on_failed(feed, Failure(error))
+
+    def send_due(self) -> None:
+        """Send the notices whose earlier events have been sent, while the session has room."""
+        if not self.has_waiting:
+            return
+        for feed in list(self._feeds.values()):
+            while feed.notices and self._writer.writable and self._is_due(feed):
+                message = notice_to_message(feed.number, feed.notices.pop(0).notice)
+                self._writer.send_message(message)
+        self.has_waiting = any(feed.notices for feed in self._feeds.values())
+
+    def _is_due(self, feed: Feed) -> bool:
+        serial = feed.notices[0].serial
+        if feed.state is FeedState.LIVE:
+            return self._backlog.first_serial_for(feed, serial) >= serial
+        is_reading = feed.state is FeedState.CATCHING_UP and not feed.is_paused
+        return is_reading and feed.cursor >= serial
+
+    def cuts(self) -> list[int]:
+        """Return the serials of waiting notices: events before and behind are sent apart."""
+        if not self.has_waiting:
+            return []
+        return sorted({each.serial for feed in self._feeds.values() for each in feed.notices})
+
+
+def events_before_notice(feed: Feed, events: list[LoggedEvent]) -> list[LoggedEvent]:
+    """Return the events before the next notice of a subscription that reads the log."""
+    if not feed.notices:
+        return events
+    serial = feed.notices[0].serial
+    before = [event for event in events if event.serial < serial]
+    if events and not before:
+        # The log has no event before the notice any more.
+        feed.cursor = max(feed.cursor, serial)
+    return before
+
+
+def _shorten(notices: Sequence[WaitingNotice]) -> list[WaitingNotice]:
+    newest = {(each.notice.stack, each.notice.site): each for each in notices if each.is_status}
+    left: list[WaitingNotice] = []
+    for each in notices:
+        if each.is_status and newest[each.notice.stack, each.notice.site] is not each:
+            continue
+        joined = left[-1].join(each) if left else None
+        if joined is None:
+            left.append(each)
+        else:
+            left[-1] = joined
+    return left
