@@ -31,6 +31,7 @@ NAMES: Final = (
     "memory",
     "content",
     "links",
+    "certificates",
     "line",
     "network",
     "archive",
@@ -78,7 +79,7 @@ def main(
     modules = {name: importlib.import_module(f"benchmarks.{name}") for name in names or NAMES}
     if listing:
         for name, module in modules.items():
-            click.echo(f"{name:10}{module.DESCRIPTION}")
+            click.echo(f"{name:13}{module.DESCRIPTION}")
         return
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:

@@ -56,10 +56,10 @@ def digest_of(document: bytes) -> bytes:
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    client_id, timestamp, sequence_number, incarnation = leaf.event_id
-    return _encode(
-        (*leaf[:5], client_id, incarnation, sequence_number, timestamp, leaf.digest),
-    )
+    stamp, tie, site, incarnation, number, event_id, digest = leaf
+    client_id, timestamp, sequence_number, client_incarnation = event_id
+    identity = client_id, client_incarnation, sequence_number, timestamp
+    return _encode((stamp, tie, site, incarnation, number, *identity, digest))
 
 
 def decode_leaf(data: bytes) -> Leaf:

@@ -135,7 +135,7 @@ class RcmTransport:
         entries = [decode_order_entry(event.annotation) for event in events]
         self._group.restore([entry for entry in entries if entry is not None])
         if self._certificates is not None:
-            self._certificates.restore(events, self._now())
+            self._runner.call(self._certificates.restore, events)
         await self._context.release_earlier()
         if self._links is None:
             return

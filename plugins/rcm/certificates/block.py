@@ -52,21 +52,31 @@ class Block:
         return self._entries
 
     def add(self, leaf: Leaf, *, is_late: bool) -> bool:
-        """Add an event. Return False if nothing has changed: its message is there.
-
-        An event that was in time and comes again, late, is late: the first delivery is not logged.
-        """
-        key = leaf.key
-        index = len(self._keys)
-        if index and key <= self._keys[-1]:
-            index = bisect_left(self._keys, key)
-            if self._keys[index] == key:
-                entry = self._entries[index]
-                self._entries[index] = entry._replace(is_late=entry.is_late or is_late)
-                return self._entries[index] != entry
+        """Add an event. Return False if its message is there."""
+        key, keys = leaf.key, self._keys
         data = encode_leaf(leaf)
-        self._keys.insert(index, key)
-        self._entries.insert(index, Entry(data, hash_leaf(data), is_late))
+        entry = Entry(data, hash_leaf(data), is_late)
+        if not keys or key > keys[-1]:
+            keys.append(key)
+            self._entries.append(entry)
+            return True
+        index = bisect_left(keys, key)
+        if keys[index] == key:
+            return False
+        keys.insert(index, key)
+        self._entries.insert(index, entry)
+        return True
+
+    def set_late(self, key: Key, *, is_late: bool) -> bool:
+        """Record that an event in time comes again, late: its first delivery is not logged.
+
+        Return False if nothing has changed.
+        """
+        index = bisect_left(self._keys, key)
+        entry = self._entries[index]
+        if entry.is_late or not is_late:
+            return False
+        self._entries[index] = entry._replace(is_late=True)
         return True
 
     def remove(self, key: Key) -> bool:

@@ -36,7 +36,7 @@ MOST_SIGNATURES = 64
 class BlockBounds:
     """Bounds of the memory of a site; the lowest blocks are dropped first."""
 
-    leaf_blocks: int = 256
+    leaf_blocks: int = 2_048
     """Blocks with leaves. Others are only roots, and a late event makes them incomplete."""
     leaves: int = 32_768
     """In all blocks: about 12 MiB. A block that has more alone loses its leaves too."""
@@ -93,12 +93,11 @@ class BlockBuilder:
         if not block.has_leaves:
             # Its roots can not include the event.
             block.is_partial = True
-        else:
-            count = block.count
-            if not block.add(leaf, is_late=is_late):
-                self.duplicates += 1
-                return
-            self._leaf_count += block.count - count
+        elif block.add(leaf, is_late=is_late):
+            self._leaf_count += 1
+        elif not block.set_late(leaf.key, is_late=is_late):
+            self.duplicates += 1
+            return
         beyond = self._missing.add_event(leaf.site, (leaf.incarnation, leaf.number), index)
         if beyond is not None:
             self._plan_signatures(beyond, now)

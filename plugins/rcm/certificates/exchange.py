@@ -98,7 +98,8 @@ class CertificateExchange:
 
     def _publish(self, block: int, now: float) -> None:
         for peer in self.peers.values():
-            peer.unsent.add(block)
+            if peer.is_connected:
+                peer.unsent.add(block)
             peer.compare(block, now)
 
     def _receive_packet(self, peer: Peer, data: bytes, now: float) -> Iterable[GroupEffect]:

@@ -23,7 +23,7 @@ from plugins.rcm.certificates.packet import LeafRequest, Leaves
 from plugins.rcm.certificates.token_bucket import TokenBucket
 
 #: Of one site; the lowest blocks are dropped first.
-MOST_CERTIFICATES = 4_096
+MOST_CERTIFICATES = 2_048
 #: Seconds for which a block must differ: events that are under way make no difference.
 SETTLING = 5.0
 #: Events of a block that are compared one by one.
@@ -51,7 +51,7 @@ class Peer:
         self.site = site
         self.is_connected = False
         self.unsent: set[int] = set()
-        """Own blocks whose certificates the site must get."""
+        """Own blocks whose certificates a connected site must get."""
         self.bucket = TokenBucket()
         self.certificates: dict[int, SignedCertificate] = {}
         self.stale = 0
@@ -109,6 +109,7 @@ class Peer:
 
     def disconnect(self) -> None:
         self.is_connected = False
+        self.unsent.clear()
         self.inquiry = None
 
     def take_unsent(self, most: int) -> list[SignedCertificate]:

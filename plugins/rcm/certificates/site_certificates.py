@@ -28,13 +28,19 @@ from plugins.rcm.effects import GroupEffect
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class _Record(msgspec.Struct, array_like=True, frozen=True):
-    """The first elements of an event's record. Others follow."""
+class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The record of an event (`broker.log.logged_event`), as far as it is certified."""
 
     client_id: str
     timestamp: _Number
     sequence_number: _Number
     incarnation: _Number
+    stream: msgspec.Raw
+    type_name: msgspec.Raw
+    version: msgspec.Raw
+    level: msgspec.Raw
+    liveness: msgspec.Raw
+    annotation: bytes = b""
 
 
 _decode_record = msgspec.msgpack.Decoder(_Record).decode
@@ -43,8 +49,8 @@ _decode_record = msgspec.msgpack.Decoder(_Record).decode
 class SiteCertificates:
     """Certifies events by the order entries with which they are logged.
 
-    `deliver` gets each event once, when it is delivered. An event without a stamp or with a
-    malformed record is not certified: its block is incomplete then.
+    `deliver` gets each event once, when it is delivered. An event without a stamp is not certified:
+    its block is incomplete then.
     """
 
     def __init__(
@@ -54,14 +60,16 @@ class SiteCertificates:
         self.exchange = CertificateExchange(builder, keys, sites)
         self._builder = builder
 
-    def restore(self, events: Sequence[CarriedEvent], now: float) -> None:
+    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Add the end of the log, in its order. Events before it are not known any more."""
         leaves = [found for each in events if (found := self._read_leaf(each, now)) is not None]
-        first = next((leaf for leaf, is_late in leaves if not is_late), None)
-        if first is not None:
-            self._builder.begin_after(first)
+        if leaves:
+            # Earlier events have lower stamps than the first one in time.
+            in_time = (leaf for leaf, is_late in leaves if not is_late)
+            self._builder.begin_after(next(in_time, max(leaf for leaf, _ in leaves)))
         for leaf, is_late in leaves:
             self._builder.add_event(leaf, is_late=is_late, now=now)
+        return []
 
     def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
         """Certify events that are delivered now, with their entries as annotations."""
@@ -158,19 +166,22 @@ class SiteCertificates:
 
     def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Leaf, bool] | None:
         """Return the leaf of an event, and whether it is late."""
-        entry = decode_order_entry(event.annotation)
-        if entry is None or entry.stack != self._builder.group:
-            # Another stack has carried it.
-            return None
         try:
             record = _decode_record(event.record)
         except (msgspec.MsgspecError, ValueError):
-            record = None
-        if entry.stamp is None or record is None:
-            self._builder.add_missing(entry.site, entry.incarnation, entry.number, now)
+            return None
+        entry = decode_order_entry(record.annotation)
+        if entry is None or entry.stack != self._builder.group:
+            # Another stack has carried it.
+            return None
+        site, stamp = entry.site, entry.stamp
+        if stamp is None:
+            self._builder.add_missing(site, entry.incarnation, entry.number, now)
             return None
         event_id = EventId(
-            *(record.client_id, record.timestamp, record.sequence_number, record.incarnation)
+            record.client_id, record.timestamp, record.sequence_number, record.incarnation
         )
-        tie, digest = entry.tie or entry.site, digest_of(event.document)
-        return Leaf(entry.stamp, tie, *entry.id, event_id, digest), entry.is_late
+        digest = digest_of(event.document)
+        tie = entry.tie or site
+        leaf = Leaf(stamp, tie, site, entry.incarnation, entry.number, event_id, digest)
+        return leaf, entry.is_late

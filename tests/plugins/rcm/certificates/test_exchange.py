@@ -366,3 +366,16 @@ def test_packets_have_their_documented_bytes() -> None:
     assert encode_packet(Certificates((b"y",))) == b"c\x92\x01\x91\xc4\x01y"
     with pytest.raises(ProtocolError):
         decode_packet(encode_packet(Leaves(5, 0, 1, (b"x",) * 256)) + b"\0")
+
+
+def test_nothing_is_queued_for_a_site_that_is_away() -> None:
+    group = Group()
+    group.connect()
+    group.cut()
+    for number in range(1, 50):
+        group.deliver("a", [make_leaf(number, number * 256)])
+        group.run(5.0)
+    assert group.sites["a"].peers["b"].unsent == set()
+    group.connect()
+    group.run(5.0)
+    assert state(group, "b", "a")["certificates"] == 49

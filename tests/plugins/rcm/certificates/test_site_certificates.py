@@ -70,6 +70,7 @@ def test_each_event_is_proved_as_it_was_delivered(seed: int) -> None:
 
 def test_a_block_that_has_changed_is_signed_for_its_proof() -> None:
     site = make_site()
+    site.exchange.connect("b", 1.0)
     site.deliver([make_event(1, 5)], 1.0)
     first = proof_of(site, 1)
     site.deliver([make_event(2, 6)], 1.0)
@@ -167,3 +168,9 @@ def test_an_event_that_was_not_logged_is_removed_until_it_comes_again() -> None:
     assert [each.certificate.count for each in (before, without, after)] == [2, 1, 2]
     assert after.certificate.root == before.certificate.root
     assert after.certificate.count_in_time == 1
+
+
+def test_a_log_end_of_late_events_only_is_incomplete() -> None:
+    site = make_site(incarnation=2)
+    site.restore([make_event(2, 300, is_late=True), make_event(1, 5, is_late=True)], 1.0)
+    assert [site.exchange.builder.is_missing(block) for block in (0, 1, 2)] == [True, True, False]
