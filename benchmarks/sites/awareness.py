@@ -80,9 +80,7 @@ def findings(result: Awareness, name: str = "awareness") -> list[Finding]:
     return [
         Finding(name, "suspected after a loss, at most", max(result.suspected), "s", "6 s", most=6),
         Finding(name, "connected after a repair, at most", max(result.back), "s", "3 s", most=3.5),
-        Finding(
-            name, "availability", 100 * result.availability, "%", "100%", least=100.0
-        ),
+        Finding(name, "availability", 100 * result.availability, "%", "100%", least=100.0),
         Finding(name, "errors", len(result.errors), "", most=0),
     ]
 

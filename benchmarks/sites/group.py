@@ -133,5 +133,3 @@ class SiteGroup:
         site = self.sites.get(name)
         if site is not None:
             site.publish(bytes(SIZE))
-
-

@@ -48,9 +48,7 @@ class Record:
         return [each for each in self.statuses if (each.site, each.peer) == (site, peer)]
 
 
-def share_not_disconnected(
-    statuses: Sequence[Status], begin: float, end: float
-) -> float:
+def share_not_disconnected(statuses: Sequence[Status], begin: float, end: float) -> float:
     """Return the part of a time in which a site could send to a peer (RCM R11)."""
     state, since, lost = LinkState.DISCONNECTED, begin, 0.0
     for status in (*statuses, None):

@@ -60,9 +60,7 @@ def measure(layer: str, down: float, seconds: float = HOUR, seed: int = 2) -> Re
                 lost += 1
                 state = _state_at(group.record, id.site, receiver, sent_at)
                 lost_while_suspected += state is not LinkState.CONNECTED
-    return Reliability(
-        layer, down, sent, lost, twice, lost_while_suspected, group.record.errors
-    )
+    return Reliability(layer, down, sent, lost, twice, lost_while_suspected, group.record.errors)
 
 
 def _state_at(record: Record, site: str, peer: str, time: float) -> LinkState:
@@ -72,9 +70,7 @@ def _state_at(record: Record, site: str, peer: str, time: float) -> LinkState:
 
 def findings(results: Sequence[Reliability]) -> list[Finding]:
     name = "reliability"
-    by_layer = {
-        layer: [each for each in results if each.layer == layer] for layer in LAYERS
-    }
+    by_layer = {layer: [each for each in results if each.layer == layer] for layer in LAYERS}
     robust, suspected, plain = by_layer.values()
     worst = min(each.share for each in suspected)
     lost = [100 - 100 * each.share for each in plain if each.down >= LONG]
@@ -84,8 +80,11 @@ def findings(results: Sequence[Reliability]) -> list[Finding]:
             *("%", "100%", 100.0),
         ),
         Finding(
-            *(name, "tcp-suspected: lost and sent while suspected"),
-            *(sum(each.lost_while_suspected for each in suspected), "messages", "0"),
+            name,
+            "tcp-suspected: lost and sent while suspected",
+            sum(each.lost_while_suspected for each in suspected),
+            "messages",
+            "0",
             most=0,
         ),
         Finding(name, "tcp-suspected: arrived, at least", 100 * worst, "%", "some lost"),
@@ -94,9 +93,7 @@ def findings(results: Sequence[Reliability]) -> list[Finding]:
             *("> 30%", 30.0),
         ),
         Finding(name, "delivered twice", sum(each.twice for each in results), "", most=0),
-        Finding(
-            name, "errors", sum(len(each.errors) for each in results), "", most=0
-        ),
+        Finding(name, "errors", sum(len(each.errors) for each in results), "", most=0),
     ]
 
 

@@ -48,7 +48,7 @@ def test_the_list_names_every_benchmark() -> None:
     output, _ = started("--list").communicate(timeout=30)
     assert [line.split()[0] for line in output.splitlines()] == [
         *("node", "latency", "path", "memory", "content", "links", "line", "network"),
-        *("archive", "ingest", "replay", "recover", "jetstream"),
+        *("archive", "ingest", "replay", "recover", "jetstream", "rcm"),
     ]
 
 
