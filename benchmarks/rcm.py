@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
+import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.pool import AsyncResult, Pool
 from typing import Any, Final
 
 import attrs
@@ -48,35 +48,36 @@ class Results:
 
 def run(context: BenchmarkContext) -> Report:
     begin = time.perf_counter()
-    # A fork would copy the state of the caller.
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), spawning, gc.disable) as pool:
-        runs = _Runs(pool, context)
-        try:
-            results = _measure(runs, context.quick)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    # A fork would copy the state of the caller. The end of the block ends all processes.
+    with multiprocessing.get_context("spawn").Pool(initializer=_begin_process) as pool:
+        results = _measure(_Runs(pool, context), context.quick)
     return report(results, time.perf_counter() - begin, quick=context.quick)
 
 
 class _Runs:
     """Runs in the processes of a pool, with a count of those that have ended."""
 
-    def __init__(self, pool: ProcessPoolExecutor, context: BenchmarkContext) -> None:
+    def __init__(self, pool: Pool, context: BenchmarkContext) -> None:
         self._pool = pool
         self._context = context
         self._started = self._ended = 0
 
-    def start(self, measure: Callable[..., Any], *arguments: object) -> Future[Any]:
+    def start(self, measure: Callable[..., Any], *arguments: object) -> AsyncResult[Any]:
         self._started += 1
-        return self._pool.submit(_run_alone, measure, *arguments)
+        return self._pool.apply_async(_run_alone, (measure, *arguments))
 
-    def wait(self, run: Future[Any]) -> Any:
-        result = run.result()
+    def wait(self, run: AsyncResult[Any]) -> Any:
+        result = run.get()
         self._ended += 1
         self._context.report_progress(f"{self._ended} of {self._started} runs")
         return result
+
+
+def _begin_process() -> None:
+    gc.disable()
+    # The caller ends the processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run_alone(measure: Callable[..., Any], *arguments: object) -> Any:
