@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
+import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing.pool import AsyncResult, Pool
 from typing import Any, Final
 
 import attrs
@@ -19,7 +19,13 @@ import attrs
 from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.report import Report
 from benchmarks.sites import awareness, long_run, rate, reliability, restarts, variants
+from benchmarks.sites.awareness import Awareness
 from benchmarks.sites.finding import Finding, make_sheet
+from benchmarks.sites.long_run import LongRun
+from benchmarks.sites.rate import Rate
+from benchmarks.sites.reliability import Reliability
+from benchmarks.sites.restarts import Restarts
+from benchmarks.sites.variants import Latency
 from broker.transport.order import VARIANTS
 
 DESCRIPTION: Final = "RCM: awareness, reliability, rate, latency, restarts, 12 hours, variants"
@@ -31,46 +37,47 @@ _QUICK_DOWNS: Final = (0.0, 15.0, 60.0)
 
 @attrs.frozen
 class Results:
-    awareness: awareness.Awareness
-    reliability: list[reliability.Reliability]
-    rate: rate.Rate
-    rate_with_answers: rate.Rate
-    restarts: restarts.Restarts
-    long_run: long_run.LongRun
-    variants: list[variants.Latency]
+    awareness: Awareness
+    reliability: list[Reliability]
+    rate: Rate
+    rate_with_answers: Rate
+    restarts: Restarts
+    long_run: LongRun
+    variants: list[Latency]
 
 
 def run(context: BenchmarkContext) -> Report:
     begin = time.perf_counter()
-    # A fork would copy the state of the caller.
-    spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(os.cpu_count(), spawning, gc.disable) as pool:
-        runs = _Runs(pool, context)
-        try:
-            results = _measure(runs, context.quick)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    # A fork would copy the state of the caller. The end of the block ends all processes.
+    with multiprocessing.get_context("spawn").Pool(initializer=_begin_process) as pool:
+        results = _measure(_Runs(pool, context), context.quick)
     return report(results, time.perf_counter() - begin, quick=context.quick)
 
 
 class _Runs:
     """Runs in the processes of a pool, with a count of those that have ended."""
 
-    def __init__(self, pool: ProcessPoolExecutor, context: BenchmarkContext) -> None:
+    def __init__(self, pool: Pool, context: BenchmarkContext) -> None:
         self._pool = pool
         self._context = context
         self._started = self._ended = 0
 
-    def start(self, measure: Callable[..., Any], *arguments: object) -> Future[Any]:
+    def start(self, measure: Callable[..., Any], *arguments: object) -> AsyncResult[Any]:
         self._started += 1
-        return self._pool.submit(_run_alone, measure, *arguments)
+        return self._pool.apply_async(_run_alone, (measure, *arguments))
 
-    def wait(self, run: Future[Any]) -> Any:
-        result = run.result()
+    def wait(self, run: AsyncResult[Any]) -> Any:
+        result = run.get()
         self._ended += 1
         self._context.report_progress(f"{self._ended} of {self._started} runs")
         return result
+
+
+def _begin_process() -> None:
+    gc.disable()
+    # The caller ends the processes.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run_alone(measure: Callable[..., Any], *arguments: object) -> Any:
@@ -86,9 +93,9 @@ def _measure(runs: _Runs, quick: bool) -> Results:
     # The longest first.
     long = runs.start(long_run.measure, 0.2 if quick else long_run.HOURS)
     latencies = [
-        runs.start(variants.measure, name, rate, 2.0 if quick else None)
+        runs.start(variants.measure, name, each, 2.0 if quick else None)
         for name in VARIANTS
-        for rate in variants.RATES
+        for each in variants.RATES
     ]
     reliable = [
         runs.start(reliability.measure, layer, down, seconds)
@@ -101,7 +108,8 @@ def _measure(runs: _Runs, quick: bool) -> Results:
     return Results(
         runs.wait(aware),
         [runs.wait(each) for each in reliable],
-        *(runs.wait(each) for each in rates),
+        runs.wait(rates[0]),
+        runs.wait(rates[1]),
         runs.wait(restarted),
         runs.wait(long),
         [runs.wait(each) for each in latencies],

@@ -122,8 +122,11 @@ def findings(result: LongRun) -> list[Finding]:
         Finding(name, "down beyond 60 s of an outage", 100 * result.beyond, "%", "9%"),
         Finding(name, "availability", 100 * result.availability, "%", "91%", 89.5, 92.5),
         Finding(
-            *(name, "availability, less that of the schedule"),
-            *(100 * abs(result.availability - result.implied), "%", "0"),
+            name,
+            "availability, less that of the schedule",
+            100 * abs(result.availability - result.implied),
+            "%",
+            "0",
             most=0.5,
         ),
         Finding(name, "errors", len(result.errors), "", most=0),

@@ -80,8 +80,11 @@ def findings(results: Sequence[Reliability]) -> list[Finding]:
             *("%", "100%", 100.0),
         ),
         Finding(
-            *(name, "tcp-suspected: lost and sent while suspected"),
-            *(sum(each.lost_while_suspected for each in suspected), "messages", "0"),
+            name,
+            "tcp-suspected: lost and sent while suspected",
+            sum(each.lost_while_suspected for each in suspected),
+            "messages",
+            "0",
             most=0,
         ),
         Finding(name, "tcp-suspected: arrived, at least", 100 * worst, "%", "some lost"),

@@ -78,7 +78,7 @@ def findings(result: Restarts) -> list[Finding]:
 
 
 def draw(result: Restarts, axis: Any) -> None:
-    axis.hist(result.connected, bins=20)
+    axis.hist(result.connected, bins=22, range=(0, 11))
     axis.axvline(10, color="tab:red", linestyle=":", label="bound 10 s; paper: several seconds")
     axis.set_xlim(0, 11)
     axis.set_title("restarts: calm until all are connected")

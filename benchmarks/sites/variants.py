@@ -17,7 +17,7 @@ RATES: Final = (2.0, 200.0)
 LATENCY: Final = 0.05
 #: 10 Mbit/s.
 BYTES_PER_SECOND: Final = 1_250_000.0
-_BEGIN: Final = 5.0
+_BEGIN: Final = 3.0
 #: Of the measurement, by rate.
 SECONDS: Final = {2.0: 600.0, 200.0: 20.0}
 
@@ -61,8 +61,10 @@ def findings(results: Sequence[Latency]) -> list[Finding]:
         lower = min(means["logical"], means["real-time"])
         found += [
             Finding(
-                *(name, "hybrid to the lower of logical and real-time"),
-                *(means["hybrid"] / lower, "", ""),
+                name,
+                "hybrid to the lower of logical and real-time",
+                means["hybrid"] / lower,
+                "",
                 most=1.1,
             ),
             Finding(

@@ -35,8 +35,8 @@ class MemoryPort:
 class MemoryNetwork:
     """Addresses are any strings.
 
-    Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`, and the time that its
-    bytes need with `bytes_per_second`. Packets of one direction of a connection keep their order.
+    Each packet takes `latency` seconds plus up to `jitter`, drawn from `seed`, and the time of its
+    bytes at `bytes_per_second`. Packets of one direction of a connection keep their order.
     """
 
     def __init__(

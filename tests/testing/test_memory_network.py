@@ -247,3 +247,40 @@ class SourceTests(SynchronousTestCase):
         self.assertIsNotNone(self.connect(""))
         self.network.refuse_sources(False)
         self.assertIsNotNone(self.connect("b"))
+
+
+class BandwidthTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.network = MemoryNetwork(self.clock, latency=0.1, bytes_per_second=1000.0)
+        accepted: list[ISocketChannel] = []
+        self.network.listen("a", accepted.append)
+        connecting = self.network.connect("a", "b")
+        self.clock.advance(0.1)
+        self.client = RecordingReceiver(self.successResultOf(connecting))
+        self.server = RecordingReceiver(accepted[0])
+
+    def test_bytes_of_one_direction_follow_each_other(self) -> None:
+        self.client.channel.send([bytes([1]) * 500])
+        self.client.channel.send([b"x"])
+        self.server.channel.send([b"y"])
+        self.clock.advance(0.101)
+        self.assertEqual(self.client.packets, [b"y"])
+        self.clock.advance(0.498)
+        self.assertEqual(self.server.packets, [])
+        self.clock.advance(0.001)
+        self.assertEqual(len(self.server.packets), 1)
+        self.clock.advance(0.002)
+        self.assertEqual(self.server.packets[1:], [b"x"])
+
+    def test_held_bytes_need_their_time_after_the_release(self) -> None:
+        path = self.network.path("a", "b")
+        self.network.hold(path, to_listener=True)
+        self.client.channel.send([bytes([1]) * 500])
+        self.clock.advance(10.0)
+        self.network.release(path, to_listener=True)
+        self.client.channel.send([b"x"])
+        self.clock.advance(0.599)
+        self.assertEqual(self.server.packets, [])
+        self.clock.advance(0.003)
+        self.assertEqual(len(self.server.packets), 2)

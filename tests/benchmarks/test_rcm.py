@@ -1,0 +1,130 @@
+"""Short runs of the experiments of the RCM paper (R37, R38, R40-R43; A8, A9, A11, A12, K37)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+
+from benchmarks.rcm import Results, report
+from benchmarks.sites import awareness, long_run, rate, reliability, restarts, variants
+from benchmarks.sites.finding import Finding
+from benchmarks.sites.group import SiteGroup, SiteSetting
+from benchmarks.sites.record import Status, share_not_disconnected
+from benchmarks.sites.reliability import LAYERS
+from broker.transport.order import VARIANTS
+from broker.transport.view import LinkState
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return Results(
+        awareness.measure(120.0),
+        [
+            reliability.measure(layer, down, 80.0)
+            for layer, down in [("robust-p2p", 60.0), ("tcp", 0.0), *product(LAYERS, (15.0,))]
+        ],
+        rate.measure(False, 80.0),
+        rate.measure(True, 80.0),
+        restarts.measure(2),
+        long_run.measure(0.3),
+        [
+            variants.measure(name, each, {2.0: 30.0, 200.0: 0.5}[each])
+            for name in VARIANTS
+            for each in variants.RATES
+        ],
+    )
+
+
+def missed(findings: Sequence[Finding], *without: str) -> list[Finding]:
+    return [each for each in findings if not each.is_met and each.what not in without]
+
+
+def test_sites_are_aware_of_lost_and_repaired_links(results: Results) -> None:
+    assert missed(awareness.findings(results.awareness)) == []
+    assert min(results.awareness.suspected) >= 4.0
+    assert len(results.awareness.suspected) == len(results.awareness.back) >= 3 * 4 * 2
+
+
+def test_robust_p2p_loses_nothing_and_the_baselines_do(results: Results) -> None:
+    assert missed(reliability.findings(results.reliability)) == []
+    lost = {(each.layer, each.down): each.lost for each in results.reliability}
+    assert lost["robust-p2p", 60.0] == lost["tcp", 0.0] == 0
+    assert 0 < lost["tcp-suspected", 15.0] < lost["tcp", 15.0]
+
+
+def test_rate_and_latency_follow_the_links(results: Results) -> None:
+    found = rate.findings(results.rate, results.rate_with_answers)
+    # The short run has few messages.
+    assert missed(found, "down: rate after the burst") == []
+    for each in (results.rate, results.rate_with_answers):
+        assert each.down_rate == pytest.approx(4.0, rel=0.15)
+        assert each.late > 0
+
+
+def test_sites_connect_soon_after_links_and_sites_were_restless(results: Results) -> None:
+    assert missed(restarts.findings(results.restarts)) == []
+    assert results.restarts.restarts > 2
+
+
+def test_the_availability_of_a_long_run_is_that_of_its_schedule(results: Results) -> None:
+    found = results.long_run
+    assert found.availability == pytest.approx(found.implied, abs=0.03)
+    assert found.links_up < found.availability < 1.0
+    assert found.errors == []
+
+
+def test_latencies_of_the_variants(results: Results) -> None:
+    assert missed(variants.findings(results.variants)) == []
+    means = {(each.variant, each.rate): each.mean for each in results.variants}
+    assert means["real-time", 2.0] == pytest.approx(0.25, abs=0.001)
+
+
+def test_the_report_counts_missed_figures(results: Results) -> None:
+    told = report(results, 1.0, quick=False)
+    verdicts = [row[-1] for row in told.sheets[0].rows]
+    assert verdicts.count("MISSED") == (
+        0 if told.notes[0].startswith("all") else int(told.notes[0].split()[0])
+    )
+    assert verdicts.count("PASS") > 25
+    assert {row[-1] for row in report(results, 1.0, quick=True).sheets[0].rows} == {
+        *("", "means nothing"),
+    }
+
+
+@pytest.mark.parametrize("commit", [0.0, 0.02])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_sites_that_send_all_the_time_connect(variant: str, commit: float) -> None:
+    setting = SiteSetting(
+        variant=variant, rate=200.0, commit=commit, latency=0.05, bytes_per_second=1.25e6
+    )
+    group = SiteGroup(setting, 1)
+    group.run(2.5)
+    assert group.is_connected()
+    assert group.record.errors == []
+
+
+def test_only_times_in_which_a_site_is_disconnected_lower_the_availability() -> None:
+    statuses = [
+        Status(time, "a", "b", state, "")
+        for time, state in (
+            (1.0, LinkState.CONNECTED),
+            (20.0, LinkState.SUSPECTED),
+            (40.0, LinkState.DISCONNECTED),
+            (50.0, LinkState.CONNECTED),
+        )
+    ]
+    assert share_not_disconnected(statuses, 5.0, 105.0) == pytest.approx(0.9)
+
+
+def test_the_verdict_of_a_figure() -> None:
+    def verdict(least: float | None, most: float | None) -> tuple[str, str]:
+        found = Finding("x", "y", 5.0, "s", least=least, most=most)
+        return found.bound, found.verdict
+
+    assert verdict(None, None) == ("", "")
+    assert verdict(4.0, None) == (">= 4 s", "PASS")
+    assert verdict(None, 4.0) == ("<= 4 s", "MISSED")
+    assert verdict(5.0, 6.0) == ("5 to 6 s", "PASS")
+    assert verdict(5.0, 5.0) == ("5 s", "PASS")
