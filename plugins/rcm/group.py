@@ -162,6 +162,12 @@ class Group:
         """Take events that the node has without a missing one before them in their flow."""
         effects: list[GroupEffect] = []
         touched: dict[str, None] = {}
+
+        def take_touched() -> list[GroupEffect]:
+            sites = list(touched)
+            touched.clear()
+            return [effect for site in sites for effect in self._take_ready(site, now)]
+
         for held in hold_events(batch, is_recovered=is_recovered):
             id = self._arrived.pop((held.flow, held.event.mark), None)
             if id is not None and id in self._held:
@@ -169,10 +175,10 @@ class Group:
                 self._inboxes[id.site].add_ready([id])
                 touched[id.site] = None
             else:
+                # The order gets the events before it first.
+                effects += take_touched()
                 effects += self._order_recovered(attrs.evolve(held, is_recovered=True), now)
-        for site in touched:
-            effects += self._take_ready(site, now)
-        return effects
+        return effects + take_touched()
 
     def _order_recovered(self, held: HeldEvent, now: float) -> list[GroupEffect]:
         entry = self._entries.read(held.event)

@@ -277,12 +277,17 @@ class RcmTransport:
     def link_changed(self, peer: Hashable, state: LinkState) -> None:
         site = self._site_at(peer)
         # The handshake reports a connection (`own_link`).
-        if site is not None and self._links is not None and state is not LinkState.CONNECTED:
-            status = ReportStatus(site, state, self._links.view_of(peer).reason)
-            effects = self._group.disconnect(site, state, self._now())
-            self._runner.apply_effects([status, *effects])
-            if self._certificates is not None:
-                self._runner.call(self._certificates.exchange.disconnect, site)
+        if site is None or self._links is None or state is LinkState.CONNECTED:
+            return
+        view = self._links.view_of(peer)
+        if view.state is LinkState.CONNECTED:
+            # A link without `keep` ended behind the handshake, because the other one is new.
+            return
+        status = ReportStatus(site, state, view.reason)
+        effects = self._group.disconnect(site, state, self._now())
+        self._runner.apply_effects([status, *effects])
+        if self._certificates is not None:
+            self._runner.call(self._certificates.exchange.disconnect, site)
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
         site = self._site_at(peer)
