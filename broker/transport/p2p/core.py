@@ -178,7 +178,7 @@ class P2PCore:
     def _monitor_changed(self, view: View, now: float) -> list[Effect]:
         """Begin with a new connection, stop to send, or go on."""
         if view.is_new_connection:
-            if view.is_restarted and self.peer:
+            if view.is_restarted:
                 self._drop_messages(now)
             return [*self._begin_handshake(now), *self._flush(now)]
         self._is_suspended = view.state is not LinkState.CONNECTED

@@ -180,3 +180,18 @@ def test_a_reset_makes_room_again() -> None:
     core.submit([bytes(11_000)], 2.0)
     effects = core.view_changed(RESTARTED, 3.0)
     assert only(effects, WritableChanged).writable
+
+
+def test_a_restart_before_the_first_resume_drops_messages_too() -> None:
+    core = new_core()
+    core.view_changed(BEGUN, 0.0)
+    core.view_changed(UP, 0.0)
+    core.submit([b"lost"], 1.0)
+    core.view_changed(SUSPECTED, 1.0)
+    core.view_changed(RESTARTED, 2.0)
+    core.submit([b"kept"], 2.0)
+    core.view_changed(UP, 3.0)
+    effects = core.receive([said(PEER + 1)], 4.0)
+    view = only(effects, ViewChanged).view
+    assert (view.resumed, view.undelivered) == (False, 1)
+    assert sent_data(effects) == [(1, b"kept")]
