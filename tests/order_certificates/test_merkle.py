@@ -51,7 +51,7 @@ def test_each_leaf_has_a_path_to_the_root(count: int) -> None:
         assert root_by_path(leaf, index, count, path_of(hashes, index)) == root
 
 
-@pytest.mark.parametrize("seed", seeds(20, 500))
+@pytest.mark.parametrize("seed", seeds(5, 50))
 def test_a_path_shows_no_other_leaf_index_or_count(seed: int) -> None:
     random = Random(seed)
     count = random.randrange(2, 70)

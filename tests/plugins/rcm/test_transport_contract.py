@@ -5,6 +5,8 @@ from __future__ import annotations
 import unittest
 from typing import ClassVar
 
+import pytest
+
 from broker.testing.annotation_contract import AnnotationContract
 from broker.testing.one_order_contract import OneOrderContract
 from broker.testing.transport_contract import TransportContract
@@ -25,15 +27,25 @@ class RcmCase(OneOrderContract, AnnotationContract, TransportContract):
 
 class TestHybrid(RcmCase, unittest.TestCase):
     order = "hybrid"
+    seeds = (0,)
 
 
+@pytest.mark.soak
+class TestHybridLong(RcmCase, unittest.TestCase):
+    order = "hybrid"
+    seeds = range(1, 10)
+
+
+@pytest.mark.soak
 class TestLogical(RcmCase, unittest.TestCase):
     order = "logical"
 
 
+@pytest.mark.soak
 class TestRealTime(RcmCase, unittest.TestCase):
     order = "real-time"
 
 
+@pytest.mark.soak
 class TestSequencer(RcmCase, unittest.TestCase):
     order = "sequencer"
