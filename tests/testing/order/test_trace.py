@@ -11,7 +11,6 @@ from broker.testing.order.violation import Property
 from broker.transport.order import VARIANTS
 from tests.transport.order.mutants import DeliversBeyondReserved, Mutant
 
-
 #: One that fails.
 SEED = 1
 
