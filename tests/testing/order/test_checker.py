@@ -244,7 +244,7 @@ def test_a_message_may_wait_for_a_commit_of_its_receiver() -> None:
 
 def test_a_long_commit_delays_the_connection_until_it_ends() -> None:
     built = Built()
-    for pair in permutations("ac"):
+    for pair in (("a", "c"), ("c", "a")):
         built.run.paths += [(20.0, *pair, False), (21.0, *pair, True)]
         built.tell(20.0, *pair, LinkState.SUSPECTED, "connection lost")
         built.tell(25.5, *pair, LinkState.CONNECTED)
