@@ -56,7 +56,7 @@ class SiteState(NamedTuple):
 
 @attrs.define
 class Effects:
-    """Record of what a step of a site does to others."""
+    """Results of a step of a site for others."""
 
     #: Receivers and packets.
     packets: list[tuple[str, int]] = attrs.field(factory=list)

@@ -35,6 +35,8 @@ class IOrderCore(Interface):
     offer and gets an answer, also if the connection itself did not break:
 
         offer_clock at this end -> answer_clock at the other end -> connect at this end
+
+    An offer promises nothing. After an answer, its sender releases no stamp that is not above it.
     """
 
     connected: frozenset[str] = Attribute("sites for which this core waits")
@@ -53,7 +55,7 @@ class IOrderCore(Interface):
         """
 
     def release(payloads: Sequence[bytes], at: Instant) -> list[OrderEffect]:
-        """Send the messages of the first reserved stamps, after their commit.
+        """Send the messages of the first reserved stamps, at least one, after their commit.
 
         The first effect sends all of them in one packet. So the owner bounds their number, to
         `wire.MAX_MESSAGES`, and their size. The site delivers them through the order too (K36).

@@ -124,7 +124,8 @@ class LogicalCore(StampedCore):
 
     def _headroom(self, offers: int) -> int:
         """Return the lead of an answer before the offer, after this many earlier ones."""
-        return 1024 << min(offers, 16)
+        # More than a group stamps in one round trip, and far less than `MOST_AHEAD`.
+        return 1024 << min(offers, 10)
 
     @property
     def _lowest_answer(self) -> int:
@@ -173,7 +174,7 @@ class LogicalCore(StampedCore):
             return []
         effects = self._suspect_slow_sites(at)
         if self._overdue_at is not None and self._overdue_at <= at.now:
-            # It waits for an own commit.
+            # The message waits for an own commit.
             self._overdue_at = at.now + self._settings.clock_patience
         return effects
 

@@ -209,3 +209,45 @@ def test_the_sequencer_is_judged_only_where_statuses_are_transitive(
     built.replace("b", 0, stamp=Stamp(1, "b"))
     built.replace("b", 1, stamp=Stamp(2, "a"))
     assert (Property.GLOBAL_ORDER in properties(built)) is is_judged
+
+
+@pytest.mark.parametrize(
+    ("variant", "commit", "is_justified"),
+    [("real-time", 1.0, True), ("real-time", 0.03, False), ("logical", 1.0, False)],
+)
+def test_a_long_commit_justifies_a_late_message_in_real_time(
+    variant: str, commit: float, is_justified: bool
+) -> None:
+    built = Built(variant)
+    new, slow = built.send("b", 20.5), built.send("a", 21.0)
+    built.run.sent[slow] = built.run.sent[slow]._replace(commit=commit)
+    built.deliver("c", new, 20.8, 30)
+    built.tell(21.0, "c", "a", LinkState.SUSPECTED, "late")
+    built.deliver("c", slow, 21.0, 20, Place(built.other, new))
+    built.tell(27.0, "c", "a", LinkState.CONNECTED)
+    for site in "ab":
+        built.deliver(site, slow, 21.0, 20)
+        built.deliver(site, new, 21.0, 30)
+    assert (check(built.run) == []) is is_justified
+
+
+def test_a_message_may_wait_for_a_commit_of_its_receiver() -> None:
+    built = Built()
+    hold_a_message(built)
+    built.run.commits["c", 1] = [(11.5, 22.0)]
+    assert Property.ROBUSTNESS not in {
+        each.property for each in check(built.run) if "waited" in each.text
+    }
+    built.run.commits["c", 1] = [(20.0, 22.0)]
+    assert any("waited" in each.text for each in check(built.run))
+
+
+def test_a_long_commit_delays_the_connection_until_it_ends() -> None:
+    built = Built()
+    for pair in (("a", "c"), ("c", "a")):
+        built.run.paths += [(20.0, *pair, False), (21.0, *pair, True)]
+        built.tell(20.0, *pair, LinkState.SUSPECTED, "connection lost")
+        built.tell(25.5, *pair, LinkState.CONNECTED)
+    assert Property.AWARENESS in properties(built)
+    built.run.commits["a", 1] = [(23.0, 25.3)]
+    assert check(built.run) == []
