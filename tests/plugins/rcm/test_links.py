@@ -107,6 +107,25 @@ def test_an_absent_site_is_dialled_each_period_and_another_is_not_delayed() -> N
     assert all(one.state_of(other) is CONNECTED for other in others)
 
 
+def test_an_attempt_whose_handshake_takes_too_long_is_given_up() -> None:
+    wire = Wire()
+    a, b = Site(wire, "a"), Site(wire, "b")
+    a.add(b)
+    while not wire.connections():
+        wire.run(0.001)
+    silence(wire, a, b)
+    begun_at = wire.clock.seconds()
+    wire.run(2.9)
+    (attempt,) = a.links._dials.values()
+    wire.run(0.2)
+    assert attempt.is_given_up
+    wire.run(begun_at + 20.0 - wire.clock.seconds())
+    assert len(a.links._dials) == 1
+    end_silence(wire, a, b)
+    wire.run(3.0 + ROUND_TRIPS)
+    assert a.state_of(b) is b.state_of(a) is CONNECTED
+
+
 # ----------------------------------------------------------------- outages
 
 
