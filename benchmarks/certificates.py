@@ -31,7 +31,7 @@ SITES: Final = "abc"
 ORDERS: Final = ("hybrid", "sequencer")
 #: Events in a PUBLISH message.
 BATCH: Final = 100
-ROUNDS: Final = 5
+ROUNDS: Final = 3
 EVENTS: Final = 6_000
 WARM_UP: Final = 2_000
 #: Carried by the sites on the reference machine.

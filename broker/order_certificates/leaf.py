@@ -56,10 +56,14 @@ def digest_of(document: bytes) -> bytes:
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    stamp, tie, site, incarnation, number, event_id, digest = leaf
-    client_id, timestamp, sequence_number, client_incarnation = event_id
-    identity = client_id, client_incarnation, sequence_number, timestamp
-    return _encode((stamp, tie, site, incarnation, number, *identity, digest))
+    client_id, timestamp, sequence_number, incarnation = leaf.event_id
+    identity = client_id, incarnation, sequence_number, timestamp
+    return encode_fields(leaf.key, identity, leaf.digest)
+
+
+def encode_fields(key: Key, identity: tuple[str, int, int, int], digest: bytes) -> bytes:
+    """Return a leaf. `identity` has ClientId, incarnation, sequence number and time stamp."""
+    return _encode((*key, *identity, digest))
 
 
 def decode_leaf(data: bytes) -> Leaf:

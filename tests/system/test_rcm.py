@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -23,7 +23,10 @@ MESH = [(1, 0), (2, 0), (2, 1)]
 STREAM = "ops.zbw"
 
 
-def make_sites(folder: Path, order: str = "hybrid") -> list[NodeProcess]:
+def make_sites(
+    folder: Path, order: str = "hybrid", options: Callable[[str], str] = lambda name: ""
+) -> list[NodeProcess]:
+    """`options` returns further TOML of the stack at a site."""
     ports = [free_port() for _ in NAMES]
     sites = ", ".join(f'{name} = "tcp:host=127.0.0.1:port={free_port()}"' for name in NAMES)
     nodes = []
@@ -34,6 +37,7 @@ def make_sites(folder: Path, order: str = "hybrid") -> list[NodeProcess]:
             f'listen = ["tcp:port={ports[number]}:interface=127.0.0.1"]\njoin = {seeds}\n'
             '[streams."ops.>"]\nstack = "ops-order"\n'
             f'[stacks.ops-order]\nuse = "rcm"\norder = "{order}"\nsites = {{ {sites} }}\n'
+            + options(name)
         )
         nodes.append(NodeProcess(folder / name, configuration, name=name))
     return nodes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from broker.order_certificates.certificate import SignedCertificate
-from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_leaf
+from broker.order_certificates.leaf import Key, Leaf, decode_leaf
 from broker.order_certificates.merkle import hash_leaf, root_of
 
 
@@ -16,14 +16,6 @@ class BlockRoots(NamedTuple):
     root_in_time: bytes
     events: int
     root: bytes
-
-
-class Entry(NamedTuple):
-    """A leaf as bytes, with its hash."""
-
-    data: bytes
-    hash: bytes
-    is_late: bool
 
 
 class Block:
@@ -35,7 +27,9 @@ class Block:
         """True if an event is not in the leaves."""
         self.signed: SignedCertificate | None = None
         self._keys: list[Key] = []
-        self._entries: list[Entry] = []
+        self._data: list[bytes] = []
+        self._hashes: list[bytes] = []
+        self._late: set[Key] = set()
         self._roots: BlockRoots | None = None
         """Of dropped leaves."""
 
@@ -45,67 +39,72 @@ class Block:
 
     @property
     def count(self) -> int:
-        return len(self._entries) if self._roots is None else self._roots.events
+        return len(self._data) if self._roots is None else self._roots.events
 
     @property
-    def entries(self) -> list[Entry]:
-        return self._entries
+    def data(self) -> Sequence[bytes]:
+        """The leaves as bytes, in order; none if they are dropped."""
+        return self._data
 
-    def add(self, leaf: Leaf, *, is_late: bool) -> bool:
-        """Add an event. Return False if its message is there."""
-        key, keys = leaf.key, self._keys
-        data = encode_leaf(leaf)
-        entry = Entry(data, hash_leaf(data), is_late)
-        if not keys or key > keys[-1]:
-            keys.append(key)
-            self._entries.append(entry)
-            return True
-        index = bisect_left(keys, key)
-        if keys[index] == key:
-            return False
+    @property
+    def hashes(self) -> Sequence[bytes]:
+        return self._hashes
+
+    @property
+    def hashes_in_time(self) -> Sequence[bytes]:
+        if not self._late:
+            return self._hashes
+        pairs = zip(self._keys, self._hashes, strict=True)
+        return [each for key, each in pairs if key not in self._late]
+
+    def is_late(self, index: int) -> bool:
+        return self._keys[index] in self._late
+
+    def leaves(self) -> Iterator[Leaf]:
+        return map(decode_leaf, self._data)
+
+    def add(self, key: Key, data: bytes, *, is_late: bool) -> bool:
+        """Add a leaf as bytes. Return False if its message is there."""
+        keys = self._keys
+        index = len(keys)
+        if keys and key <= keys[-1]:
+            index = bisect_left(keys, key)
+            if keys[index] == key:
+                return False
         keys.insert(index, key)
-        self._entries.insert(index, entry)
+        self._data.insert(index, data)
+        self._hashes.insert(index, hash_leaf(data))
+        if is_late:
+            self._late.add(key)
         return True
 
-    def set_late(self, key: Key, *, is_late: bool) -> bool:
+    def set_late(self, key: Key) -> bool:
         """Record that an event in time comes again, late: its first delivery is not logged.
 
-        Return False if nothing has changed.
+        Return False if it was late before.
         """
-        index = bisect_left(self._keys, key)
-        entry = self._entries[index]
-        if entry.is_late or not is_late:
-            return False
-        self._entries[index] = entry._replace(is_late=True)
-        return True
+        count = len(self._late)
+        self._late.add(key)
+        return len(self._late) > count
 
     def remove(self, key: Key) -> bool:
         """Remove an event. Return False if it is not in the leaves."""
         index = bisect_left(self._keys, key)
         if self._keys[index : index + 1] != [key]:
             return False
-        del self._keys[index], self._entries[index]
+        del self._keys[index], self._data[index], self._hashes[index]
+        self._late.discard(key)
         return True
 
     def roots(self) -> BlockRoots:
         if self._roots is not None:
             return self._roots
-        in_time = self.hashes_in_time()
+        in_time = self.hashes_in_time
         root_in_time = root_of(in_time)
-        is_one = len(in_time) == len(self._entries)
-        root = root_in_time if is_one else root_of(self.hashes())
-        return BlockRoots(len(in_time), root_in_time, len(self._entries), root)
-
-    def hashes(self) -> list[bytes]:
-        return [each.hash for each in self._entries]
-
-    def hashes_in_time(self) -> list[bytes]:
-        return [each.hash for each in self._entries if not each.is_late]
-
-    def leaves(self) -> Iterator[Leaf]:
-        return (decode_leaf(each.data) for each in self._entries)
+        root = root_of(self._hashes) if self._late else root_in_time
+        return BlockRoots(len(in_time), root_in_time, len(self._data), root)
 
     def drop_leaves(self) -> None:
         """Keep the roots only."""
         self._roots = self.roots()
-        self._keys, self._entries = [], []
+        self._keys, self._data, self._hashes, self._late = [], [], [], set()

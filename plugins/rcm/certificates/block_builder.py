@@ -21,7 +21,7 @@ from broker.order_certificates.certificate import (
     block_of,
     sign_certificate,
 )
-from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_identity
+from broker.order_certificates.leaf import Key, Leaf, decode_leaf, encode_identity, encode_leaf
 from broker.order_certificates.signing_key import SigningKey
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.missing_ranges import MissingRanges
@@ -83,7 +83,12 @@ class BlockBuilder:
 
     def add_event(self, leaf: Leaf, *, is_late: bool, now: float) -> None:
         """Add a delivered event."""
-        index = block_of(leaf.stamp, self.width)
+        self.add_leaf(leaf.key, encode_leaf(leaf), is_late=is_late, now=now)
+
+    def add_leaf(self, key: Key, data: bytes, *, is_late: bool, now: float) -> None:
+        """Add a delivered event by its key and its leaf as bytes."""
+        stamp, _, site, incarnation, number = key
+        index = stamp // self.width
         block = self._blocks.get(index)
         if block is None:
             block = self._open_block(index, now)
@@ -93,12 +98,12 @@ class BlockBuilder:
         if not block.has_leaves:
             # Its roots can not include the event.
             block.is_partial = True
-        elif block.add(leaf, is_late=is_late):
+        elif block.add(key, data, is_late=is_late):
             self._leaf_count += 1
-        elif not block.set_late(leaf.key, is_late=is_late):
+        elif not (is_late and block.set_late(key)):
             self.duplicates += 1
             return
-        beyond = self._missing.add_event(leaf.site, (leaf.incarnation, leaf.number), index)
+        beyond = self._missing.add_event(site, (incarnation, number), index)
         if beyond is not None:
             self._plan_signatures(beyond, now)
         if index == self._indices[-1]:
@@ -126,9 +131,9 @@ class BlockBuilder:
         low = self._missing.add_missing(site, (incarnation, last), lowest)
         self._plan_signatures(low, now)
 
-    def begin_after(self, leaf: Leaf) -> None:
+    def begin_after(self, key: Key) -> None:
         """Record, before the first event, that events up to this one are not known here."""
-        index = block_of(leaf.stamp, self.width)
+        index = block_of(key[0], self.width)
         self._missing.add_blocks(-(2**63), index)
 
     # ----------------------------------------------------------------- blocks
@@ -170,9 +175,9 @@ class BlockBuilder:
         needle = encode_identity(*identity)
         for index in reversed(self._with_leaves):
             block = self._blocks[index]
-            for place, entry in enumerate(block.entries):
+            for place, data in enumerate(block.data):
                 # Other fields may contain the same bytes.
-                if needle in entry.data and identity == _identity_of(decode_leaf(entry.data)):
+                if needle in data and identity == _identity_of(decode_leaf(data)):
                     return block, place
         return None
 

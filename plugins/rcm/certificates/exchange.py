@@ -133,8 +133,8 @@ class CertificateExchange:
         block = self.builder.block(index)
         if block is None:
             return Leaves(index, first, 0, ())
-        entries = block.entries[first : first + MOST_PACKET_LEAVES]
-        return Leaves(index, first, block.count, tuple(each.data for each in entries))
+        leaves = block.data[first : first + MOST_PACKET_LEAVES]
+        return Leaves(index, first, block.count, tuple(leaves))
 
     def _send_certificates(self) -> list[GroupEffect]:
         effects: list[GroupEffect] = []

@@ -40,7 +40,8 @@ class MissingRanges:
 
         Return the first block above a range that ends here.
         """
-        self._newest[site] = max(block, self._newest.get(site, block))
+        if self._newest.get(site, block - 1) < block:
+            self._newest[site] = block
         if not self._open:
             return None
         found = self._open.get(site)

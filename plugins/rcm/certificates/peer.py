@@ -234,7 +234,7 @@ class Peer:
             return self._begin(other, now)
         found = self._builder.block(own)
         assert found is not None
-        leaf = decode_leaf(found.entries[0].data) if found.entries else None
+        leaf = decode_leaf(found.data[0]) if found.data else None
         difference = None if leaf is None else Difference(Kind.DROPPED, leaf)
         self.named = NamedDifference(own, difference)
         return None

@@ -7,10 +7,9 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from broker.event.event_id import EventId
-from broker.event.order_entry import decode_order_entry
+from broker.event.order_entry import decode_entry_fields
 from broker.order_certificates.certificate import block_of, encode_certificate
-from broker.order_certificates.leaf import Leaf, digest_of
+from broker.order_certificates.leaf import Key, digest_of, encode_fields
 from broker.order_certificates.merkle import path_of
 from broker.order_certificates.proof import (
     MOST_PAGE_LEAVES,
@@ -65,10 +64,10 @@ class SiteCertificates:
         leaves = [found for each in events if (found := self._read_leaf(each, now)) is not None]
         if leaves:
             # Earlier events have lower stamps than the first one in time.
-            in_time = (leaf for leaf, is_late in leaves if not is_late)
-            self._builder.begin_after(next(in_time, max(leaf for leaf, _ in leaves)))
-        for leaf, is_late in leaves:
-            self._builder.add_event(leaf, is_late=is_late, now=now)
+            in_time = (key for key, _, is_late in leaves if not is_late)
+            self._builder.begin_after(next(in_time, max(key for key, _, _ in leaves)))
+        for key, data, is_late in leaves:
+            self._builder.add_leaf(key, data, is_late=is_late, now=now)
         return []
 
     def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
@@ -76,7 +75,8 @@ class SiteCertificates:
         for event in events:
             found = self._read_leaf(event, now)
             if found is not None:
-                self._builder.add_event(found[0], is_late=found[1], now=now)
+                key, data, is_late = found
+                self._builder.add_leaf(key, data, is_late=is_late, now=now)
         return []
 
     def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
@@ -131,7 +131,7 @@ class SiteCertificates:
             width=builder.width,
             first=first,
             count=block.count,
-            leaves=tuple(each.data for each in block.entries[first : first + MOST_PAGE_LEAVES]),
+            leaves=tuple(block.data[first : first + MOST_PAGE_LEAVES]),
             certificates=self._certificates_of(block.index),
             following=builder.following(block.index),
         )
@@ -144,17 +144,16 @@ class SiteCertificates:
         certificates = self._certificates_of(block.index)
         if not certificates:
             return None
-        entry = block.entries[index]
         proof = EventProof(
-            leaf=entry.data,
+            leaf=block.data[index],
             index=index,
-            path=tuple(path_of(block.hashes(), index)),
+            path=tuple(path_of(block.hashes, index)),
             certificates=certificates,
         )
-        if entry.is_late:
+        if block.is_late(index):
             return proof
-        in_time = sum(not each.is_late for each in block.entries[:index])
-        path = tuple(path_of(block.hashes_in_time(), in_time))
+        in_time = sum(not block.is_late(each) for each in range(index))
+        path = tuple(path_of(block.hashes_in_time, in_time))
         return msgspec.structs.replace(proof, index_in_time=in_time, path_in_time=path)
 
     def _certificates_of(self, index: int) -> tuple[bytes, ...]:
@@ -164,24 +163,20 @@ class SiteCertificates:
 
     # ----------------------------------------------------------------- events
 
-    def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Leaf, bool] | None:
-        """Return the leaf of an event, and whether it is late."""
+    def _read_leaf(self, event: CarriedEvent, now: float) -> tuple[Key, bytes, bool] | None:
+        """Return key and leaf of an event, and whether it is late."""
         try:
             record = _decode_record(event.record)
         except (msgspec.MsgspecError, ValueError):
             return None
-        entry = decode_order_entry(record.annotation)
-        if entry is None or entry.stack != self._builder.group:
+        fields = decode_entry_fields(record.annotation)
+        if fields is None or fields[0] != self._builder.group:
             # Another stack has carried it.
             return None
-        site, stamp = entry.site, entry.stamp
+        _, site, incarnation, number, stamp, _, _, is_late, _, _, _, tie = fields
         if stamp is None:
-            self._builder.add_missing(site, entry.incarnation, entry.number, now)
+            self._builder.add_missing(site, incarnation, number, now)
             return None
-        event_id = EventId(
-            record.client_id, record.timestamp, record.sequence_number, record.incarnation
-        )
-        digest = digest_of(event.document)
-        tie = entry.tie or site
-        leaf = Leaf(stamp, tie, site, entry.incarnation, entry.number, event_id, digest)
-        return leaf, entry.is_late
+        key = (stamp, tie or site, site, incarnation, number)
+        event_id = record.client_id, record.incarnation, record.sequence_number, record.timestamp
+        return key, encode_fields(key, event_id, digest_of(event.document)), is_late

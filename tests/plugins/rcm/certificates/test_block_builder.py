@@ -164,7 +164,7 @@ def test_missing_messages_flag_the_blocks_where_they_may_belong() -> None:
 
 def test_the_beginning_is_incomplete_after_a_restart() -> None:
     builder = make_builder(incarnation=2)
-    builder.begin_after(make_leaf(1, 300))
+    builder.begin_after(make_leaf(1, 300).key)
     add(builder, make_leaf(1, 300), make_leaf(2, 600))
     found = run(builder, 10.0)
     assert [(each.block, each.has_missing) for each in found] == [(1, True), (2, False)]
