@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from broker.cli.failure import Failure, failure_of
+from broker.cli.group_report import group_lines
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.starting_point import parse_end
 from broker.cli.stop_signal import Stop
@@ -53,7 +54,35 @@ def _stamp_option(name: str, text: str) -> Callable[[Any], Any]:
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """Prove the order of events in streams whose stack signs it."""
+    """Show the sites of groups that order events, and prove their order."""
+
+
+@command.command()
+@click.argument("stack", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Lines of JSON.  [default in a pipe]")
+@node_options
+def status(access: NodeAccess, stack: str | None, as_json: bool) -> None:
+    """Show the groups of a node, or the group STACK: each other site with its status and reason.
+
+    The exit status is 1 if a site is not connected, 2 without such a group.
+    """
+    answer = access.ask("status")
+    groups = [
+        each
+        for each in answer.get("stacks", ())
+        if each.get("order") and stack in (None, each.get("name"))
+    ]
+    if not groups:
+        name = "a group" if stack is None else f"the group {stack}"
+        raise _Unknown(f"the node is no site of {name}")
+    for group in groups:
+        if as_json or not is_terminal():
+            click.echo(json_line(group))
+        else:
+            for line in group_lines(group):
+                click.echo(one_line(line))
+    sites = [site for group in groups for site in group.get("peers", ())]
+    sys.exit(any(site.get("status") != "connected" for site in sites))
 
 
 @command.command()
