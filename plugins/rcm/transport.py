@@ -349,7 +349,9 @@ class RcmTransport:
         self._statuses[site] = state, reason
         assert self._links is not None
         now, wall = self._now(), self._context.wall_clock()
-        until = self._links.view_of(self._peers[site]).until if site in self._peers else None
+        until = None
+        if state is LinkState.SUSPECTED and site in self._peers:
+            until = self._links.view_of(self._peers[site]).until
         next_change = None if until is None else wall + round(max(0.0, until - now) * 1000)
         self._context.notify(
             SiteStatus(self._context.instance, site, state.value, reason, wall, next_change)
