@@ -17,9 +17,13 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from broker.errors import ProtocolError
-from broker.event.annotation import without_annotation
-from broker.event.flow import origin_of, pattern_of
-from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
+from broker.event.flow import origin_of
+from broker.event.order_entry import (
+    OrderEntry,
+    decode_order_entry,
+    encode_in_time,
+    encode_order_entry,
+)
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.effects import Failed
@@ -49,7 +53,7 @@ from plugins.rcm.effects import (
 )
 from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
 from plugins.rcm.inbox import Inbox
-from plugins.rcm.payload import Payload, decode_payload, encode_payload
+from plugins.rcm.payload import decode_payload, encode_payload
 
 #: Microseconds by which a wall clock that is read in ms may be wrong.
 OWN_BOUND = 1_000
@@ -100,10 +104,10 @@ class Group:
         self._held: dict[MessageId, HeldEvent] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
-        self._numbers: dict[Mark, int] = {}
-        """Numbers of own events that are being committed."""
-        self._committed: dict[int, HeldEvent] = {}
-        """Own events by number, behind others that are being committed."""
+        self._stamped: dict[Mark, tuple[int, bytes]] = {}
+        """Numbers, and records without entries, of own events that are being committed."""
+        self._committed: dict[int, tuple[HeldEvent, bytes]] = {}
+        """Own events and records by number, behind others that are being committed."""
         self._released = 0
         """Number of the last released message."""
         self._delivered: dict[str, deque[tuple[Mark, MessageId, Stamp]]] = {}
@@ -116,27 +120,28 @@ class Group:
         reserved = self.core.stamp(len(events), self._instant(now))
         entries = []
         for event, (number, stamp) in zip(events, reserved, strict=True):
-            self._numbers[event.mark] = number
+            self._stamped[event.mark] = number, event.record
             id = MessageId(self._site, self._incarnation, number)
-            entries.append(encode_order_entry(self._entry(id, stamp)))
+            entries.append(self._encode_entry(id, stamp))
         return entries
 
     def revoke(self, now: float) -> list[GroupEffect]:
         """Drop the stamps of events whose commit has failed."""
-        self._numbers.clear()
+        self._stamped.clear()
         return self._convert(self.core.revoke(self._instant(now)))
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Send committed own events."""
         for held in hold_events(batch):
-            number = self._numbers.pop(held.event.mark, None)
-            if number is not None:
-                self._committed[number] = held
+            stamped = self._stamped.pop(held.event.mark, None)
+            if stamped is not None:
+                held.has_entry = True
+                self._committed[stamped[0]] = held, stamped[1]
         payloads = []
-        while (held_event := self._committed.pop(self._released + 1, None)) is not None:
+        while (committed := self._committed.pop(self._released + 1, None)) is not None:
             self._released += 1
-            self._held[MessageId(self._site, self._incarnation, self._released)] = held_event
-            payloads.append(_payload_of(held_event))
+            self._held[MessageId(self._site, self._incarnation, self._released)] = committed[0]
+            payloads.append(encode_payload(committed[0].to_payload(committed[1])))
         return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
     def place(self, batch: FlowBatch) -> list[bytes]:
@@ -176,14 +181,17 @@ class Group:
         """Take events that the node has without a missing one before them in their flow."""
         effects: list[GroupEffect] = []
         touched: dict[str, None] = {}
-        for held in hold_events(batch, is_recovered=is_recovered):
+        for held in hold_events(batch):
             id = self._arrived.pop((held.flow, held.event.mark), None)
-            if id is not None and id in self._held:
-                self._held[id] = attrs.evolve(held, is_recovered=False)
+            arrived = None if id is None else self._held.get(id)
+            if id is not None and arrived is not None:
+                held.event, held.has_entry = arrived.event, arrived.has_entry
+                self._held[id] = held
                 self._inboxes[id.site].add_ready([id])
                 touched[id.site] = None
             else:
-                effects += self._order_recovered(attrs.evolve(held, is_recovered=True), now)
+                held.is_recovered = True
+                effects += self._order_recovered(held, now)
         for site in touched:
             effects += self._take_ready(site, now)
         return effects
@@ -193,16 +201,17 @@ class Group:
         inbox = None if entry is None else self._inboxes.get(entry.site)
         if entry is None or inbox is None or entry.stack != self._name.stack:
             # Another stack carried it before.
-            return [DeliverBatch(_alone(held))]
+            return [DeliverBatch(held.to_batch())]
         id = MessageId(*entry.id)
         if id in self._held:
             # An earlier commit failed. The order still has the message.
-            self._held[id] = attrs.evolve(held, is_recovered=self._held[id].is_recovered)
+            held.is_recovered = self._held[id].is_recovered
+            self._held[id] = held
             inbox.add_ready([id])
             return self._take_ready(id.site, now)
         if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
-            placed = self._place_event(held.flow, held.event)
-            return [DeliverBatch(_alone(attrs.evolve(held, event=placed)))]
+            held.event = self._place_event(held.flow, held.event)
+            return [DeliverBatch(held.to_batch())]
         self._held[id] = held
         stamp = None if entry.stamp is None else _stamp_of(entry, entry.stamp)
         message = Message(id, b"", frozenset(), stamp)
@@ -278,9 +287,9 @@ class Group:
             raise ProtocolError(f"{site} sent an event before its handshake")
         flow = payload.flow_of(origin)
         # Its entry is not sent: the packet has the same.
-        entry = encode_order_entry(self._entry(message.id, message.stamp))
-        event = payload.event.with_annotation(entry)
-        return HeldEvent(flow, payload.origin_node, payload.after, payload.upto, event)
+        event = payload.event.with_annotation(self._encode_entry(message.id, message.stamp))
+        node, after, upto = payload.origin_node, payload.after, payload.upto
+        return HeldEvent(flow, node, after, upto, event, has_entry=True)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
         inbox = self._inboxes[site]
@@ -314,7 +323,10 @@ class Group:
                 case Deliver(message, stamp, late):
                     held = self._held.pop(message.id, None)
                     if held is not None:
-                        delivered.append(self._with_entry(held, message.id, stamp, late))
+                        if late is not None or not held.has_entry or message.stamp != stamp:
+                            self._set_entry(held, message.id, stamp, late)
+                        self._record_delivery(held.flow, held.event.mark, message.id, stamp)
+                        delivered.append(held)
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))
@@ -341,23 +353,22 @@ class Group:
             size += len(message.payload)
         return [*found, self._codec.encode(part)]
 
-    def _entry(self, id: MessageId, stamp: Stamp | None) -> OrderEntry:
-        bound = self.bounds.get(id.site, OWN_BOUND) if self._name.has_times else 0
-        return OrderEntry(
-            *(self._name.stack, id.site, id.incarnation, id.number),
-            *(None if stamp is None else stamp.time, self._name.variant, bound),
-            tie="" if stamp is None or stamp.site == id.site else stamp.site,
-        )
+    def _encode_entry(self, id: MessageId, stamp: Stamp | None) -> bytes:
+        """Return the entry of a message in time."""
+        name = self._name
+        bound = self.bounds.get(id.site, OWN_BOUND) if name.has_times else 0
+        tie = "" if stamp is None or stamp.site == id.site else stamp.site
+        time = None if stamp is None else stamp.time
+        return encode_in_time(name.stack, id, time, name.variant, bound, tie)
 
-    def _with_entry(
-        self, held: HeldEvent, id: MessageId, stamp: Stamp, late: Place | None
-    ) -> HeldEvent:
-        entry = self._entry(id, stamp)
+    def _set_entry(self, held: HeldEvent, id: MessageId, stamp: Stamp, late: Place | None) -> None:
+        annotation = self._encode_entry(id, stamp)
         if late is not None or held.is_recovered:
-            entry = _placed(entry, late, is_recovered=held.is_recovered)
-        event = held.event.with_annotation(encode_order_entry(entry))
-        self._record_delivery(held.flow, event.mark, id, stamp)
-        return attrs.evolve(held, event=event)
+            entry = decode_order_entry(annotation)
+            assert entry is not None
+            placed = _placed(entry, late, is_recovered=held.is_recovered)
+            annotation = encode_order_entry(placed)
+        held.event = held.event.with_annotation(annotation)
 
     def _record_delivery(self, flow: str, mark: Mark, id: MessageId, stamp: Stamp) -> None:
         recorded = self._delivered.setdefault(flow, deque(maxlen=MOST_RECORDED))
@@ -374,13 +385,6 @@ class Group:
         return event.with_annotation(encode_order_entry(_placed(entry, late, is_recovered=True)))
 
 
-def _payload_of(held: HeldEvent) -> bytes:
-    event = held.event._replace(record=without_annotation(held.event.record))
-    return encode_payload(
-        Payload(pattern_of(held.flow), held.origin_node, held.after, held.upto, event)
-    )
-
-
 def _stamp_of(entry: OrderEntry, time: int) -> Stamp:
     return Stamp(time, entry.tie or entry.site)
 
@@ -394,7 +398,3 @@ def _placed(entry: OrderEntry, late: Place | None, *, is_recovered: bool) -> Ord
     return attrs.evolve(
         entry, is_late=True, before=late.before, after=late.after, is_recovered=is_recovered
     )
-
-
-def _alone(held: HeldEvent) -> FlowBatch:
-    return FlowBatch(held.flow, held.origin_node, held.after, held.upto, [held.event])
