@@ -100,13 +100,29 @@ class OrderEntry:
 
 def encode_order_entry(entry: OrderEntry) -> bytes:
     """Return the annotation. Raises ValueError for fields beyond their bounds."""
+    fields = (
+        *("order", VERSION, entry.stack, entry.site, entry.incarnation, entry.number),
+        *(entry.stamp, entry.variant, entry.bound, entry.is_late, entry.before, entry.after),
+        *(entry.is_recovered, entry.tie),
+    )
     try:
-        annotation = _encode(("order", VERSION, *[getattr(entry, name) for name in _NAMES]))
-    except OverflowError:
+        annotation = _encode(fields)
+        _decoder.decode(annotation)
+    except (OverflowError, ValueError, msgspec.MsgspecError):
         annotation = b""
-    if decode_order_entry(annotation) is None:
+    has_place = entry.before is not None or entry.after is not None
+    is_wrong = has_place and not entry.is_late
+    if not annotation or len(annotation) > MAX_ANNOTATION_BYTES or is_wrong:
         raise ValueError(f"not a valid order entry: {entry}")
     return annotation
+
+
+def encode_in_time(
+    stack: str, id: MessageId, stamp: int | None, variant: str, bound: int, tie: str
+) -> bytes:
+    """Return the annotation of an event in time. The caller checks the bounds of the fields."""
+    fields = ("order", VERSION, stack, *id, stamp, variant, bound, False, None, None, False, tie)
+    return _encode(fields)
 
 
 def decode_order_entry(annotation: bytes) -> OrderEntry | None:
@@ -130,6 +146,3 @@ def decode_entry_fields(annotation: bytes) -> EntryFields | None:
 def order_entry_of(record: bytes) -> OrderEntry | None:
     """Return the entry of an event's record; None if it has none."""
     return decode_order_entry(annotation_of(record)) if record.startswith(ANNOTATED) else None
-
-
-_NAMES: Final = tuple(field.name for field in attrs.fields(OrderEntry))

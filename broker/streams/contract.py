@@ -60,7 +60,8 @@ class CarriedEvent(NamedTuple):
 
         Raises ValueError for more than `broker.event.annotation.MAX_ANNOTATION_BYTES`.
         """
-        return self._replace(record=with_annotation(self.record, annotation))
+        record = with_annotation(self.record, annotation)
+        return CarriedEvent(self.mark, record, self.document, self.level)
 
 
 @attrs.frozen(slots=True)

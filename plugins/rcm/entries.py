@@ -7,10 +7,15 @@ from collections.abc import Callable
 
 import attrs
 
-from broker.event.order_entry import OrderEntry, decode_order_entry, encode_order_entry
+from broker.event.order_entry import (
+    OrderEntry,
+    decode_order_entry,
+    encode_in_time,
+    encode_order_entry,
+)
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent
-from broker.transport.order import IOrderCore, MessageId, Place, Stamp
+from broker.transport.order import IOrderCore, Message, MessageId, Place, Stamp
 from plugins.rcm.held_events import HeldEvent
 
 #: Deliveries of a flow that are remembered, in case that their commit fails.
@@ -36,33 +41,28 @@ class Entries:
         self._delivered: dict[str, deque[tuple[Mark, MessageId, Stamp]]] = {}
         """The last deliveries of each flow, in its order."""
 
-    def make_entry(self, id: MessageId, stamp: Stamp | None) -> OrderEntry:
-        """Return the entry of a message that is not delivered."""
-        return OrderEntry(
-            *(self._name.stack, id.site, id.incarnation, id.number),
-            *(None if stamp is None else stamp.time, self._name.variant, self._bound_of(id.site)),
-            tie="" if stamp is None or stamp.site == id.site else stamp.site,
-        )
-
     def encode(self, id: MessageId, stamp: Stamp | None) -> bytes:
-        """Return the annotation of a message that is not delivered."""
-        return encode_order_entry(self.make_entry(id, stamp))
+        """Return the annotation of a message that is in time."""
+        tie = "" if stamp is None or stamp.site == id.site else stamp.site
+        time = None if stamp is None else stamp.time
+        name, bound = self._name, self._bound_of(id.site)
+        return encode_in_time(name.stack, id, time, name.variant, bound, tie)
 
     def read(self, event: CarriedEvent) -> OrderEntry | None:
         """Return the entry of an event of this group; None if another stack carried it."""
         entry = decode_order_entry(event.annotation)
         return entry if entry is not None and entry.stack == self._name.stack else None
 
-    def deliver(
-        self, held: HeldEvent, id: MessageId, stamp: Stamp, late: Place | None
-    ) -> HeldEvent:
-        """Return an event with the entry of its delivery."""
-        entry = self.make_entry(id, stamp)
+    def deliver(self, held: HeldEvent, message: Message, stamp: Stamp, late: Place | None) -> None:
+        """Give an event the entry of its delivery. That of a message in time mostly stays."""
         if late is not None or held.is_recovered:
-            entry = _with_place(entry, late, is_recovered=held.is_recovered)
-        event = held.event.with_annotation(encode_order_entry(entry))
-        self._record(held.flow, event.mark, id, stamp)
-        return attrs.evolve(held, event=event)
+            entry = decode_order_entry(self.encode(message.id, stamp))
+            assert entry is not None
+            placed = _with_place(entry, late, is_recovered=held.is_recovered)
+            held.event = held.event.with_annotation(encode_order_entry(placed))
+        elif not held.has_entry or message.stamp != stamp:
+            held.event = held.event.with_annotation(self.encode(message.id, stamp))
+        self._record(held.flow, held.event.mark, message.id, stamp)
 
     def place(self, flow: str, event: CarriedEvent) -> CarriedEvent:
         """Return an event that is delivered at once, from a log, with its place."""

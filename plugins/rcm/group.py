@@ -13,12 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-import attrs
-
 from broker.cluster.address import Address
 from broker.errors import BadName, ProtocolError
-from broker.event.annotation import without_annotation
-from broker.event.flow import origin_of, pattern_of
+from broker.event.flow import origin_of
 from broker.event.order_entry import OrderEntry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
@@ -49,7 +46,7 @@ from plugins.rcm.effects import (
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
 from plugins.rcm.inbox import Inbox
-from plugins.rcm.payload import Payload, decode_payload, encode_payload
+from plugins.rcm.payload import decode_payload, encode_payload
 
 #: Nodes move seldom.
 MOST_ADDRESSES = 1_000
@@ -91,10 +88,10 @@ class Group:
         self._held: dict[MessageId, HeldEvent] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
-        self._numbers: dict[Mark, int] = {}
-        """Numbers of own events that are being committed."""
-        self._committed: dict[int, HeldEvent] = {}
-        """Own events by number, behind others that are being committed."""
+        self._stamped: dict[Mark, tuple[int, bytes]] = {}
+        """Numbers, and records without entries, of own events that are being committed."""
+        self._committed: dict[int, tuple[HeldEvent, bytes]] = {}
+        """Own events and records by number, behind others that are being committed."""
         self._released = 0
         """Number of the last released message."""
 
@@ -105,27 +102,28 @@ class Group:
         reserved = self.core.stamp(len(events), self._instant(now))
         entries = []
         for event, (number, stamp) in zip(events, reserved, strict=True):
-            self._numbers[event.mark] = number
+            self._stamped[event.mark] = number, event.record
             id = MessageId(self._site, self._incarnation, number)
             entries.append(self._entries.encode(id, stamp))
         return entries
 
     def revoke(self, now: float) -> list[GroupEffect]:
         """Drop the stamps of events whose commit has failed."""
-        self._numbers.clear()
+        self._stamped.clear()
         return self._convert(self.core.revoke(self._instant(now)))
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Send committed own events."""
         for held in hold_events(batch):
-            number = self._numbers.pop(held.event.mark, None)
-            if number is not None:
-                self._committed[number] = held
+            stamped = self._stamped.pop(held.event.mark, None)
+            if stamped is not None:
+                held.has_entry = True
+                self._committed[stamped[0]] = held, stamped[1]
         payloads = []
-        while (held_event := self._committed.pop(self._released + 1, None)) is not None:
+        while (committed := self._committed.pop(self._released + 1, None)) is not None:
             self._released += 1
-            self._held[MessageId(self._site, self._incarnation, self._released)] = held_event
-            payloads.append(_payload_of(held_event))
+            self._held[MessageId(self._site, self._incarnation, self._released)] = committed[0]
+            payloads.append(encode_payload(committed[0].to_payload(committed[1])))
         return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
     def place(self, batch: FlowBatch) -> list[bytes]:
@@ -168,16 +166,20 @@ class Group:
             touched.clear()
             return [effect for site in sites for effect in self._take_ready(site, now)]
 
-        for held in hold_events(batch, is_recovered=is_recovered):
+        for held in hold_events(batch):
             id = self._arrived.pop((held.flow, held.event.mark), None)
-            if id is not None and id in self._held:
-                self._held[id] = attrs.evolve(held, is_recovered=False)
+            arrived = None if id is None else self._held.get(id)
+            if id is not None and arrived is not None:
+                held.event, held.has_entry = arrived.event, arrived.has_entry
+                held.is_recovered = arrived.is_recovered
+                self._held[id] = held
                 self._inboxes[id.site].add_ready([id])
                 touched[id.site] = None
             else:
                 # The order gets the events before it first.
                 effects += take_touched()
-                effects += self._order_recovered(attrs.evolve(held, is_recovered=True), now)
+                held.is_recovered = True
+                effects += self._order_recovered(held, now)
         return effects + take_touched()
 
     def _order_recovered(self, held: HeldEvent, now: float) -> list[GroupEffect]:
@@ -185,16 +187,17 @@ class Group:
         inbox = None if entry is None else self._inboxes.get(entry.site)
         if entry is None or inbox is None:
             # Another stack carried it before.
-            return [DeliverBatch(_alone(held))]
+            return [DeliverBatch(held.to_batch())]
         id = MessageId(*entry.id)
         if id in self._held:
             # An earlier commit failed. The order still has the message.
-            self._held[id] = attrs.evolve(held, is_recovered=self._held[id].is_recovered)
+            held.is_recovered = self._held[id].is_recovered
+            self._held[id] = held
             inbox.add_ready([id])
             return self._take_ready(id.site, now)
         if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
-            placed = self._entries.place(held.flow, held.event)
-            return [DeliverBatch(_alone(attrs.evolve(held, event=placed)))]
+            held.event = self._entries.place(held.flow, held.event)
+            return [DeliverBatch(held.to_batch())]
         self._held[id] = held
         message = Message(id, b"", frozenset(), stamp_of(entry))
         effects = self._pass_message(inbox, id)
@@ -216,7 +219,7 @@ class Group:
             # No live message comes from that site any more (R26).
             for id, held in self._held.items():
                 if id.site == site:
-                    self._held[id] = attrs.evolve(held, is_recovered=True)
+                    held.is_recovered = True
         return self._convert(self.core.disconnect(site, state, self._instant(now)))
 
     def make_offer(self, site: str, now: float) -> int:
@@ -278,7 +281,8 @@ class Group:
         # Its entry is not sent: the packet has the same.
         entry = self._entries.encode(message.id, message.stamp)
         event = payload.event.with_annotation(entry)
-        return HeldEvent(flow, payload.origin_node, payload.after, payload.upto, event)
+        node, after, upto = payload.origin_node, payload.after, payload.upto
+        return HeldEvent(flow, node, after, upto, event, has_entry=True)
 
     def _check_address(self, text: str) -> None:
         """Raises `ProtocolError`."""
@@ -326,7 +330,8 @@ class Group:
                 case Deliver(message, stamp, late):
                     held = self._held.pop(message.id, None)
                     if held is not None:
-                        delivered.append(self._entries.deliver(held, message.id, stamp, late))
+                        self._entries.deliver(held, message, stamp, late)
+                        delivered.append(held)
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))
@@ -352,14 +357,3 @@ class Group:
             part.append(message)
             size += len(message.payload)
         return [*found, self._codec.encode(part)]
-
-
-def _payload_of(held: HeldEvent) -> bytes:
-    event = held.event._replace(record=without_annotation(held.event.record))
-    return encode_payload(
-        Payload(pattern_of(held.flow), held.origin_node, held.after, held.upto, event)
-    )
-
-
-def _alone(held: HeldEvent) -> FlowBatch:
-    return FlowBatch(held.flow, held.origin_node, held.after, held.upto, [held.event])

@@ -7,11 +7,13 @@ from itertools import groupby
 
 import attrs
 
+from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
+from plugins.rcm.payload import Payload
 
 
-@attrs.frozen
+@attrs.define
 class HeldEvent:
     """An event, alone in the range (after, upto] of its flow."""
 
@@ -21,14 +23,24 @@ class HeldEvent:
     upto: Mark
     event: CarriedEvent
     is_recovered: bool = False
+    has_entry: bool = False
+    """The event has the entry of a message in time, with the stamp of its sender."""
+
+    def to_batch(self) -> FlowBatch:
+        return FlowBatch(self.flow, self.origin_node, self.after, self.upto, [self.event])
+
+    def to_payload(self, record: bytes) -> Payload:
+        """Return the payload of its message, with a record that has no entry."""
+        event = self.event._replace(record=record)
+        return Payload(pattern_of(self.flow), self.origin_node, self.after, self.upto, event)
 
 
-def hold_events(batch: FlowBatch, *, is_recovered: bool = False) -> Iterator[HeldEvent]:
+def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:
     """Yield the events of a batch, each with its part of the range."""
     after = batch.after
     for index, event in enumerate(batch.events):
         upto = batch.upto if index == len(batch.events) - 1 else event.mark
-        yield HeldEvent(batch.flow, batch.origin_node, after, upto, event, is_recovered)
+        yield HeldEvent(batch.flow, batch.origin_node, after, upto, event)
         after = upto
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import NamedTuple
+from typing import TypeAlias
 
 from broker.transport.order.effects import Place
 from broker.transport.order.packet import MessageId, Stamp
 
-
-class Key(NamedTuple):
-    """Sort key of a message: the number orders messages of one sender at one place."""
-
-    stamp: Stamp
-    number: int
+#: Sort key of a message: the number orders messages of one sender at one place.
+Key: TypeAlias = tuple[Stamp, int]
 
 
 class History:
@@ -31,16 +27,16 @@ class History:
     @property
     def highest(self) -> int:
         """Time of the highest delivered stamp, or 0."""
-        return self._keys[-1].stamp.time if self._keys else 0
+        return self._keys[-1][0].time if self._keys else 0
 
     def is_late(self, stamp: Stamp, number: int) -> bool:
         """Return True if a message with a higher stamp was delivered."""
-        return bool(self._keys) and Key(stamp, number) < self._keys[-1]
+        return bool(self._keys) and (stamp, number) < self._keys[-1]
 
     def add(self, stamp: Stamp, id: MessageId) -> Place | None:
         """Add a delivered message. Return the neighbours of a late one."""
-        key = Key(stamp, id.number)
-        if not self.is_late(stamp, id.number):
+        key = stamp, id.number
+        if not self._keys or key > self._keys[-1]:
             self._keys.append(key)
             self._ids.append(id)
             if len(self._keys) > self._most + self._most // 4:
@@ -55,7 +51,7 @@ class History:
 
     def remove(self, stamp: Stamp, id: MessageId) -> None:
         """Remove a message, if it is there."""
-        key = Key(stamp, id.number)
+        key = stamp, id.number
         index = bisect_left(self._keys, key)
         if index < len(self._keys) and self._ids[index] == id:
             del self._keys[index], self._ids[index]

@@ -65,7 +65,9 @@ class HybridCore(LogicalCore):
     def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
         if at.site_clock >= stamp.time + self._delta:
             return True
-        return at.now >= self._offer_end and super()._is_ready(stamp, at)
+        if self._offered_at and at.now < self._offer_end:
+            return False
+        return super()._is_ready(stamp, at)
 
     def _advance(self, at: Instant) -> list[OrderEffect]:
         effects = super()._advance(at)

@@ -200,7 +200,11 @@ class LogicalCore(StampedCore):
             self._clocks[site] = max(self._clocks[site], time)
 
     def _is_ready(self, stamp: Stamp, at: Instant) -> bool:
-        return all(self._clocks[site] >= stamp.time for site in self.connected)
+        time, clocks = stamp.time, self._clocks
+        for site in self.connected:
+            if clocks[site] < time:
+                return False
+        return True
 
     def _uninformed_sites(self) -> set[str]:
         told = self._public_clock
