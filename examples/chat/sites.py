@@ -60,9 +60,15 @@ class Links:
             yield from (relay for ends, relay in pairs.items() if site in ends)
 
 
+#: Times of the links beside those, which the demonstration leaves as they are.
+OUTAGES: Final = (
+    f'suspect = "{SUSPECT:g}s"\nkeep = "{KEEP:g}s"\nsend_buffer_bytes = "{SEND_BUFFER}B"\n'
+)
+
+
 class Sites:
-    def __init__(self, folder: Path) -> None:
-        """A loop must run."""
+    def __init__(self, folder: Path, options: str = OUTAGES) -> None:
+        """`options` are lines of the stack's table. A loop must run."""
         free = iter(free_ports(3 * len(NAMES)))
         clients, group, network = ({name: next(free) for name in NAMES} for _ in range(3))
         self.links = Links(group, network)
@@ -71,7 +77,8 @@ class Sites:
                 name,
                 folder / name,
                 clients[name],
-                _settings(name, folder, clients[name], group[name], network[name], self.links),
+                _settings(name, folder, clients[name], group[name], network[name], self.links)
+                + options,
             )
             for name in NAMES
         }
@@ -114,5 +121,4 @@ def _settings(name: str, folder: Path, clients: int, group: int, network: int, l
         "[archive]\nenabled = false\n"
         '[streams."chat.>"]\nstack = "ops-order"\n'
         f'[stacks.ops-order]\nuse = "rcm"\nsites = {{ {sites} }}\nlisten = "127.0.0.1:{group}"\n'
-        f'suspect = "{SUSPECT:g}s"\nkeep = "{KEEP:g}s"\nsend_buffer_bytes = "{SEND_BUFFER}B"\n'
     )

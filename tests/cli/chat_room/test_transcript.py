@@ -31,14 +31,14 @@ def feed(items: list[ReceivedEvent | SiteNotice], most_lines: int = 1_000) -> li
 
 
 def describe(lines: list[Line]) -> list[str]:
-    return [
-        f"{line.site}{line.order.number}"
-        if isinstance(line, ChatLine) and line.order is not None
-        else f"missing {line.site}{line.first}-{line.last}"
-        for line in lines
-        if isinstance(line, ChatLine | MissingMessages)
-        for line in [line]
-    ]
+    return [describe_line(line) for line in lines]
+
+
+def describe_line(line: Line) -> str:
+    if isinstance(line, MissingMessages):
+        return f"missing {line.site}{line.first}-{line.last}"
+    assert line.order is not None
+    return f"{line.site}{line.order.number}"
 
 
 @pytest.mark.parametrize("seed", seeds(40, 1_000))
