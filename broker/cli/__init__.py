@@ -15,6 +15,7 @@ from broker.errors import BrokerError
 COMMANDS: Final = {
     "pub": "Publish XML documents from files, folders, archives or a pipe.",
     "sub": "Subscribe: print the events that match an XPath query.",
+    "chat": "Read and write in a chat room whose messages have one order at all sites.",
     "recover": "Replay published events, or show their sources.",
     "explain": "Show how a query is evaluated, and why an event matches or not.",
     "durable": "Show, pause, reset and delete durable subscriptions.",

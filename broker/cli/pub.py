@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import os
 import sys
 import time
 from collections.abc import Iterable
-from typing import IO, Any, cast
+from typing import Any
 
 import click
 
@@ -22,6 +20,7 @@ from broker.cli.publishing.publication import Refusal
 from broker.cli.publishing.publish_run import PublishRun
 from broker.cli.publishing.reader_thread import ReaderThread
 from broker.cli.publishing.tally import Tally
+from broker.cli.standard_input import open_stdin
 from broker.cli.stop_signal import stop_on_signals
 from broker.cli.terminal import print_note
 from broker.event.envelope import SecurityLevel
@@ -104,7 +103,7 @@ def command(
         time_from=time_from,
     )
     tally = Tally(print_note)
-    items = read_all(sources, _open_stdin, Preparation(options))
+    items = read_all(sources, open_stdin, Preparation(options))
     began = time.monotonic()
     if dry_run:
         _dry_run(items, tally, fail_fast)
@@ -160,12 +159,3 @@ def _print_summary(tally: Tally, seconds: float, *, stopped: bool) -> None:
             + (f", {unconfirmed} without a receipt" if unconfirmed else "")
             + f"; {seconds:.1f} s, {rate:,.0f} events/s"
         )
-
-
-def _open_stdin() -> IO[bytes]:
-    """Return an own handle: at exit a thread may block on stdin."""
-    stream = sys.stdin.buffer
-    try:
-        return cast(IO[bytes], open(os.dup(stream.fileno()), "rb"))
-    except (OSError, io.UnsupportedOperation):
-        return cast(IO[bytes], stream)

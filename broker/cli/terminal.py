@@ -12,12 +12,16 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-# These could command the terminal; XML allows C1 controls and DEL.
-_UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Control characters could command the terminal; XML allows C1 controls and DEL. The others are
+# invisible, and could reorder or hide text. Surrogates can not be written.
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
+)
 
 
 def printable(text: str) -> str:
-    """Escape control characters but tab and newline."""
+    """Escape control and invisible characters, but tab and newline."""
     return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 

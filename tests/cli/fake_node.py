@@ -150,7 +150,7 @@ class FakeSubscription:
         self._on_change = on_change
         self._on_notice = on_notice
         self._ends = ends
-        self.position = Position()
+        self.position = self.cut = Position()
         self.warnings = node.warnings
 
     def processed(self, event: ReceivedEvent) -> None:

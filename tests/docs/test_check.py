@@ -98,6 +98,7 @@ def test_dev_subcommands_come_from_its_help() -> None:
         "demo",
         "network",
         "roaming",
+        "chat",
         "packages",
         "test",
         "lint",

@@ -27,6 +27,7 @@ def test_the_shipped_types_are_known_by_reference(catalogue: Catalogue) -> None:
         "VOEvent 1.1",
         "VOEvent 2.0",
         "asdi 1.0",
+        "chat 1.0",
         "deadletter 1.0",
         "event 1.0",
         "event 1.1",

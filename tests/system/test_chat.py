@@ -1,0 +1,61 @@
+"""Two people at two sites, each at a terminal, through the loss of a link."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from examples.chat.sites import Sites
+from tests.system.node_process import PATIENCE
+from tests.system.terminal_process import on_terminals
+from tests.system.traffic import run_within
+
+pytestmark = pytest.mark.system
+
+#: An outage is noticed, and over, sooner than by default.
+OPTIONS = (
+    'heartbeat = "200ms"\nliveness = "1500ms"\nsilence = "500ms"\nreconnect = "500ms"\n'
+    'suspect = "1m"\ndelta = "2s"\n'
+)
+
+
+def test_late_lines_are_marked_between_their_neighbours(tmp_path: Path) -> None:
+    async def work() -> None:
+        sites = Sites(tmp_path, OPTIONS)
+
+        def join(name: str, site: str) -> list[str]:
+            node = sites.nodes[site].endpoint
+            return ["chat", "ops", "--as", name, "--plain", "--node", node, "--timeout", "30"]
+
+        async with sites.run():
+            with on_terminals(join("anna", "a"), join("carl", "c")) as (anna, carl):
+                for person in (anna, carl):
+                    for other in "abc":
+                        if (person, other) not in ((anna, "a"), (carl, "c")):
+                            await person.wait_for(f"site {other}: connected")
+                await anna.wait_for("here: ")
+                anna.type("together\r")
+                await carl.wait_for("a anna: together")
+                sites.links.silence("c")
+                await asyncio.gather(
+                    anna.wait_for("site c: suspected since .*, silent"),
+                    carl.wait_for("site a: suspected since .*, silent"),
+                )
+                carl.type("apart at c\r")
+                await carl.wait_for("c carl: apart at c")
+                anna.type("apart at a\r")
+                await anna.wait_for("a anna: apart at a")
+                assert "apart at c" not in anna.text and "a anna: apart at a" not in carl.text
+                sites.links.repair("c")
+                await anna.wait_for(
+                    r"late [0-9:.]+ ± \d+ ms c carl: apart at c -- after \[.*together\], "
+                    r"before \[.*apart at a\]"
+                )
+                await carl.wait_for(r"[0-9:.]+ ± \d+ ms a anna: apart at a")
+                for person in (anna, carl):
+                    person.type("/quit\r")
+                    assert await person.wait_for_exit() == 0
+
+    run_within(work(), 4 * PATIENCE)
