@@ -32,6 +32,10 @@ def test_a_variant_keeps_the_properties(variant: str, first: int) -> None:
     assert late, "the schedules made nothing late"
 
 
+def test_a_sequencer_keeps_numbers_that_a_silent_member_may_have_delivered() -> None:
+    run_seed("sequencer", 3886)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.core.__name__)
 def test_the_checker_finds_a_faulty_variant(mutant: Mutant) -> None:
     for seed in range(MOST_SEEDS):

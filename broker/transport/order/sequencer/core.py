@@ -10,7 +10,7 @@ from broker.errors import ProtocolError
 from broker.transport.order.contract import IOrderCore
 from broker.transport.order.effects import OVERDUE, OrderEffect, Packet, Send, Suspect
 from broker.transport.order.instant import Instant
-from broker.transport.order.packet import Message
+from broker.transport.order.packet import Message, Stamp
 from broker.transport.order.sequencer.delivery import sort_headers, sort_places
 from broker.transport.order.sequencer.numbered_core import NumberedCore
 from broker.transport.order.sequencer.packet import (
@@ -61,6 +61,8 @@ class SequencerCore(NumberedCore):
         self._next = 0
         self._members: frozenset[str] = frozenset()  # of this sequencer's epoch
         self._takeover: PendingTakeover | None = None
+        # Numbers that this sequencer has sent, and whose messages it did not deliver.
+        self._sent_numbers: dict[Header, Stamp] = {}
         # Since all answers to a takeover came in time; each one doubles the patience.
         self._late_answers = 0
         # Messages that other sites wait for, and that this sequencer must number.
@@ -196,6 +198,7 @@ class SequencerCore(NumberedCore):
         self._counter += 1
         self._promised = Epoch(self._counter, self.site)
         self._takeover = takeover = PendingTakeover(self._promised, deadline)
+        self._sent_numbers |= {entry.header: entry.stamp for entry in self._delivery.entries}
         self._drop_entries(at)
         return [self._await_answer(takeover, site) for site in sorted(self.connected)]
 
@@ -231,6 +234,7 @@ class SequencerCore(NumberedCore):
         if epoch <= self._promised or epoch.counter <= self._reached:
             return Refusal(epoch, known)
         self._promised, self._epoch = epoch, None
+        self._sent_numbers.clear()
         self._followed_since = at.now  # the sequencer is at work
         self._drop_entries(at)
         delivery = self._delivery
@@ -278,7 +282,9 @@ class SequencerCore(NumberedCore):
         self._members = frozenset(takeover.answers)
         if not takeover.awaited:
             self._late_answers = 0
-        merged = takeover.merge_places(delivery.places_beyond({}))
+        # A member whose answer is missing may have delivered by them.
+        merged = self._sent_numbers | takeover.merge_places(delivery.places_beyond({}))
+        self._sent_numbers.clear()
         effects: list[OrderEffect] = []
         for site, answer in sorted(takeover.answers.items()):
             places = sort_places(
