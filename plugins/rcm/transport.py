@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.logger import Logger
 from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from zope.interface import implementer
@@ -28,15 +29,17 @@ from broker.streams.contract import (
     ITransportPlugin,
 )
 from broker.transport.core_runner import CoreRunner
+from broker.transport.layer import ClockOffset
 from broker.transport.message import Outcome
 from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, OrderSettings
-from broker.transport.site_clock import MICROSECONDS, SiteClock
+from broker.transport.site_clock import SiteClock
 from broker.transport.view import LinkState
 from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.certificates.packet import MARK
 from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
+from plugins.rcm.clock_bounds import ClockBounds
 from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
@@ -59,14 +62,12 @@ from plugins.rcm.site_state import LEADS, SiteState
 RETRY_SECONDS = 3.0
 #: Variants whose stamps are times.
 TIMED = frozenset({"real-time", "hybrid"})
-#: Microseconds by which a wall clock that is read in ms may be wrong.
-OWN_BOUND = 1_000
-#: Seconds for which the measured bound of a clock is used.
-BOUND_SECONDS = 1.0
 
 
 @implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport)
 class RcmTransport:
+    log = Logger()
+
     def __init__(self, context: ITransportContext) -> None:
         options = context.options
         assert isinstance(options, RcmOptions)
@@ -84,8 +85,7 @@ class RcmTransport:
         """Own events that came before the end of the log was read."""
         self.missing = 0
         """Messages of other sites that will not come."""
-        self._bounds: dict[str, int] = {}
-        self._bounds_until = 0.0
+        self._bounds = ClockBounds(self._clock_of)
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._certificates: SiteCertificates | None = None
@@ -239,22 +239,12 @@ class RcmTransport:
         return found
 
     def _bound_of(self, site: str) -> int:
-        if self._options.order not in TIMED:
-            return 0
-        now = self._now()
-        if now >= self._bounds_until:
-            self._bounds_until = now + BOUND_SECONDS
-            self._bounds.clear()
-        if site not in self._bounds:
-            self._bounds[site] = self._measure_bound(site)
-        return self._bounds[site]
+        is_timed = self._options.order in TIMED
+        return self._bounds.bound_of(site, self._now()) if is_timed else 0
 
-    def _measure_bound(self, site: str) -> int:
+    def _clock_of(self, site: str) -> ClockOffset | None:
         peer = self._peers.get(site)
-        clock = None if self._links is None or peer is None else self._links.clock_of(peer)
-        if clock is None:
-            return OWN_BOUND
-        return OWN_BOUND + round((abs(clock.offset) + clock.uncertainty) * MICROSECONDS)
+        return None if self._links is None or peer is None else self._links.clock_of(peer)
 
     # ----------------------------------------------------------------- of the links
 
@@ -326,7 +316,8 @@ class RcmTransport:
                     self._runner.call(self._certificates.deliver, batch.events)
             case SuspectSite(site, reason):
                 self._report_status(site, LinkState.SUSPECTED, reason)
-                links.suspect(self._peers[site], reason)
+                if site in self._peers:
+                    links.suspect(self._peers[site], reason)
             case ReportStatus(site, state, reason):
                 self._report_status(site, state, reason)
             case EndLink(site, error):
@@ -364,7 +355,19 @@ class RcmTransport:
         if peer is None:
             # Both the order and the certificates have ended it.
             return
+        self.log.warn(
+            "the link to {site} for the stack {stack} is ended: {error}",
+            site=site,
+            stack=self._context.instance,
+            error=error,
+        )
         self._links.remove_peer(peer)
+        # No change of the link follows.
+        state = LinkState.DISCONNECTED
+        effects = self._group.disconnect(site, state, self._now())
+        self._runner.apply_effects([ReportStatus(site, state, f"ended: {error.code}"), *effects])
+        if self._certificates is not None:
+            self._runner.call(self._certificates.exchange.disconnect, site)
         self._context.clock.callLater(RETRY_SECONDS, self._add_peer, site)
 
     def _now(self) -> float:

@@ -25,14 +25,14 @@ LEAST = OrderEntry("ops", "a", 1, 1, None, "sequencer")
 IN_TIME = OrderEntry("ops", "a", 7, 300, 1_700_000_000_000_000, "hybrid", 8_000)
 LATE = OrderEntry("ops", "c", 2, 9, -5, "logical", 0, True, ("a", 7, 4), ("b", 1, 2), True)
 ENTRIES = [
-    (LEAST, "9da56f7264657201a36f7073a1610101c0a973657175656e63657200c2c0c0c2"),
+    (LEAST, "9ea56f7264657201a36f7073a1610101c0a973657175656e63657200c2c0c0c2a0"),
     (
         IN_TIME,
-        "9da56f7264657201a36f7073a16107cd012ccf00060a24181e4000a6687962726964cd1f40c2c0c0c2",
+        "9ea56f7264657201a36f7073a16107cd012ccf00060a24181e4000a6687962726964cd1f40c2c0c0c2a0",
     ),
     (
         LATE,
-        "9da56f7264657201a36f7073a1630209fba76c6f676963616c00c393a161070493a1620102c3",
+        "9ea56f7264657201a36f7073a1630209fba76c6f676963616c00c393a161070493a1620102c3a0",
     ),
 ]
 names = st.text(min_size=1, max_size=20)

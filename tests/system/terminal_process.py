@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import fcntl
 import os
@@ -67,7 +68,7 @@ class TerminalProcess:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        kind: builtins.type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,28 @@ def test_sites_that_are_well_connected_log_one_sequence(order: str) -> None:
         assert not any(entry.is_late for entry in first)
         for other in others:
             assert [entry.id for entry in other] == [entry.id for entry in first]
+
+
+def test_a_site_that_sends_wrong_bytes_is_told_as_disconnected_and_returns() -> None:
+    with deterministic(5), NetworkWorld(5) as world:
+        group = Group(world, "hybrid", 3)
+        world.run(2.0)
+        transports = world["n0"].transports
+        assert transports is not None
+        transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
+        transport.messages_received(transport._peers["n1"], [b"\xff"])
+
+        def status() -> tuple[str, str]:
+            sites = group.network.state_of("n0")["peers"]
+            (found,) = [each for each in sites if each["site"] == "n1"]
+            return found["status"], found.get("reason", "")
+
+        assert status()[0] == "disconnected"
+        assert transport._group.core.connected == {"n2"}
+        assert transport.snapshot()["rejected"] == 1
+        world.run_until(lambda: status()[0] == "connected")
+        group.network.publish(5)
+        group.settle()
 
 
 def check_schedule(seed: int, order: str, kinds: Sequence[str], steps: int = 12) -> None:
