@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from itertools import product
 
@@ -89,7 +90,7 @@ def test_the_report_counts_missed_figures(results: Results) -> None:
         for seconds in (1.0, 2.0, 3.0)
         for use, seconds in (("mspaces", seconds), ("rcm", 1.25 * seconds))
     ]
-    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]))
+    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]), results.awareness)
     told = report(results, floors, 1.0, quick=False)
     assert [each.is_met for each in told.floors] == [True, False]
     assert told.floors[0].value == pytest.approx(0.8)
@@ -138,3 +139,11 @@ def test_the_verdict_of_a_figure() -> None:
     assert verdict(None, 4.0) == ("<= 4 s", "MISSED")
     assert verdict(5.0, 6.0) == ("5 to 6 s", "PASS")
     assert verdict(5.0, 5.0) == ("5 s", "PASS")
+
+
+@pytest.mark.slow
+def test_sites_over_tcp_are_aware_of_a_lost_link() -> None:
+    result = asyncio.run(awareness.measure_over_tcp(20.0))
+    assert missed(awareness.findings(result)) == []
+    assert min(result.suspected) >= 4.0
+    assert len(result.suspected) == 8
