@@ -1,11 +1,13 @@
-"""The RCM paper's experiments with the link stack `rcm` and the orders, in virtual time.
+"""The RCM paper's experiments in virtual time, and over TCP: awareness, and floors of nodes.
 
-Each site has the real layers and cores; sockets and clocks are simulated. Runs share the
-processors, since no figure depends on their speed.
+In the experiments each site has the real layers of the link stack `rcm` and a core of an order;
+sockets and clocks are simulated. Their runs share the processors, since no figure depends on the
+speed.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import multiprocessing
 import signal
@@ -18,13 +20,24 @@ import attrs
 
 from benchmarks.harness.context import BenchmarkContext
 from benchmarks.harness.report import Report
-from benchmarks.sites import awareness, long_run, rate, reliability, restarts, variants
+from benchmarks.sites import (
+    awareness,
+    long_run,
+    rate,
+    reliability,
+    restarts,
+    streams,
+    suspended,
+    variants,
+)
 from benchmarks.sites.awareness import Awareness
 from benchmarks.sites.finding import Finding, make_sheet
 from benchmarks.sites.long_run import LongRun
 from benchmarks.sites.rate import Rate
 from benchmarks.sites.reliability import Reliability
 from benchmarks.sites.restarts import Restarts
+from benchmarks.sites.streams import StreamRun
+from benchmarks.sites.suspended import Suspended
 from benchmarks.sites.variants import Latency
 from broker.transport.order import VARIANTS
 
@@ -33,6 +46,14 @@ DESCRIPTION: Final = "RCM: awareness, reliability, rate, latency, restarts, 12 h
 #: Virtual seconds of a quick run; otherwise an hour.
 _QUICK: Final = 200.0
 _QUICK_DOWNS: Final = (0.0, 15.0, 60.0)
+
+
+@attrs.frozen
+class Floors:
+    streams: list[StreamRun]
+    suspended: Suspended
+    awareness: Awareness
+    """Over real TCP."""
 
 
 @attrs.frozen
@@ -47,11 +68,18 @@ class Results:
 
 
 def run(context: BenchmarkContext) -> Report:
+    floors = Floors(streams.measure(context), suspended.measure(context), _measure_tcp(context))
     begin = time.perf_counter()
     # A fork would copy the state of the caller. The end of the block ends all processes.
     with multiprocessing.get_context("spawn").Pool(initializer=_begin_process) as pool:
         results = _measure(_Runs(pool, context), context.quick)
-    return report(results, time.perf_counter() - begin, quick=context.quick)
+    return report(results, floors, time.perf_counter() - begin, quick=context.quick)
+
+
+def _measure_tcp(context: BenchmarkContext) -> Awareness:
+    seconds = awareness.UP if context.quick else awareness.TCP_SECONDS
+    context.report_progress("awareness over TCP")
+    return asyncio.run(awareness.measure_over_tcp(seconds))
 
 
 class _Runs:
@@ -116,9 +144,10 @@ def _measure(runs: _Runs, quick: bool) -> Results:
     )
 
 
-def report(results: Results, real_seconds: float, *, quick: bool) -> Report:
+def report(results: Results, floors: Floors, real_seconds: float, *, quick: bool) -> Report:
     found = [
         *awareness.findings(results.awareness),
+        *awareness.findings(floors.awareness, "awareness, TCP"),
         *reliability.findings(results.reliability),
         *rate.findings(results.rate, results.rate_with_answers),
         *restarts.findings(results.restarts),
@@ -128,8 +157,11 @@ def report(results: Results, real_seconds: float, *, quick: bool) -> Report:
     missed = sum(each.verdict == "MISSED" for each in found)
     return Report(
         name="rcm",
-        sheets=[make_sheet("Experiments of the RCM paper, in virtual time", found, quick=quick)],
-        floors=[],
+        sheets=[
+            make_sheet("Experiments of the RCM paper", found, quick=quick),
+            streams.make_sheet(floors.streams),
+        ],
+        floors=[streams.make_floor(floors.streams), suspended.make_floor(floors.suspended)],
         notes=[
             f"{missed} figures missed" if missed else "all figures are as they must be",
             "four sites, 56 kbit/s and 100 ms one way, messages of 100 bytes, 2 a second of each "
@@ -142,9 +174,18 @@ def report(results: Results, real_seconds: float, *, quick: bool) -> Report:
             "reconnection, with the means of both that were measured: "
             f"{results.long_run.suspicion:.1f} s after the loss, "
             f"{results.long_run.reconnection:.1f} s after the repair",
-            f"{real_seconds:.0f} s of real time",
+            "awareness, TCP: ten minutes of real time, with relays between sites in one process",
+            f"those in virtual time took {real_seconds:.0f} s of real time",
+            f"stream: {streams.EVENTS:,} prebuilt events as fast as the session takes them; the "
+            "median of the ratios of alternate runs; rcm delivers all events at all sites",
+            f"memory: without files; {suspended.RATE} messages a second, at the sites that suspect "
+            "a third one, whose process is stopped",
         ],
-        figures=_figures(results, found),
+        figures={
+            **_figures(results, found),
+            "streams": [attrs.asdict(each) for each in floors.streams],
+            "suspended": attrs.asdict(floors.suspended),
+        },
         draw=lambda figure: _draw(results, figure),
     )
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
 
 from benchmarks.sites.finding import Finding
-from benchmarks.sites.group import SiteGroup, SiteSetting
+from benchmarks.sites.group import AnyGroup, SiteGroup, SiteSetting
 from benchmarks.sites.record import Outage, Record, Status, share_not_disconnected
+from benchmarks.sites.tcp_network import LoopClock, TcpNetwork
 from broker.transport.view import LinkState
 
 UP: Final = 30.0
 DOWN: Final = 10.0
 HOUR: Final = 3600.0
+TCP_SECONDS: Final = 600.0
 #: Seconds until all sites are connected at first.
 BEGIN: Final = 5.0
 #: Seconds by which up times vary: timers of the links must not always meet the same phase.
@@ -53,6 +56,27 @@ def measure(seconds: float = HOUR, seed: int = 1) -> Awareness:
     alternate(group, UP, DOWN, seconds)
     group.run(UP)
     return evaluate(group.record, group.now)
+
+
+async def measure_over_tcp(seconds: float = TCP_SECONDS, seed: int = 1) -> Awareness:
+    """Measure sites in one process, with relays between them, in real time."""
+    network = TcpNetwork()
+    setting = SiteSetting()
+    await network.open(setting.sites)
+    group = AnyGroup(setting, seed, LoopClock(asyncio.get_running_loop()), network)
+    cut = group.cut_of(setting.sites[:2])
+    await asyncio.sleep(BEGIN)
+    while group.now < BEGIN + seconds:
+        await asyncio.sleep(UP + group.random.uniform(-_JITTER, _JITTER))
+        group.set_links(cut, False)
+        await asyncio.sleep(DOWN)
+        group.set_links(cut, True)
+    await asyncio.sleep(BEGIN)
+    result = evaluate(group.record, group.now)
+    for name in setting.sites:
+        group.kill_site(name)
+    network.close()
+    return result
 
 
 def evaluate(record: Record, end: float) -> Awareness:

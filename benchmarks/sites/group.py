@@ -1,4 +1,4 @@
-"""A group of sites in virtual time, its links, and its traffic."""
+"""A group of sites, its links, and its traffic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import attrs
 
 from benchmarks.sites.record import Pair, Record
 from benchmarks.sites.site import Site
+from benchmarks.sites.tcp_network import TcpNetwork
 from broker.testing.memory_network import MemoryNetwork
 from broker.testing.virtual_time import VirtualTime
+from broker.transport.clock import IClock
 from broker.transport.order import OrderSettings
 from broker.transport.order.instant import MICROSECONDS
 from broker.transport.view import LinkState
@@ -46,20 +48,16 @@ class SiteSetting:
     """Seconds between the stamp of a message and its sending."""
 
 
-class SiteGroup:
+class AnyGroup:
     """All sites run, and connect to each other. The seed decides the times of messages."""
 
-    def __init__(self, setting: SiteSetting, seed: int = 0) -> None:
+    def __init__(
+        self, setting: SiteSetting, seed: int, clock: IClock, network: MemoryNetwork | TcpNetwork
+    ) -> None:
         self.setting = setting
         self.record = Record()
-        self.time = VirtualTime(seed)
-        self.clock = self.time.clock
-        self.network = MemoryNetwork(
-            self.clock,
-            seed,
-            latency=setting.latency,
-            bytes_per_second=setting.bytes_per_second,
-        )
+        self.clock = clock
+        self.network = network
         self.random = Random(seed)
         self.sites: dict[str, Site] = {}
         self._incarnations = dict.fromkeys(setting.sites, 0)
@@ -81,9 +79,6 @@ class SiteGroup:
 
     def read_site_clock(self, now: float) -> int:
         return _START + round(now * MICROSECONDS)
-
-    def run(self, seconds: float) -> None:
-        self.time.run(seconds)
 
     # ----------------------------------------------------------------- links
 
@@ -123,9 +118,8 @@ class SiteGroup:
         self.sites[name] = Site(self, name, self._incarnations[name], self._floors[name])
 
     def kill_site(self, name: str) -> None:
-        """End the process of a site. Its system closes its connections."""
+        """End the process of a site."""
         self._floors[name] = self.sites.pop(name).kill()
-        self.network.cut_end(name)
 
     def _publish(self, name: str) -> None:
         period = (1.0 + self.random.uniform(-_JITTER, _JITTER)) / self.setting.rate
@@ -133,3 +127,25 @@ class SiteGroup:
         site = self.sites.get(name)
         if site is not None:
             site.publish(bytes(SIZE))
+
+
+class SiteGroup(AnyGroup):
+    """A group in virtual time."""
+
+    network: MemoryNetwork
+
+    def __init__(self, setting: SiteSetting, seed: int = 0) -> None:
+        self.time = VirtualTime(seed)
+        clock = self.time.clock
+        network = MemoryNetwork(
+            *(clock, seed), latency=setting.latency, bytes_per_second=setting.bytes_per_second
+        )
+        super().__init__(setting, seed, clock, network)
+
+    def run(self, seconds: float) -> None:
+        self.time.run(seconds)
+
+    def kill_site(self, name: str) -> None:
+        """End the process of a site. Its system closes its connections."""
+        super().kill_site(name)
+        self.network.cut_end(name)

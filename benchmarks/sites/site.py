@@ -32,7 +32,7 @@ from broker.transport.view import NEGOTIATING, LinkState, View
 from plugins.rcm.stack import rcm_links
 
 if TYPE_CHECKING:
-    from benchmarks.sites.group import SiteGroup
+    from benchmarks.sites.group import AnyGroup
 
 _MOST_LINKS = 64
 
@@ -41,7 +41,7 @@ _MOST_LINKS = 64
 class Site:
     """The smaller name of a pair dials, as the policy of the link stack says."""
 
-    def __init__(self, group: SiteGroup, name: str, incarnation: int, floor: int) -> None:
+    def __init__(self, group: AnyGroup, name: str, incarnation: int, floor: int) -> None:
         setting = group.setting
         variant = VARIANTS[setting.variant]
         core = variant.create_core(name, incarnation, setting.order, floor)

@@ -7,19 +7,19 @@ from random import Random
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from broker.errors import BrokerError, NotConnected
 from broker.testing.memory_network import MemoryNetwork
 from broker.testing.simulated_loop import SimulatedLoop
+from broker.transport.clock import IClock
 from broker.transport.socket import ISocketChannel
 
 
 class KillableClock:
     """Clock of a process; it makes no more calls after `kill`."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: IClock) -> None:
         self._clock = clock
         self.is_alive = True
 

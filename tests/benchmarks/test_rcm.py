@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from itertools import product
 
 import pytest
 
-from benchmarks.rcm import Results, report
+from benchmarks.rcm import Floors, Results, report
 from benchmarks.sites import awareness, long_run, rate, reliability, restarts, variants
 from benchmarks.sites.finding import Finding
 from benchmarks.sites.group import SiteGroup, SiteSetting
 from benchmarks.sites.record import Status, share_not_disconnected
 from benchmarks.sites.reliability import LAYERS
+from benchmarks.sites.streams import StreamRun
+from benchmarks.sites.suspended import Suspended
 from broker.transport.order import VARIANTS
 from broker.transport.view import LinkState
 
@@ -82,15 +85,23 @@ def test_latencies_of_the_variants(results: Results) -> None:
 
 
 def test_the_report_counts_missed_figures(results: Results) -> None:
-    told = report(results, 1.0, quick=False)
+    runs = [
+        StreamRun(use, 1_000, seconds, [0.1, 0.2, 0.3], 0)
+        for seconds in (1.0, 2.0, 3.0)
+        for use, seconds in (("mspaces", seconds), ("rcm", 1.25 * seconds))
+    ]
+    floors = Floors(runs, Suspended(5.0, [1.0, 40.0]), results.awareness)
+    told = report(results, floors, 1.0, quick=False)
+    assert [each.is_met for each in told.floors] == [True, False]
+    assert told.floors[0].value == pytest.approx(0.8)
+    assert told.sheets[1].rows[1][:4] == ["rcm", "400", "267-800", "100.0"]
     verdicts = [row[-1] for row in told.sheets[0].rows]
     assert verdicts.count("MISSED") == (
         0 if told.notes[0].startswith("all") else int(told.notes[0].split()[0])
     )
     assert verdicts.count("PASS") > 25
-    assert {row[-1] for row in report(results, 1.0, quick=True).sheets[0].rows} == {
-        *("", "means nothing"),
-    }
+    quick = report(results, floors, 1.0, quick=True).sheets[0].rows
+    assert {row[-1] for row in quick} == {"", "means nothing"}
 
 
 @pytest.mark.parametrize("commit", [0.0, 0.02])
@@ -128,3 +139,11 @@ def test_the_verdict_of_a_figure() -> None:
     assert verdict(None, 4.0) == ("<= 4 s", "MISSED")
     assert verdict(5.0, 6.0) == ("5 to 6 s", "PASS")
     assert verdict(5.0, 5.0) == ("5 s", "PASS")
+
+
+@pytest.mark.slow
+def test_sites_over_tcp_are_aware_of_a_lost_link() -> None:
+    result = asyncio.run(awareness.measure_over_tcp(20.0))
+    assert missed(awareness.findings(result)) == []
+    assert min(result.suspected) >= 4.0
+    assert len(result.suspected) == 8

@@ -14,6 +14,7 @@ from broker.event.event_id import EventId
 from broker.event.order_entry import (
     OrderEntry,
     decode_order_entry,
+    encode_in_time,
     encode_order_entry,
     order_entry_of,
 )
@@ -122,3 +123,10 @@ def test_any_bytes_raise_nothing(rest: bytes) -> None:
     for start in (b"", encode_order_entry(LATE)[:8]):
         decode_order_entry(start + rest)
         order_entry_of(with_annotation(RECORD, start + rest))
+
+
+@pytest.mark.parametrize("stamp", [None, -5, 2**62])
+@pytest.mark.parametrize("tie", ["", "b"])
+def test_an_entry_in_time_has_the_same_bytes(stamp: int | None, tie: str) -> None:
+    entry = OrderEntry("ops", "a", 2, 9, stamp, "hybrid", 80, tie=tie)
+    assert encode_in_time("ops", entry.id, stamp, "hybrid", 80, tie) == encode_order_entry(entry)
