@@ -18,6 +18,8 @@ from types import TracebackType
 
 from tests.system.node_process import PATIENCE, ROOT
 
+_ROW = re.compile(r"\x1b\[(\d+);1H(?:\x1b\[[0-9;]*m)*([^\x1b]*)\x1b\[0m\x1b\[K")
+
 
 class TerminalProcess:
     """`xmlbroker` with a terminal of 24 lines and 100 columns; the context manager ends it."""
@@ -44,7 +46,26 @@ class TerminalProcess:
         """All output."""
         return self._text
 
-    def type(self, text: str) -> None:
+    @property
+    def rows(self) -> list[str]:
+        """The rows of a full screen, as drawn last."""
+        found: dict[int, str] = {}
+        for number, text in _ROW.findall(self._text):
+            found[int(number)] = text.rstrip()
+        return [found[number] for number in sorted(found)]
+
+    async def wait_for_rows(self, *patterns: str) -> None:
+        """Wait until rows match the patterns, one below the other."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not re.search(".*\n(?:.*\n)*?.*".join(patterns), "\n".join(self.rows)):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            rows = "\n".join(self.rows)
+            raise AssertionError(f"no {patterns!r} in\n{rows}") from None
+
+    def enter(self, text: str) -> None:
         os.write(self._master, text.encode())
 
     async def wait_for(self, pattern: str, after: int = 0) -> re.Match[str]:
