@@ -75,7 +75,7 @@ async def measure_over_tcp(seconds: float = TCP_SECONDS, seed: int = 1) -> Aware
     result = evaluate(group.record, group.now)
     for name in setting.sites:
         group.kill_site(name)
-    network.close()
+    await network.close()
     return result
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from itertools import permutations
 from typing import Final
@@ -42,6 +43,7 @@ class TcpNetwork:
         """By path and direction; True: to the listener."""
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._channels: list[ISocketChannel] = []
 
     async def open(self, names: tuple[str, ...]) -> None:
         loop = asyncio.get_running_loop()
@@ -61,11 +63,18 @@ class TcpNetwork:
             self._ports[address, source] = relay.sockets[0].getsockname()[1]
             self._servers += [server, relay]
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Close all connections."""
+        closed = NotConnected("the network is closed")
+        for channel in self._channels:
+            channel.abort(closed)
         for server in self._servers:
             server.close()
-        for task in self._tasks:
+        for task in list(self._tasks):
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Transports close in the next turns of the loop.
+        await asyncio.sleep(0.1)
 
     # ----------------------------------------------------------------- as MemoryNetwork
 
@@ -88,9 +97,11 @@ class TcpNetwork:
             *(_HOST, self._ports[address, source]),
         )
         channel.peer_description = address
+        self._channels.append(channel)
         return channel
 
     def _accept(self, address: str, source: str, channel: ISocketChannel) -> None:
+        self._channels.append(channel)
         on_connect = self._listening.get(address)
         if on_connect is None:
             channel.abort(NotConnected(f"nobody listens at {address}"))
@@ -107,9 +118,13 @@ class TcpNetwork:
         there, back = self._gates[path, True], self._gates[path, False]
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await there.wait()
-            await back.wait()
-            target_reader, target_writer = await asyncio.open_connection(_HOST, target)
+            try:
+                await there.wait()
+                await back.wait()
+                target_reader, target_writer = await asyncio.open_connection(_HOST, target)
+            except BaseException:
+                writer.transport.abort()
+                raise
             await asyncio.gather(
                 _pump(reader, target_writer, there), _pump(target_reader, writer, back)
             )
@@ -127,11 +142,11 @@ async def _pump(
 ) -> None:
     """Pass bytes and the end of a stream on while the gate is open."""
     try:
-        while data := await reader.read(_PIECE):
-            await gate.wait()
-            writer.write(data)
-            await writer.drain()
-    except OSError:
-        pass
-    await gate.wait()
-    writer.transport.abort()
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_PIECE):
+                await gate.wait()
+                writer.write(data)
+                await writer.drain()
+        await gate.wait()
+    finally:
+        writer.transport.abort()
