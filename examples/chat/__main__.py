@@ -25,8 +25,8 @@ from rich.markup import escape
 from broker.cli.chat_room.line_format import late_as_text, line_as_text, missing_as_text
 from broker.cli.chat_room.transcript import ChatLine
 from broker.errors import BrokerError
-from examples.chat.scripted_user import ROOM, START, ScriptedUser
-from examples.chat.sites import CUT_OFF, NAMES, SMALL_LOG, SUSPECT, Sites
+from examples.chat.scripted_user import ROOM, ScriptedUser
+from examples.chat.sites import CUT_OFF, NAMES, SMALL_LOG, START, SUSPECT, Sites
 from examples.chat.verdict import Verdict
 
 USERS: Final = {"a": ("anna", "axel"), "b": ("ben", "bea"), "c": ("carol", "carl")}
@@ -65,6 +65,8 @@ class ChatDemo:
     async def run(self) -> list[str]:
         """Return the broken promises."""
         async with contextlib.AsyncExitStack() as stack:
+            async with asyncio.timeout(START):
+                await self.sites.wait_until_connected()
             for user in self.users:
                 await stack.enter_async_context(user.join())
             try:

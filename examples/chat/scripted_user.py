@@ -20,11 +20,11 @@ from broker.client.received import ALL, Receipt
 from broker.event.event_id import EventId
 from broker.event.order_entry import MessageId
 from broker.event.site_notice import MissingMessages, SiteNotice, SiteStatus
+from examples.chat.sites import START
 
 ROOM: Final = "ops"
 #: Seconds between two texts of a user.
 PERIOD: Final = 0.5
-START: Final = 30.0
 _MOST_LINES: Final = 20_000
 _WORDS: Final = ("runway", "tanker", "convoy", "weather", "bridge", "fuel", "radio", "north gate")
 
@@ -42,6 +42,7 @@ class Screen:
         self.statuses: list[tuple[float, SiteStatus]] = []
         """With the monotonic time of each."""
         self._highest: ChatLine | None = None
+        self._lines: dict[MessageId, ChatLine] = {}
 
     def show_history(self) -> None:
         for line in self._room.transcript.messages:
@@ -83,12 +84,20 @@ class Screen:
         is_behind = self._highest is not None and line.key < self._highest.key
         if line.is_late != is_behind:
             self.violations.append(f"{line.order} is {'not ' if is_behind else ''}marked as late")
+        self._lines[line.order.id] = line
         if line.is_late:
             self.late.append(insertion)
+            before, after = map(self._find_line, (line.order.before, line.order.after))
+            if (before and before.key > line.key) or (after and after.key < line.key):
+                self.violations.append(f"{line.order} is not between its neighbours")
         else:
             self.in_time += 1
         if not is_behind:
             self._highest = line
+
+    def _find_line(self, id: MessageId | None) -> ChatLine | None:
+        """Return none for a message without a line, too."""
+        return None if id is None else self._lines.get(id)
 
 
 class ScriptedUser:
@@ -148,6 +157,12 @@ class ScriptedUser:
         """Shown messages, with their ids in the group."""
         lines = self.room.transcript.messages
         return {line.event_id: line.order.id for line in lines if line.order is not None}
+
+    @property
+    def repeated(self) -> int:
+        """Messages that came twice, dropped by the client or not."""
+        found = self.room.transcript.repeated
+        return found + (0 if self._session is None else self._session.duplicates)
 
     def _settle(self, receipt: asyncio.Future[Receipt]) -> None:
         self._waiting.discard(receipt)

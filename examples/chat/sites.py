@@ -9,12 +9,17 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from broker.client.asyncio_face import AsyncioClient, connect
 from examples.chat.relay import Relay, bind_listener
 from examples.free_ports import free_ports
 from examples.network.nodes import NodeProcess
 from examples.roaming.nodes import run_nodes
 
 NAMES: Final = ("a", "b", "c")
+STACK: Final = "ops-order"
+#: Seconds for the nodes to start.
+START: Final = 30.0
+_LOOK: Final = 0.1
 #: Seconds of suspicion until a site is disconnected.
 SUSPECT: Final = 15.0
 #: The site with the small log.
@@ -94,6 +99,22 @@ class Sites:
                 # The relays work until the nodes have stopped.
                 await asyncio.to_thread(running.close)
 
+    async def wait_until_connected(self) -> None:
+        """Wait until each site has all others. What is published before stays at its site."""
+        for name, node in self.nodes.items():
+            async with connect(node.endpoint) as client:
+                await client.when_connected(START)
+                while await _read_statuses(client) != dict.fromkeys(
+                    set(NAMES) - {name}, "connected"
+                ):
+                    await asyncio.sleep(_LOOK)
+
+
+async def _read_statuses(client: AsyncioClient) -> dict[str, str]:
+    stacks = (await client.ask("status"))["stacks"]
+    (group,) = [each for each in stacks if each["name"] == STACK]
+    return {each["site"]: each["status"] for each in group["peers"]}
+
 
 def _relay_pairs(
     pairs: Iterator[tuple[str, ...]], ports: Mapping[str, int]
@@ -119,6 +140,6 @@ def _settings(name: str, folder: Path, clients: int, group: int, network: int, l
         f'[network]\nname = "example"\ncluster = "{name}"\n'
         f'listen = ["tcp:port={network}:interface=127.0.0.1"]\ngateways = {gateways}\n'
         "[archive]\nenabled = false\n"
-        '[streams."chat.>"]\nstack = "ops-order"\n'
-        f'[stacks.ops-order]\nuse = "rcm"\nsites = {{ {sites} }}\nlisten = "127.0.0.1:{group}"\n'
+        f'[streams."chat.>"]\nstack = "{STACK}"\n'
+        f'[stacks.{STACK}]\nuse = "rcm"\nsites = {{ {sites} }}\nlisten = "127.0.0.1:{group}"\n'
     )

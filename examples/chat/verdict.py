@@ -61,7 +61,7 @@ class Verdict:
             screen = user.screen
             counts = (
                 *(screen.in_time, len(screen.late), self.missing(user)),
-                *(user.room.transcript.repeated, len(screen.violations)),
+                *(user.repeated, len(screen.violations)),
             )
             equal = "equal" if self.is_equal(user) else "different"
             table.add_row(user.site, user.name, *map(str, counts), equal)
@@ -73,8 +73,8 @@ class Verdict:
             who = f"{user.name} at {user.site}"
             found += [f"{who}: {each}" for each in user.screen.violations[:3]]
             found += [f"{who}: not sent: {each}" for each in user.errors[:3]]
-            if user.room.transcript.repeated:
-                found.append(f"{who} got {user.room.transcript.repeated} messages twice")
+            if user.repeated:
+                found.append(f"{who} got {user.repeated} messages twice")
             if lost := self.unexplained(user):
                 found.append(f"{who} misses {len(lost)} messages without a notice: {lost[0]}")
             elif not self.is_equal(user):

@@ -30,6 +30,7 @@ def test_late_lines_are_marked_between_their_neighbours(tmp_path: Path) -> None:
             return ["chat", "ops", "--as", name, "--plain", "--node", node, "--timeout", "30"]
 
         async with sites.run():
+            await sites.wait_until_connected()
             with on_terminals(join("anna", "a"), join("carl", "c")) as (anna, carl):
                 for person in (anna, carl):
                     for other in "abc":
@@ -70,6 +71,7 @@ def test_screens_have_late_lines_at_their_places(tmp_path: Path) -> None:
             return ["chat", "ops", "fuel", "--as", name, "--node", node, "--timeout", "30"]
 
         async with sites.run():
+            await sites.wait_until_connected()
             with on_terminals(join("anna", "a"), join("carl", "c")) as (anna, carl):
                 await anna.wait_for_rows("sites: b connected, c connected", "here: anna at a; carl")
                 await carl.wait_for_rows("sites: a connected, b connected")

@@ -46,6 +46,11 @@ class ChatSession:
         """True until the past is in the model."""
         self._newest = 0.0
 
+    @property
+    def duplicates(self) -> int:
+        """Number of events that came again, and were dropped."""
+        return 0 if self._subscription is None else self._subscription.duplicates_dropped
+
     async def join(self, start: Start) -> None:
         """Subscribe, and tell the others. Raises `NotAllowed` without the rights for both."""
         self._subscription = await self._client.subscribe(
