@@ -142,6 +142,7 @@ def test_the_verdict_of_a_figure() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_sites_over_tcp_are_aware_of_a_lost_link() -> None:
     result = asyncio.run(awareness.measure_over_tcp(20.0))
     assert missed(awareness.findings(result)) == []
