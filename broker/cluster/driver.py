@@ -163,6 +163,9 @@ class ClusterDriver:
         A flow of a known origin may have begun later than this node's events of that origin. Then
         it is read from its first event.
         """
+        if self.ordered.orders(flow):
+            # A group's sites have all its events, also those before their first start.
+            return (0, 0)
         log, origin = self._event_log, origin_of(flow)
         if flow != origin and origin in log.coverage:
             begun, since = log.begins_after.get(origin, (0, 0)), log.flows.since(flow)

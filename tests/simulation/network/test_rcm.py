@@ -115,6 +115,18 @@ def test_sites_that_are_well_connected_log_one_sequence(order: str) -> None:
             assert [entry.id for entry in other] == [entry.id for entry in first]
 
 
+def test_a_site_that_starts_much_later_gets_the_history() -> None:
+    with deterministic(8), NetworkWorld(8) as world:
+        group = Group(world, "hybrid", 3)
+        group.network.kill("n2")
+        world.lose_disk("n2")
+        group.network.publishers.pop()
+        group.network.publish(5)
+        world.run(1_500.0)
+        world.start("n2")
+        group.settle()
+
+
 def test_a_site_that_sends_wrong_bytes_is_told_as_disconnected_and_returns() -> None:
     with deterministic(5), NetworkWorld(5) as world:
         group = Group(world, "hybrid", 3)
