@@ -163,6 +163,7 @@ def test_wheel_holds_only_our_packages(installation: Installation) -> None:
     assert sorted(name for name in names if name.startswith("twisted/")) == [
         "twisted/plugins/xmlbroker_mspaces.py",
         "twisted/plugins/xmlbroker_plugin.py",
+        "twisted/plugins/xmlbroker_rcm.py",
     ]
     files = [name.rsplit("/", 1)[-1] for name in names]
     assert not [file for file in files if file.startswith(("test_", "dropin.cache"))]

@@ -143,9 +143,9 @@ def test_a_delivery_with_an_order_entry_has_its_bytes() -> None:
     encoded = encode_events([event]).with_order
     assert encoded is not None
     assert encode_delivery(encoded, [(1, (1,))], Liveness.LIVE, None).hex() == (
-        "28000000160000004b9600a46c697665c09192019101"
+        "28000000160000004c9600a46c697665c09192019101"
         "9194a16e010101910e"
-        "9aa466656564cd03e90103a3612e62a6666c69676874a3312e30a468696768a46c697665c425"
+        "9aa466656564cd03e90103a3612e62a6666c69676874a3312e30a468696768a46c697665c426"
         + ENTRY.hex()
         + "3c6576656e74206e3d2731272f3e"
     )
