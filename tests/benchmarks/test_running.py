@@ -122,6 +122,7 @@ def test_a_quick_run_of_the_replay_delivers_each_event_once(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.system
 def test_a_quick_run_of_the_links_carries_everything(tmp_path: Path) -> None:
     results, data = tmp_path / "results", tmp_path / "data"

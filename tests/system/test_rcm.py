@@ -94,7 +94,15 @@ async def wait_until_connected(nodes: Sequence[NodeProcess]) -> None:
                 pass
 
 
-@pytest.mark.parametrize("order", ["logical", "sequencer", "real-time", "hybrid"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "hybrid",
+        "sequencer",
+        pytest.param("logical", marks=pytest.mark.soak),
+        pytest.param("real-time", marks=pytest.mark.soak),
+    ],
+)
 def test_all_sites_see_one_order(tmp_path: Path, order: str) -> None:
     nodes = make_sites(tmp_path, order)
 
