@@ -44,12 +44,14 @@ def missed(findings: Sequence[Finding], *without: str) -> list[Finding]:
     return [each for each in findings if not each.is_met and each.what not in without]
 
 
+@pytest.mark.soak
 def test_sites_are_aware_of_lost_and_repaired_links(results: Results) -> None:
     assert missed(awareness.findings(results.awareness)) == []
     assert min(results.awareness.suspected) >= 4.0
     assert len(results.awareness.suspected) == len(results.awareness.back) >= 3 * 4 * 2
 
 
+@pytest.mark.soak
 def test_robust_p2p_loses_nothing_and_the_baselines_do(results: Results) -> None:
     assert missed(reliability.findings(results.reliability)) == []
     lost = {(each.layer, each.down): each.lost for each in results.reliability}
@@ -57,6 +59,7 @@ def test_robust_p2p_loses_nothing_and_the_baselines_do(results: Results) -> None
     assert 0 < lost["tcp-suspected", 15.0] < lost["tcp", 15.0]
 
 
+@pytest.mark.soak
 def test_rate_and_latency_follow_the_links(results: Results) -> None:
     found = rate.findings(results.rate, results.rate_with_answers)
     # The short run has few messages.
@@ -66,11 +69,13 @@ def test_rate_and_latency_follow_the_links(results: Results) -> None:
         assert each.late > 0
 
 
+@pytest.mark.soak
 def test_sites_connect_soon_after_links_and_sites_were_restless(results: Results) -> None:
     assert missed(restarts.findings(results.restarts)) == []
     assert results.restarts.restarts > 2
 
 
+@pytest.mark.soak
 def test_the_availability_of_a_long_run_is_that_of_its_schedule(results: Results) -> None:
     found = results.long_run
     assert found.availability == pytest.approx(found.implied, abs=0.03)
@@ -78,12 +83,14 @@ def test_the_availability_of_a_long_run_is_that_of_its_schedule(results: Results
     assert found.errors == []
 
 
+@pytest.mark.soak
 def test_latencies_of_the_variants(results: Results) -> None:
     assert missed(variants.findings(results.variants)) == []
     means = {(each.variant, each.rate): each.mean for each in results.variants}
     assert means["real-time", 2.0] == pytest.approx(0.25, abs=0.001)
 
 
+@pytest.mark.soak
 def test_the_report_counts_missed_figures(results: Results) -> None:
     runs = [
         StreamRun(use, 1_000, seconds, [0.1, 0.2, 0.3], 0)

@@ -72,6 +72,7 @@ async def publish(node: NodeProcess, first: int, last: int) -> None:
         await asyncio.gather(*published)
 
 
+@pytest.mark.soak
 def test_thousands_of_small_files_are_compacted_while_the_node_archives(
     filled: Path, tmp_path: Path
 ) -> None:

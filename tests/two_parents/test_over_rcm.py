@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import unittest
 
+import pytest
+
 from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
 from tests.two_parents.test_contract import TwoParentsCase
 
 
+@pytest.mark.soak
 class TestTwoParentsOverRcm(TwoParentsCase, unittest.TestCase):
     links = rcm_links
     link_options = RcmLinkSettings()

@@ -201,7 +201,7 @@ def test_results_equal_the_references_after_any_changes() -> None:
     run_state_machine_as_test(
         ChangingSubscriptions,
         settings=settings(
-            max_examples=8,
+            max_examples=5,
             stateful_step_count=40,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

@@ -48,6 +48,7 @@ def test_a_remote_master_gives_the_same_results(place: Place) -> None:
         place.check(engine, "spool")
 
 
+@pytest.mark.soak
 def test_a_cluster_gives_the_same_results_after_the_loss_of_a_worker(place: Place) -> None:
     with Standalone(place.folder, 2) as cluster, closing(place.engine(cluster.uri)) as engine:
         place.check(engine, "before")

@@ -172,6 +172,7 @@ def test_a_job_survives_a_killed_jvm(
     assert told == ["the JVM died: starting another one, 1 of 3"]
 
 
+@pytest.mark.soak
 def test_a_jvm_that_dies_repeatedly_fails_the_job(
     spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
