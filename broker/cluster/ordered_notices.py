@@ -1,4 +1,4 @@
-"""Notices of stream transports in the queue of ordered flows, and behind the commits before."""
+"""Notices of stream transports, in sequence with the events of ordered flows."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Group:
         return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
     def place(self, batch: FlowBatch) -> list[bytes]:
-        """Return the entries of own events that are delivered outside of the order."""
+        """Return the entries of events that are delivered outside of the order."""
         return [self._entries.place(batch.flow, event).annotation for event in batch.events]
 
     def take_back(self, flow: str, after: Mark) -> list[tuple[MessageId, Stamp]]:
@@ -156,7 +156,7 @@ class Group:
             return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
         return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
 
-    def order(self, batch: FlowBatch, is_recovered: bool, now: float) -> list[GroupEffect]:
+    def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""
         effects: list[GroupEffect] = []
         touched: dict[str, None] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from broker.errors import ProtocolError
 from broker.transport.order import Message, MessageId, Packet
 
 #: Packets, and bytes of payloads; more messages are not accepted, and come from the log of their
@@ -34,6 +35,9 @@ class Inbox:
         return len(self._packets) >= MOST_WAITING or self._bytes >= MOST_WAITING_BYTES
 
     def add_packet(self, packet: Packet) -> None:
+        """Raises `ProtocolError` for a flood of packets that are no messages."""
+        if len(self._packets) >= 2 * MOST_WAITING:
+            raise ProtocolError(f"more than {2 * MOST_WAITING} packets wait for an event")
         self._packets.append(packet)
         if isinstance(packet, Message):
             self._bytes += len(packet.payload)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+from twisted.logger import Logger
 
 from broker.dtd.atomic_file import read_checksummed, write_checksummed
 from broker.errors import ConfigurationError
@@ -27,10 +28,13 @@ class _Stored(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 class SiteState:
     """Raises `ConfigurationError` for a damaged file, `OSError` if it can not be written."""
 
+    log = Logger()
+
     def __init__(self, folder: Path, *, lead: int | None) -> None:
         """`lead` is the distance of a new bound from the clock. None: there is no bound, since the
         clock goes on while the site is down."""
         self._path = folder / FILE
+        self._is_failing = False
         self._lead = lead
         previous = self._read()
         #: It rises with each start (K21).
@@ -40,10 +44,20 @@ class SiteState:
         self._write()
 
     def cover(self, clock: int) -> None:
-        """Store a bound that is not below a clock."""
-        if self._lead is not None and clock > self._bound:
-            self._bound = clock + self._lead
+        """Store a bound that is not below a clock. After a failure the next call tries again."""
+        if self._lead is None or clock <= self._bound:
+            return
+        previous, self._bound = self._bound, clock + self._lead
+        try:
             self._write()
+        except OSError as error:
+            # Stamps of own events are in the log too, which is as full.
+            self._bound = previous
+            if not self._is_failing:
+                self.log.warn("{path} can not be written: {error}", path=self._path, error=error)
+            self._is_failing = True
+        else:
+            self._is_failing = False
 
     def _read(self) -> _Stored:
         try:

@@ -146,8 +146,14 @@ class RcmTransport:
             self._add_peer(site)
 
     def _add_peer(self, site: str) -> None:
-        if self._links is not None:
+        if self._links is None:
+            return
+        try:
             self._peers[site] = self._links.add_peer(self._options.address_of(site))
+        except ConfigurationError as error:
+            # Its name may resolve later.
+            self.log.warn("no link to the site {site}, retrying: {e}", site=site, e=error)
+            self._context.clock.callLater(RETRY_SECONDS, self._add_peer, site)
 
     def _failed(self, failure: Failure) -> None:
         error = failure.value
@@ -187,7 +193,7 @@ class RcmTransport:
         """Do nothing: `order` and `place` get all events."""
 
     def order(self, batch: FlowBatch, is_recovered: bool) -> None:
-        self._runner.call(self._group.order, batch, is_recovered)
+        self._runner.call(self._group.order, batch)
 
     def miss(self, flow: str) -> None:
         self._runner.call(self._group.miss, flow)

@@ -1,4 +1,4 @@
-"""Lines for pipes and screen readers: nothing that is written changes any more."""
+"""Append-only lines of a chat room, for pipes and screen readers."""
 
 from __future__ import annotations
 

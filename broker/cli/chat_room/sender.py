@@ -1,4 +1,4 @@
-"""Typed texts on their way: their receipts, and those that are refused."""
+"""Publication of typed texts: their receipts and refusals."""
 
 from __future__ import annotations
 

@@ -63,6 +63,6 @@ def test_a_page_with_events_that_have_come_over_the_link_is_ordered_in_turn() ->
     # The link had no room for the first and the last one.
     for data in publisher.sent[1:3]:
         assert delivered(group.receive("a", data, 1.0)) == []
-    effects = group.order(batch_of(publisher.logged), True, 2.0)
+    effects = group.order(batch_of(publisher.logged), 2.0)
     assert delivered(effects) == [(1, 1), (1, 2), (1, 3), (1, 4)]
     assert not any(isinstance(effect, ReportMissing) for effect in effects)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.errors import ProtocolError
 from broker.transport.order import Message, MessageId
 from broker.transport.order.packet import Clock
 from plugins.rcm.inbox import MOST_WAITING, NUMBER_PATIENCE, Inbox
@@ -84,3 +87,6 @@ def test_an_inbox_is_bounded_by_packets() -> None:
     assert not inbox.is_full
     inbox.add_packet(Clock(0))
     assert inbox.is_full
+    with pytest.raises(ProtocolError, match="packets"):
+        for each in range(2 * MOST_WAITING):
+            inbox.add_packet(Clock(each))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -35,3 +36,11 @@ def test_a_damaged_file_stops_the_node(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(ConfigurationError, match="is damaged"):
         SiteState(tmp_path, lead=0)
+
+
+def test_a_disk_that_is_full_for_a_while_stops_nothing(tmp_path: Path) -> None:
+    state = SiteState(tmp_path, lead=0)
+    with patch("plugins.rcm.site_state.write_checksummed", side_effect=OSError(28, "full")):
+        state.cover(5)
+    state.cover(5)
+    assert SiteState(tmp_path, lead=0).floor == 5

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from broker.config.stacks import StackInstance
+from broker.errors import ConfigurationError
 from broker.event.order_entry import OrderEntry, order_entry_of
 from broker.log.known_flows import stream_of
+from broker.streams.connection_links import ConnectionLinks
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transcripts import SiteChecker, compare_sites
@@ -146,6 +149,28 @@ def test_a_site_that_sends_wrong_bytes_is_told_as_disconnected_and_returns() -> 
         assert transport.snapshot()["rejected"] == 1
         world.run_until(lambda: status()[0] == "connected")
         group.network.publish(5)
+        group.settle()
+
+
+def test_a_site_whose_name_does_not_resolve_is_tried_again() -> None:
+    with deterministic(6), NetworkWorld(6) as world:
+        group = Group(world, "hybrid", 3)
+        group.network.kill("n0")
+        failures = 2
+
+        def fail_at_first(links: Any, address: tuple[str, int]) -> Any:
+            nonlocal failures
+            if failures:
+                failures -= 1
+                raise ConfigurationError("no such host")
+            return add_peer(links, address)
+
+        add_peer = ConnectionLinks.add_peer
+        with patch.object(ConnectionLinks, "add_peer", fail_at_first):
+            world.start("n0")
+            world.run(10.0)
+        assert failures == 0
+        group.network.check_states()
         group.settle()
 
 
