@@ -50,10 +50,6 @@ def stream_of(room: str) -> str:
         raise BadName(f"the room {room[:80]!r} is not 1 to 64 of A-Z a-z 0-9 _ -") from None
 
 
-def room_of(stream: str) -> str:
-    return stream.removeprefix(_PREFIX)
-
-
 def check_author(author: str) -> str:
     """Return the name without outer spaces. Raises `BadName`."""
     name = author.strip()
