@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from contextlib import suppress
 from pathlib import Path

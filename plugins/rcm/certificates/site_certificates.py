@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
+from zope.interface import implementer
 
 from broker.event.order_entry import decode_entry_fields
 from broker.order_certificates.certificate import block_of, encode_certificate
@@ -22,7 +23,9 @@ from broker.transport.order import MessageId, Stamp
 from plugins.rcm.certificates.block import Block
 from plugins.rcm.certificates.block_builder import BlockBuilder
 from plugins.rcm.certificates.exchange import CertificateExchange, describe_peer
+from plugins.rcm.certificates.packet import MARK
 from plugins.rcm.effects import GroupEffect
+from plugins.rcm.observer import IGroupObserver
 
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -45,12 +48,15 @@ class _Record(msgspec.Struct, array_like=True, frozen=True, gc=False):
 _decode_record = msgspec.msgpack.Decoder(_Record).decode
 
 
+@implementer(IGroupObserver)
 class SiteCertificates:
     """Certifies events by the order entries with which they are logged.
 
     `deliver` gets each event once, when it is delivered. An event without a stamp is not certified:
     its block is incomplete then.
     """
+
+    mark = MARK
 
     def __init__(
         self, builder: BlockBuilder, keys: Mapping[str, PinnedKey], sites: Iterable[str]
@@ -89,6 +95,15 @@ class SiteCertificates:
         """Handle that messages of a site up to this number will not come."""
         self._builder.add_missing(site, incarnation, last, now)
         return []
+
+    def connect(self, site: str, now: float) -> list[GroupEffect]:
+        return self.exchange.connect(site, now)
+
+    def disconnect(self, site: str, now: float) -> list[GroupEffect]:
+        return self.exchange.disconnect(site, now)
+
+    def receive(self, site: str, packets: Sequence[bytes], now: float) -> list[GroupEffect]:
+        return self.exchange.receive(site, packets, now)
 
     def handle_timeout(self, now: float) -> list[GroupEffect]:
         return self.exchange.handle_timeout(now)

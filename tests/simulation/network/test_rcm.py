@@ -137,7 +137,7 @@ def test_a_site_that_sends_wrong_bytes_is_told_as_disconnected_and_returns() -> 
         transports = world["n0"].transports
         assert transports is not None
         transport: Any = next(each for each in transports if each.instance == INSTANCE)._transport
-        transport.messages_received(transport._peers["n1"], [b"\xff"])
+        transport.messages_received(transport._sites._peers["n1"], [b"\xff"])
 
         def status() -> tuple[str, str]:
             sites = group.network.state_of("n0")["peers"]
