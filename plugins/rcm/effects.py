@@ -9,7 +9,9 @@ import attrs
 
 from broker.errors import BrokerError
 from broker.streams.contract import FlowBatch
+from broker.transport.order import MessageId, Place, Stamp
 from broker.transport.view import LinkState
+from plugins.rcm.payload import Channel
 
 
 @attrs.frozen
@@ -32,6 +34,19 @@ class DeliverBatch:
     """Deliver events in the final order."""
 
     batch: FlowBatch
+
+
+@attrs.frozen
+class DeliverMessage:
+    """Deliver a message that is no event, in the final order; late if it has a place."""
+
+    channel: Channel
+    id: MessageId
+    stamp: Stamp
+    late: Place | None
+    data: bytes
+    is_recovered: bool
+    """Its site was told as disconnected before (R26)."""
 
 
 @attrs.frozen
@@ -78,4 +93,6 @@ class SendCertificates:
 
 
 LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
-GroupEffect: TypeAlias = LinkEffect | PassOn | DeliverBatch | ReportStatus | ReportMissing
+GroupEffect: TypeAlias = (
+    LinkEffect | PassOn | DeliverBatch | DeliverMessage | ReportStatus | ReportMissing
+)

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from broker.cluster.address import Address
-from broker.errors import BadName, ProtocolError
+from broker.errors import ProtocolError
 from broker.event.flow import origin_of
 from broker.event.order_entry import OrderEntry
 from broker.event.place import Mark
@@ -44,18 +43,22 @@ from plugins.rcm.effects import (
     SuspectSite,
 )
 from plugins.rcm.entries import Entries, stamp_of
-from plugins.rcm.held_events import HeldEvent, hold_events, join_batches
+from plugins.rcm.event_reader import EventReader
+from plugins.rcm.held_events import HeldEvent, HeldMessage, hold_events, join_batches
 from plugins.rcm.inbox import Inbox
-from plugins.rcm.payload import decode_payload, encode_payload
+from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
 
-#: Nodes move seldom.
-MOST_ADDRESSES = 1_000
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
 
 
 class Group:
     """The end of one site, for one process."""
+
+    @property
+    def origins(self) -> dict[str, str]:
+        """Log of each site, by its handshake."""
+        return self._events.origins
 
     def __init__(
         self,
@@ -73,25 +76,21 @@ class Group:
         self.core = core
         self.rejected = 0
         """Wrong packets and events of other sites."""
-        self.origins: dict[str, str] = {}
-        """Log of each site, by its handshake."""
         self._site = site
         self._incarnation = incarnation
         self._others = tuple(each for each in sites if each != site)
-        self._patterns = frozenset(patterns)
-        self._addresses: set[str] = set()
-        """Addresses of nodes that were checked."""
+        self._events = EventReader(patterns, entries)
         self._codec = codec
         self._entries = entries
         self._read_clock = read_clock
         self._inboxes = {each: Inbox() for each in self._others}
-        self._held: dict[MessageId, HeldEvent] = {}
+        self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
         self._stamped: dict[Mark, tuple[int, bytes]] = {}
         """Numbers, and records without entries, of own events that are being committed."""
-        self._committed: dict[int, tuple[HeldEvent, bytes]] = {}
-        """Own events and records by number, behind others that are being committed."""
+        self._committed: dict[int, tuple[HeldEvent | HeldMessage, bytes]] = {}
+        """Own messages and payloads by number, behind events that are being committed."""
         self._released = 0
         """Number of the last released message."""
 
@@ -110,7 +109,14 @@ class Group:
     def revoke(self, now: float) -> list[GroupEffect]:
         """Drop the stamps of events whose commit has failed."""
         self._stamped.clear()
-        return self._convert(self.core.revoke(self._instant(now)))
+        waiting = [held for _, (held, _) in sorted(self._committed.items())]
+        self._committed.clear()
+        effects = self._convert(self.core.revoke(self._instant(now)))
+        for held in waiting:
+            if isinstance(held, HeldMessage):
+                # It was stamped behind the events.
+                effects += self.send(held.channel, held.data, now)
+        return effects
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Send committed own events."""
@@ -118,12 +124,28 @@ class Group:
             stamped = self._stamped.pop(held.event.mark, None)
             if stamped is not None:
                 held.has_entry = True
-                self._committed[stamped[0]] = held, stamped[1]
+                number, record = stamped
+                self._committed[number] = held, encode_payload(held.to_payload(record))
+        return self._release(now)
+
+    def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
+        """Send a message that is no event, behind the events that are being committed.
+
+        It is in no log: sites that lose it are told that it is missing.
+        """
+        ((number, _),) = self.core.stamp(1, self._instant(now))
+        held = HeldMessage(channel, data)
+        self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
+        return self._release(now)
+
+    def _release(self, now: float) -> list[GroupEffect]:
+        """Send the messages before which none is being committed."""
         payloads = []
         while (committed := self._committed.pop(self._released + 1, None)) is not None:
             self._released += 1
-            self._held[MessageId(self._site, self._incarnation, self._released)] = committed[0]
-            payloads.append(encode_payload(committed[0].to_payload(committed[1])))
+            id = MessageId(self._site, self._incarnation, self._released)
+            self._held[id], payload = committed
+            payloads.append(payload)
         return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
 
     def place(self, batch: FlowBatch) -> list[bytes]:
@@ -145,11 +167,14 @@ class Group:
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet)
                     if inbox.is_full or inbox.is_passed(packet.id):
-                        # It comes from a log, or has come from there.
+                        # An event comes from a log, or has come from there.
                         continue
                     self._held[packet.id] = held
-                    self._arrived[held.flow, held.event.mark] = packet.id
-                    batches.append(held)
+                    if isinstance(held, HeldEvent):
+                        self._arrived[held.flow, held.event.mark] = packet.id
+                        batches.append(held)
+                    else:
+                        inbox.add_ready([packet.id])
                 inbox.add_packet(packet)
         except ProtocolError as error:
             self.rejected += 1
@@ -169,7 +194,7 @@ class Group:
         for held in hold_events(batch):
             id = self._arrived.pop((held.flow, held.event.mark), None)
             arrived = None if id is None else self._held.get(id)
-            if id is not None and arrived is not None:
+            if id is not None and isinstance(arrived, HeldEvent):
                 held.event, held.has_entry = arrived.event, arrived.has_entry
                 held.is_recovered = arrived.is_recovered
                 self._held[id] = held
@@ -269,31 +294,11 @@ class Group:
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
 
-    def _read_message(self, site: str, message: Message) -> HeldEvent:
+    def _read_message(self, site: str, message: Message) -> HeldEvent | HeldMessage:
         payload = decode_payload(message.payload)
-        origin = self.origins.get(site)
-        if origin is None:
-            raise ProtocolError(f"{site} sent an event before its handshake")
-        if payload.pattern not in self._patterns:
-            raise ProtocolError(f"{site} sent an event of the pattern {payload.pattern!r}")
-        self._check_address(payload.origin_node)
-        flow = payload.flow_of(origin)
-        # Its entry is not sent: the packet has the same.
-        entry = self._entries.encode(message.id, message.stamp)
-        event = payload.event.with_annotation(entry)
-        node, after, upto = payload.origin_node, payload.after, payload.upto
-        return HeldEvent(flow, node, after, upto, event, has_entry=True)
-
-    def _check_address(self, text: str) -> None:
-        """Raises `ProtocolError`."""
-        if text not in self._addresses:
-            try:
-                Address.parse(text)
-            except BadName as wrong:
-                raise ProtocolError(f"address of a node: {wrong}") from None
-            if len(self._addresses) >= MOST_ADDRESSES:
-                self._addresses.clear()
-            self._addresses.add(text)
+        if isinstance(payload, ChannelMessage):
+            return HeldMessage(payload.channel, payload.data)
+        return self._events.read(site, message, payload)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
         inbox = self._inboxes[site]
@@ -301,7 +306,8 @@ class Group:
         packets, passed = inbox.take_ready(now)
         for id in passed:
             held = self._held.pop(id)
-            self._arrived.pop((held.flow, held.event.mark), None)
+            if isinstance(held, HeldEvent):
+                self._arrived.pop((held.flow, held.event.mark), None)
         for packet in packets:
             if isinstance(packet, Message):
                 effects += self._pass_message(inbox, packet.id)
@@ -329,7 +335,10 @@ class Group:
                     found.append(SendData(self._encode(packets), sent_to))
                 case Deliver(message, stamp, late):
                     held = self._held.pop(message.id, None)
-                    if held is not None:
+                    if isinstance(held, HeldMessage):
+                        flush()
+                        found.append(held.to_delivery(message.id, stamp, late))
+                    elif held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)
                 case Suspect(site, reason):

@@ -1,4 +1,4 @@
-"""Events of messages that wait for their order."""
+"""Messages that wait for their order: events, and others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import attrs
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
-from plugins.rcm.payload import Payload
+from broker.transport.order import MessageId, Place, Stamp
+from plugins.rcm.effects import DeliverMessage
+from plugins.rcm.payload import Channel, Payload
 
 
 @attrs.define
@@ -33,6 +35,18 @@ class HeldEvent:
         """Return the payload of its message, with a record that has no entry."""
         event = self.event._replace(record=record)
         return Payload(pattern_of(self.flow), self.origin_node, self.after, self.upto, event)
+
+
+@attrs.define
+class HeldMessage:
+    """A message that is no event."""
+
+    channel: Channel
+    data: bytes
+    is_recovered: bool = False
+
+    def to_delivery(self, id: MessageId, stamp: Stamp, late: Place | None) -> DeliverMessage:
+        return DeliverMessage(self.channel, id, stamp, late, self.data, self.is_recovered)
 
 
 def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:

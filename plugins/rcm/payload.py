@@ -1,7 +1,8 @@
-"""Payload of a message of a group: one event, with its range of the origin's flow."""
+"""Payload of a message of a group: one event with its range of the origin's flow, or bytes."""
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, TypeAlias
 
 import attrs
@@ -18,7 +19,17 @@ _Mark: TypeAlias = tuple[
 ]
 
 
-class _Fields(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+#: Bytes in one message that is no event.
+MOST_DATA = 1 << 20
+
+
+class Channel(enum.IntEnum):
+    """The part of a site that gets a message."""
+
+    CLIENTS = 1
+
+
+class _Event(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):
     pattern: Annotated[str, msgspec.Meta(max_length=256)]
     origin_node: Annotated[str, msgspec.Meta(max_length=1024)]
     after: _Mark
@@ -29,7 +40,16 @@ class _Fields(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
     document: bytes
 
 
-_decoder = msgspec.msgpack.Decoder(_Fields)
+class ChannelMessage(
+    msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=2
+):
+    """A message that is no event. Its data has another codec."""
+
+    channel: Channel
+    data: Annotated[bytes, msgspec.Meta(max_length=MOST_DATA)]
+
+
+_decoder = msgspec.msgpack.Decoder(_Event | ChannelMessage)
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -48,22 +68,26 @@ class Payload:
         return make_flow(origin, self.pattern)
 
 
-def encode_payload(payload: Payload) -> bytes:
+def encode_payload(payload: Payload | ChannelMessage) -> bytes:
+    if isinstance(payload, ChannelMessage):
+        return _encode(payload)
     event = payload.event
     return _encode(
-        _Fields(
+        _Event(
             *(payload.pattern, payload.origin_node, payload.after, payload.upto),
             *(event.mark, event.level, event.record, event.document),
         )
     )
 
 
-def decode_payload(data: bytes) -> Payload:
+def decode_payload(data: bytes) -> Payload | ChannelMessage:
     """Raises `ProtocolError`."""
     try:
         found = _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ProtocolError(f"malformed event of a group: {error}") from None
+        raise ProtocolError(f"malformed message of a group: {error}") from None
+    if isinstance(found, ChannelMessage):
+        return found
     if not found.after < found.mark <= found.upto:
         raise ProtocolError("the place of an event is not in its range")
     event = CarriedEvent(found.mark, found.record, found.document, found.level)

@@ -19,17 +19,19 @@ from plugins.rcm.handshake import (
     encode_answer,
     encode_offer,
 )
-from plugins.rcm.payload import Payload, decode_payload, encode_payload
+from plugins.rcm.payload import Channel, ChannelMessage, Payload, decode_payload, encode_payload
 
 PAYLOAD = Payload("ops.>", "alps/a", (1, 3), (1, 5), CarriedEvent((1, 4), b"\x90", b"<e/>", 1))
+MESSAGE = ChannelMessage(Channel.CLIENTS, b"hi")
 TERMS = Terms(1, "hybrid", 0.25, ("a", "b"))
 OFFER = Offer(TERMS, "0123", 7)
 
 
 def test_golden_bytes() -> None:
     assert encode_payload(PAYLOAD).hex() == (
-        "98a56f70732e3ea6616c70732f6192010392010592010401c40190c4043c652f3e"
+        "9901a56f70732e3ea6616c70732f6192010392010592010401c40190c4043c652f3e"
     )
+    assert encode_payload(MESSAGE).hex() == "930201c4026869"
     assert (
         encode_offer(OFFER).hex() == "939401a6687962726964cb3fd000000000000092a161a162a43031323307"
     )
@@ -37,7 +39,8 @@ def test_golden_bytes() -> None:
 
 
 def test_what_is_encoded_is_decoded() -> None:
-    assert decode_payload(encode_payload(PAYLOAD)) == PAYLOAD
+    for payload in (PAYLOAD, MESSAGE):
+        assert decode_payload(encode_payload(payload)) == payload
     assert decode_offer(encode_offer(OFFER)) == OFFER
     assert decode_answer(encode_answer(7)) == 7
 
@@ -53,6 +56,7 @@ def test_wrong_bytes_give_protocol_errors_only() -> None:
     random = Random(1)
     for decode, good in (
         (decode_payload, encode_payload(PAYLOAD)),
+        (decode_payload, encode_payload(MESSAGE)),
         (decode_offer, encode_offer(OFFER)),
         (decode_answer, encode_answer(7)),
     ):

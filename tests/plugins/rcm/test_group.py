@@ -10,9 +10,17 @@ from broker.event.flow import make_flow
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.order import VARIANTS, OrderSettings
-from plugins.rcm.effects import DeliverBatch, GroupEffect, ReportMissing, SendData
+from plugins.rcm.effects import (
+    DeliverBatch,
+    DeliverMessage,
+    GroupEffect,
+    PassOn,
+    ReportMissing,
+    SendData,
+)
 from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
+from plugins.rcm.payload import Channel
 
 SITES = ("a", "b")
 FLOW = make_flow("0a", "ops.>")
@@ -54,6 +62,27 @@ class Publisher:
 def delivered(effects: Sequence[GroupEffect]) -> list[Mark]:
     batches = [effect.batch for effect in effects if isinstance(effect, DeliverBatch)]
     return [event.mark for batch in batches for event in batch.events]
+
+
+def test_a_message_that_is_no_event_waits_for_events_before_it() -> None:
+    publisher, group = make_group("a"), make_group("b")
+    first, second = (CarriedEvent((1, number), RECORD, b"<e/>", 1) for number in (1, 2))
+    (entry,) = publisher.stamp([first], 0.0)
+    assert publisher.send(Channel.CLIENTS, b"hi", 0.0) == []
+    publisher.stamp([second], 0.0)
+    effects = publisher.publish(batch_of([first.with_annotation(entry)]), 0.0)
+    assert len([each for each in effects if isinstance(each, DeliverMessage)]) == 1
+    (data,) = [effect.data for effect in effects if isinstance(effect, SendData)]
+    assert [type(each) for each in group.receive("a", data, 1.0)] == [PassOn]
+    # The commit of the second event fails: a message behind it is stamped anew.
+    assert publisher.send(Channel.CLIENTS, b"again", 1.0) == []
+    effects = publisher.revoke(1.0)
+    (more,) = [effect.data for effect in effects if isinstance(effect, SendData)]
+    assert group.receive("a", more, 2.0) == []
+    effects = group.order(batch_of([first.with_annotation(entry)]), 2.0)
+    got = [each for each in effects if isinstance(each, DeliverBatch | DeliverMessage)]
+    assert [type(each) for each in got] == [DeliverBatch, DeliverMessage, DeliverMessage]
+    assert [each.data for each in got if isinstance(each, DeliverMessage)] == [b"hi", b"again"]
 
 
 def test_a_page_with_events_that_have_come_over_the_link_is_ordered_in_turn() -> None:
