@@ -39,7 +39,8 @@ def with_annotation(record: bytes, annotation: bytes) -> bytes:
     """
     if not isinstance(annotation, bytes) or len(annotation) > MAX_ANNOTATION_BYTES:
         raise ValueError(f"an annotation is not at most {MAX_ANNOTATION_BYTES} bytes")
-    record = without_annotation(record)
+    if not record.startswith(_PLAIN):
+        record = without_annotation(record)
     if not annotation or not record.startswith(_PLAIN):
         return record
     packed: bytes = _pack(annotation)
@@ -48,11 +49,19 @@ def with_annotation(record: bytes, annotation: bytes) -> bytes:
 
 def without_annotation(record: bytes) -> bytes:
     """Return a record of nine elements. A malformed record is not changed."""
+    return split_annotation(record)[0]
+
+
+def split_annotation(record: bytes) -> tuple[bytes, bytes]:
+    """Return the record of nine elements, and the annotation; empty if there is none.
+
+    A malformed record is not changed.
+    """
     fields = _annotated_fields(record)
     if fields is None:
-        return record
+        return record, b""
     plain: bytes = _pack(fields[:RECORD_FIELDS])
-    return plain
+    return plain, fields[RECORD_FIELDS]
 
 
 def _annotated_fields(record: bytes) -> _Fields | None:

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 import attrs
 import msgspec
 
-from broker.event.annotation import ANNOTATED, MAX_ANNOTATION_BYTES, annotation_of
+from broker.event.annotation import MAX_ANNOTATION_BYTES
 
 VERSION: Final = 1
 #: First bytes of each entry: the array of 14 elements, the text, the version.
@@ -141,8 +141,3 @@ def decode_entry_fields(annotation: bytes) -> EntryFields | None:
         return None
     is_late, before, after = fields[7:10]
     return None if (before or after) and not is_late else fields
-
-
-def order_entry_of(record: bytes) -> OrderEntry | None:
-    """Return the entry of an event's record; None if it has none."""
-    return decode_order_entry(annotation_of(record)) if record.startswith(ANNOTATED) else None

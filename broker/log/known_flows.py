@@ -26,7 +26,7 @@ from broker.event.flow import (
 )
 from broker.event.place import Mark
 from broker.event.stream import StreamPattern
-from broker.log.logged_event import LoggedEvent
+from broker.log.logged_event import LoggedEvent, relabelled
 from broker.log.withheld_flows import WithheldFlows
 
 #: Flows of other origins; further ones are read as default flows.
@@ -215,7 +215,7 @@ def with_origin(
     copies of those of `ordered` flows under their flow."""
     prefix = f"{origin}/"
     return [
-        attrs.evolve(event, origin=origin)
+        relabelled(event, origin)
         if event.origin.startswith(prefix) and (event.is_withheld or event.origin not in ordered)
         else event
         for event in events

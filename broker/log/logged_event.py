@@ -63,6 +63,21 @@ class LoggedEvent:
         return len(self.record) + len(self.document) + EVENT_OVERHEAD
 
 
+def relabelled(event: LoggedEvent, origin: str) -> LoggedEvent:
+    """Return the event under another origin. `attrs.evolve` takes three times as long."""
+    return LoggedEvent(
+        event.epoch,
+        event.offset,
+        event.arrival,
+        event.level,
+        event.record,
+        event.document,
+        origin,
+        event.serial,
+        event.is_withheld,
+    )
+
+
 def encode_header(header: Header) -> bytes:
     """Return the record of a header."""
     event_id, stream, type_name, version, level, liveness = header

@@ -18,9 +18,9 @@ import msgpack
 import msgspec
 
 from broker.errors import ProtocolError
-from broker.event.annotation import ANNOTATED, RECORD_FIELDS, without_annotation
+from broker.event.annotation import ANNOTATED, RECORD_FIELDS, split_annotation
 from broker.event.envelope import Header, Liveness
-from broker.event.order_entry import OrderEntry, decode_order_entry, order_entry_of
+from broker.event.order_entry import OrderEntry, decode_entry_fields, decode_order_entry
 from broker.event.place import Place
 from broker.log.logged_event import LoggedEvent, header_from_fields
 from broker.transport.shared_message import SharedMessage
@@ -138,11 +138,12 @@ def encode_events(events: Sequence[LoggedEvent]) -> EncodedEvents:
 
 
 def _separate_annotations(encoded: EncodedEvents, records: Sequence[bytes]) -> None:
-    plain = [without_annotation(record) for record in records]
-    ordered = [
-        bare if order_entry_of(record) is None else record
-        for record, bare in zip(records, plain, strict=True)
-    ]
+    plain: list[bytes] = []
+    ordered: list[bytes] = []
+    for record in records:
+        bare, annotation = split_annotation(record)
+        plain.append(bare)
+        ordered.append(bare if decode_entry_fields(annotation) is None else record)
     encoded.records = b"".join(plain)
     if ordered != plain:
         encoded.with_order = attrs.evolve(encoded, records=b"".join(ordered))

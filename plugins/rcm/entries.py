@@ -41,11 +41,17 @@ class Entries:
         self._delivered: dict[str, deque[tuple[Mark, MessageId, Stamp]]] = {}
         """The last deliveries of each flow, in its order."""
 
-    def encode(self, id: MessageId, stamp: Stamp | None) -> bytes:
+    def bound_of(self, site: str) -> int:
+        """Return the error of a site's stamps."""
+        return self._bound_of(site)
+
+    def encode(self, id: MessageId, stamp: Stamp | None, bound: int) -> bytes:
         """Return the annotation of a message that is in time."""
-        tie = "" if stamp is None or stamp.site == id.site else stamp.site
-        time = None if stamp is None else stamp.time
-        name, bound = self._name, self._bound_of(id.site)
+        name = self._name
+        if stamp is None:
+            return encode_in_time(name.stack, id, None, name.variant, bound, "")
+        time, site = stamp
+        tie = "" if site == id.site else site
         return encode_in_time(name.stack, id, time, name.variant, bound, tie)
 
     def read(self, event: CarriedEvent) -> OrderEntry | None:
@@ -56,12 +62,14 @@ class Entries:
     def deliver(self, held: HeldEvent, message: Message, stamp: Stamp, late: Place | None) -> None:
         """Give an event the entry of its delivery. That of a message in time mostly stays."""
         if late is not None or held.is_recovered:
-            entry = decode_order_entry(self.encode(message.id, stamp))
+            bound = self._bound_of(message.id.site)
+            entry = decode_order_entry(self.encode(message.id, stamp, bound))
             assert entry is not None
             placed = _with_place(entry, late, is_recovered=held.is_recovered)
             held.event = held.event.with_annotation(encode_order_entry(placed))
         elif not held.has_entry or message.stamp != stamp:
-            held.event = held.event.with_annotation(self.encode(message.id, stamp))
+            bound = self._bound_of(message.id.site)
+            held.event = held.event.with_annotation(self.encode(message.id, stamp, bound))
         self._record(held.flow, held.event.mark, message.id, stamp)
 
     def place(self, flow: str, event: CarriedEvent) -> CarriedEvent:

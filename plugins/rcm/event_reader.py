@@ -25,28 +25,31 @@ class EventReader:
         self._addresses: set[str] = set()
         """Addresses of nodes that were checked."""
 
-    def read(self, site: str, message: Message, payload: Payload) -> HeldEvent:
-        """Return the event of a site's message, with its entry. Raises `ProtocolError`."""
+    def read(self, site: str, message: Message, payload: Payload, bound: int) -> HeldEvent:
+        """Return the event of a site's message, with its entry. Raises `ProtocolError`.
+
+        `bound` is the error of the site's stamps in microseconds.
+        """
         origin = self.origins.get(site)
         if origin is None:
             raise ProtocolError(f"{site} sent an event before its handshake")
         if payload.pattern not in self._patterns:
             raise ProtocolError(f"{site} sent an event of the pattern {payload.pattern!r}")
-        self._check_address(payload.origin_node)
-        flow = payload.flow_of(origin)
+        node = payload.origin_node
+        if node not in self._addresses:
+            self._check_address(node)
         # Its entry is not sent: the packet has the same.
-        entry = self._entries.encode(message.id, message.stamp)
+        entry = self._entries.encode(message.id, message.stamp, bound)
         event = payload.event.with_annotation(entry)
-        node, after, upto = payload.origin_node, payload.after, payload.upto
-        return HeldEvent(flow, node, after, upto, event, has_entry=True)
+        flow = payload.flow_of(origin)
+        return HeldEvent(flow, node, payload.after, payload.upto, event, has_entry=True)
 
     def _check_address(self, text: str) -> None:
         """Raises `ProtocolError`."""
-        if text not in self._addresses:
-            try:
-                Address.parse(text)
-            except BadName as wrong:
-                raise ProtocolError(f"address of a node: {wrong}") from None
-            if len(self._addresses) >= MOST_ADDRESSES:
-                self._addresses.clear()
-            self._addresses.add(text)
+        try:
+            Address.parse(text)
+        except BadName as wrong:
+            raise ProtocolError(f"address of a node: {wrong}") from None
+        if len(self._addresses) >= MOST_ADDRESSES:
+            self._addresses.clear()
+        self._addresses.add(text)

@@ -99,11 +99,12 @@ class Group:
     def stamp(self, events: Sequence[CarriedEvent], now: float) -> list[bytes]:
         """Return the entries of own events, before their commit."""
         reserved = self.core.stamp(len(events), self._instant(now))
+        bound, encode = self._entries.bound_of(self._site), self._entries.encode
         entries = []
         for event, (number, stamp) in zip(events, reserved, strict=True):
             self._stamped[event.mark] = number, event.record
             id = MessageId(self._site, self._incarnation, number)
-            entries.append(self._entries.encode(id, stamp))
+            entries.append(encode(id, stamp, bound))
         return entries
 
     def revoke(self, now: float) -> list[GroupEffect]:
@@ -160,12 +161,12 @@ class Group:
 
     def receive(self, site: str, data: Sequence[bytes], now: float) -> list[GroupEffect]:
         """Take messages of the link to a site."""
-        inbox = self._inboxes[site]
+        inbox, bound = self._inboxes[site], self._entries.bound_of(site)
         batches: list[HeldEvent] = []
         try:
             for packet in (each for one in data for each in self._codec.decode(site, one)):
                 if isinstance(packet, Message):
-                    held = self._read_message(site, packet)
+                    held = self._read_message(site, packet, bound)
                     if inbox.is_full or inbox.is_passed(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
@@ -294,11 +295,11 @@ class Group:
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
 
-    def _read_message(self, site: str, message: Message) -> HeldEvent | HeldMessage:
+    def _read_message(self, site: str, message: Message, bound: int) -> HeldEvent | HeldMessage:
         payload = decode_payload(message.payload)
         if isinstance(payload, ChannelMessage):
             return HeldMessage(payload.channel, payload.data)
-        return self._events.read(site, message, payload)
+        return self._events.read(site, message, payload, bound)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
         inbox = self._inboxes[site]

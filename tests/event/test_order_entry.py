@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.event.annotation import MAX_ANNOTATION_BYTES, with_annotation
+from broker.event.annotation import MAX_ANNOTATION_BYTES, annotation_of, with_annotation
 from broker.event.envelope import Header, Liveness, SecurityLevel
 from broker.event.event_id import EventId
 from broker.event.order_entry import (
@@ -16,7 +16,6 @@ from broker.event.order_entry import (
     decode_order_entry,
     encode_in_time,
     encode_order_entry,
-    order_entry_of,
 )
 from broker.log.logged_event import encode_header
 
@@ -63,7 +62,7 @@ def test_an_entry_has_its_bytes(entry: OrderEntry, expected: str) -> None:
 def test_an_entry_is_the_annotation_of_a_record(entry: OrderEntry) -> None:
     annotation = encode_order_entry(entry)
     assert len(annotation) <= MAX_ANNOTATION_BYTES
-    assert order_entry_of(with_annotation(RECORD, annotation)) == entry
+    assert decode_order_entry(annotation_of(with_annotation(RECORD, annotation))) == entry
     assert entry.id == (entry.site, entry.incarnation, entry.number)
 
 
@@ -73,7 +72,10 @@ def test_the_largest_names_of_nodes_fit() -> None:
     entry = OrderEntry(
         *(long, long, large, large, -large - 1, long, large, True, id, id, True),
     )
-    assert order_entry_of(with_annotation(RECORD, encode_order_entry(entry))) == entry
+    assert (
+        decode_order_entry(annotation_of(with_annotation(RECORD, encode_order_entry(entry))))
+        == entry
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ def test_an_entry_beyond_its_bounds_is_not_written(changes: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("record", [b"", RECORD, b"\x9a", with_annotation(RECORD, b"number 7")])
 def test_other_records_have_no_entry(record: bytes) -> None:
-    assert order_entry_of(record) is None
+    assert decode_order_entry(annotation_of(record)) is None
 
 
 def test_an_entry_of_a_later_version_is_none() -> None:
@@ -122,7 +124,7 @@ def test_altered_bytes_are_another_entry_or_none(
 def test_any_bytes_raise_nothing(rest: bytes) -> None:
     for start in (b"", encode_order_entry(LATE)[:8]):
         decode_order_entry(start + rest)
-        order_entry_of(with_annotation(RECORD, start + rest))
+        decode_order_entry(annotation_of(with_annotation(RECORD, start + rest)))
 
 
 @pytest.mark.parametrize("stamp", [None, -5, 2**62])

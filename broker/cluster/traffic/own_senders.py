@@ -86,6 +86,11 @@ class OwnSenders:
         """
         if self._senders[flow].sent_upto >= self._end_of_flow(flow, upto):
             return None
+        if not fed:
+            self._senders[flow].record_events(
+                self._end_of_flow(flow, upto), events, self._is_cleared
+            )
+            return None
         frame = self.event_frame(flow, (0, 0), upto, events)
         ranges = () if frame is None else enumerate(frame.ranges)
         chosen = {index: CLEARANCES[-1] for index, each in ranges if each.destination in fed}

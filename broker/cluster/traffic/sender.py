@@ -145,11 +145,7 @@ class OriginSender:
         """
         if upto < after:
             return None
-        if after != self._sent_upto:
-            for address, state in self._destinations.items():
-                state.sent = max(after, state.joined)
-                self._repeats[address] = 0
-        self._sent_upto = upto
+        self._begin_range(after, upto)
         frame_events: list[CarriedEvent] = []
         levels: list[int] = []
         destinations: list[frozenset[Address]] = []
@@ -179,6 +175,26 @@ class OriginSender:
             for recipients, group in groupby(destinations)
         ]
         return self.make_frame(ranges, frame_events, levels, runs)
+
+    def record_events(
+        self, upto: Mark, events: Sequence[OutgoingEvent], is_cleared: IsCleared
+    ) -> None:
+        """Record events behind the last ones, up to a mark, that another way sends."""
+        self._begin_range(self._sent_upto, upto)
+        recipients: set[Address] = set()
+        for _, group in groupby(events, lambda each: (each.destinations, each.level)):
+            *_, last = group
+            recipients |= self._recipients(last, is_cleared)
+        for each in recipients:
+            self._destinations[each].sent = upto
+            self._repeats[each] = 0
+
+    def _begin_range(self, after: Mark, upto: Mark) -> None:
+        if after != self._sent_upto:
+            for address, state in self._destinations.items():
+                state.sent = max(after, state.joined)
+                self._repeats[address] = 0
+        self._sent_upto = upto
 
     def progress_frame(self) -> Frame | None:
         """Return empty ranges for idle destinations, None if none are due. Call once a second."""

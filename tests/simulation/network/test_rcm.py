@@ -11,7 +11,8 @@ import pytest
 
 from broker.config.stacks import StackInstance
 from broker.errors import ConfigurationError
-from broker.event.order_entry import OrderEntry, order_entry_of
+from broker.event.annotation import annotation_of
+from broker.event.order_entry import OrderEntry, decode_order_entry
 from broker.log.known_flows import stream_of
 from broker.streams.connection_links import ConnectionLinks
 from broker.testing.determinism import deterministic
@@ -52,7 +53,7 @@ class Group:
         log = self.world[name].event_log
         events = self.world.wait(log.read(1, 1 << 40, 1 << 60))
         found = [
-            order_entry_of(event.record)
+            decode_order_entry(annotation_of(event.record))
             for event in events
             if stream_of(event.record) == CARRIED and not event.is_withheld
         ]
