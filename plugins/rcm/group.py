@@ -44,7 +44,13 @@ from plugins.rcm.effects import (
 )
 from plugins.rcm.entries import Entries, stamp_of
 from plugins.rcm.event_reader import EventReader
-from plugins.rcm.held_events import HeldEvent, HeldMessage, hold_events, join_batches
+from plugins.rcm.held_events import (
+    HeldEvent,
+    HeldMessage,
+    hold_events,
+    join_batches,
+    join_effects,
+)
 from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
 
@@ -175,7 +181,7 @@ class Group:
                         self._arrived[held.flow, held.event.mark] = packet.id
                         batches.append(held)
                     else:
-                        inbox.add_ready([packet.id])
+                        inbox.add_ready(packet.id)
                 inbox.add_packet(packet)
         except ProtocolError as error:
             self.rejected += 1
@@ -185,33 +191,63 @@ class Group:
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""
         effects: list[GroupEffect] = []
-        touched: dict[str, None] = {}
+        recovered: list[Message] = []
 
-        def take_touched() -> list[GroupEffect]:
-            sites = list(touched)
-            touched.clear()
-            return [effect for site in sites for effect in self._take_ready(site, now)]
+        def flush() -> None:
+            if recovered:
+                messages = list(recovered)
+                recovered.clear()
+                site, at = messages[0].id.site, self._instant(now)
+                effects.extend(self._convert(self.core.receive(site, messages, at)))
 
+        touched = ""
         for held in hold_events(batch):
             id = self._arrived.pop((held.flow, held.event.mark), None)
             arrived = None if id is None else self._held.get(id)
             if id is not None and isinstance(arrived, HeldEvent):
-                held.event, held.has_entry = arrived.event, arrived.has_entry
-                held.is_recovered = arrived.is_recovered
-                self._held[id] = held
-                self._inboxes[id.site].add_ready([id])
-                touched[id.site] = None
-            else:
+                flush()
+                arrived.after, arrived.upto = held.after, held.upto
+                arrived.origin_node = held.origin_node
+                self._inboxes[id.site].add_ready(id)
+                touched = id.site
+                continue
+            if touched:
                 # The order gets the events before it first.
-                effects += take_touched()
-                held.is_recovered = True
-                effects += self._order_recovered(held, now)
-        return effects + take_touched()
+                effects += self._take_ready(touched, now)
+                touched = ""
+            held.is_recovered = True
+            entry = self._entries.read(held.event)
+            message = None if entry is None else self._find_message(held, entry)
+            if message is None or (recovered and recovered[0].id.site != message.id.site):
+                flush()
+            if message is None:
+                effects += self._order_again(held, entry, now)
+                continue
+            missing = self._inboxes[message.id.site].pass_message(message.id)
+            if missing is not None:
+                flush()
+                effects.append(ReportMissing(message.id.site, message.id.incarnation, *missing))
+            self._held[message.id] = held
+            recovered.append(message)
+        flush()
+        if touched:
+            effects += self._take_ready(touched, now)
+        return join_effects(effects)
 
-    def _order_recovered(self, held: HeldEvent, now: float) -> list[GroupEffect]:
-        entry = self._entries.read(held.event)
-        inbox = None if entry is None else self._inboxes.get(entry.site)
-        if entry is None or inbox is None:
+    def _find_message(self, held: HeldEvent, entry: OrderEntry) -> Message | None:
+        """Return the message of a recovered event; None if the order has had it."""
+        id, inbox = MessageId(*entry.id), self._inboxes.get(entry.site)
+        if inbox is None or id in self._held or inbox.is_passed(id):
+            return None
+        if entry.stamp is None and id.site == self._site:
+            return None
+        return Message(id, b"", frozenset(), stamp_of(entry))
+
+    def _order_again(
+        self, held: HeldEvent, entry: OrderEntry | None, now: float
+    ) -> list[GroupEffect]:
+        """Deliver a recovered event that the order has had, or will never have."""
+        if entry is None or entry.site not in self._inboxes:
             # Another stack carried it before.
             return [DeliverBatch(held.to_batch())]
         id = MessageId(*entry.id)
@@ -219,15 +255,10 @@ class Group:
             # An earlier commit failed. The order still has the message.
             held.is_recovered = self._held[id].is_recovered
             self._held[id] = held
-            inbox.add_ready([id])
+            self._inboxes[id.site].add_ready(id)
             return self._take_ready(id.site, now)
-        if inbox.is_passed(id) or (entry.stamp is None and id.site == self._site):
-            held.event = self._entries.place(held.flow, held.event)
-            return [DeliverBatch(held.to_batch())]
-        self._held[id] = held
-        message = Message(id, b"", frozenset(), stamp_of(entry))
-        effects = self._pass_message(inbox, id)
-        return effects + self._convert(self.core.receive(id.site, [message], self._instant(now)))
+        held.event = self._entries.place(held.flow, held.event)
+        return [DeliverBatch(held.to_batch())]
 
     def miss(self, flow: str, now: float) -> list[GroupEffect]:
         """Handle that events of a flow are in no log any more."""
@@ -311,14 +342,13 @@ class Group:
                 self._arrived.pop((held.flow, held.event.mark), None)
         for packet in packets:
             if isinstance(packet, Message):
-                effects += self._pass_message(inbox, packet.id)
+                id = packet.id
+                missing = inbox.pass_message(id)
+                if missing is not None:
+                    effects.append(ReportMissing(id.site, id.incarnation, *missing))
         if packets:
             effects += self._convert(self.core.receive(site, packets, self._instant(now)))
         return effects
-
-    def _pass_message(self, inbox: Inbox, id: MessageId) -> list[GroupEffect]:
-        missing = inbox.pass_message(id)
-        return [] if missing is None else [ReportMissing(id.site, id.incarnation, *missing)]
 
     def _convert(self, effects: Iterable[OrderEffect]) -> list[GroupEffect]:
         """Return the effects of the core for the transport; deliveries are joined."""

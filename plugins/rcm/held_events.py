@@ -11,7 +11,7 @@ from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.order import MessageId, Place, Stamp
-from plugins.rcm.effects import DeliverMessage
+from plugins.rcm.effects import DeliverBatch, DeliverMessage, GroupEffect
 from plugins.rcm.payload import Channel, Payload
 
 
@@ -68,6 +68,31 @@ def join_batches(held: Sequence[HeldEvent]) -> Iterator[FlowBatch]:
                 run = []
             run.append(each)
         yield _join(flow, node, run)
+
+
+def join_effects(effects: Sequence[GroupEffect]) -> list[GroupEffect]:
+    """Join deliveries that follow each other in one flow."""
+    runs: list[list[GroupEffect]] = []
+    for each in effects:
+        if runs and _follows(runs[-1][-1], each):
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return [_join_run(run) for run in runs]
+
+
+def _follows(one: GroupEffect, next: GroupEffect) -> bool:
+    if not isinstance(one, DeliverBatch) or not isinstance(next, DeliverBatch):
+        return False
+    return one.batch.flow == next.batch.flow and one.batch.upto == next.batch.after
+
+
+def _join_run(run: Sequence[GroupEffect]) -> GroupEffect:
+    batches = [each.batch for each in run if isinstance(each, DeliverBatch)]
+    if len(batches) < 2:
+        return run[0]
+    events = [event for each in batches for event in each.events]
+    return DeliverBatch(attrs.evolve(batches[0], upto=batches[-1].upto, events=events))
 
 
 def _join(flow: str, node: str, run: Sequence[HeldEvent]) -> FlowBatch:

@@ -7,7 +7,6 @@ later packets of that site wait too, so that the order sees each message in its 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
 
 from broker.errors import ProtocolError
 from broker.transport.order import Message, MessageId, Packet
@@ -42,9 +41,9 @@ class Inbox:
         if isinstance(packet, Message):
             self._bytes += len(packet.payload)
 
-    def add_ready(self, ids: Iterable[MessageId]) -> None:
-        """Record that the node has the events of messages, and all before them in their flows."""
-        self._ready.update(ids)
+    def add_ready(self, id: MessageId) -> None:
+        """Record that the node has the event of a message, and all before it in its flow."""
+        self._ready.add(id)
 
     def record_loss(self) -> None:
         """Record that messages of the site are in no log any more: none waits for them."""

@@ -95,3 +95,12 @@ def test_a_page_with_events_that_have_come_over_the_link_is_ordered_in_turn() ->
     effects = group.order(batch_of(publisher.logged), 2.0)
     assert delivered(effects) == [(1, 1), (1, 2), (1, 3), (1, 4)]
     assert not any(isinstance(effect, ReportMissing) for effect in effects)
+
+
+def test_a_page_of_recovered_events_is_delivered_in_one_batch() -> None:
+    publisher, group = Publisher(), make_group("b")
+    for _ in range(50):
+        publisher.publish()
+    effects = group.order(batch_of(publisher.logged), 2.0)
+    assert len(effects) == 1
+    assert len(delivered(effects)) == 50

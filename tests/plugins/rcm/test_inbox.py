@@ -33,19 +33,19 @@ def take(inbox: Inbox, now: float = 0.0) -> list[object]:
 def test_packets_wait_behind_an_event_that_the_node_does_not_have() -> None:
     first, clock, second = message(1), Clock(5), message(2)
     inbox = inbox_with(first, clock, second)
-    inbox.add_ready([second.id])
+    inbox.add_ready(second.id)
     assert take(inbox) == []
-    inbox.add_ready([first.id])
+    inbox.add_ready(first.id)
     assert take(inbox) == [first, clock, second]
 
 
 def test_a_message_waits_for_lower_numbers_of_other_flows() -> None:
     inbox = inbox_with(message(1))
-    inbox.add_ready([message(1).id])
+    inbox.add_ready(message(1).id)
     assert len(take(inbox)) == 1
     third = message(3)
     inbox.add_packet(third)
-    inbox.add_ready([third.id])
+    inbox.add_ready(third.id)
     assert take(inbox, 10.0) == []
     assert inbox.next_timeout() == 10.0 + NUMBER_PATIENCE
     # The event of another flow comes from a log.
@@ -56,7 +56,8 @@ def test_a_message_waits_for_lower_numbers_of_other_flows() -> None:
 def test_missing_numbers_are_reported_after_a_time_or_a_known_loss() -> None:
     for loses in (False, True):
         inbox = inbox_with(message(1), message(4))
-        inbox.add_ready([message(1).id, message(4).id])
+        inbox.add_ready(message(1).id)
+        inbox.add_ready(message(4).id)
         assert len(take(inbox, 1.0)) == 1
         if loses:
             inbox.record_loss()
@@ -69,7 +70,8 @@ def test_missing_numbers_are_reported_after_a_time_or_a_known_loss() -> None:
 def test_messages_behind_later_ones_are_dropped() -> None:
     inbox = inbox_with(message(1), message(2), message(3))
     inbox.pass_message(message(2).id)
-    inbox.add_ready([message(each).id for each in (1, 2, 3)])
+    for number in (1, 2, 3):
+        inbox.add_ready(message(number).id)
     packets, passed = inbox.take_ready(0.0)
     assert [each.id.number for each in packets if isinstance(each, Message)] == [3]
     assert [id.number for id in passed] == [1, 2]
@@ -77,7 +79,8 @@ def test_messages_behind_later_ones_are_dropped() -> None:
 
 def test_a_new_incarnation_begins_with_any_number() -> None:
     inbox = inbox_with(message(5), message(1, 2))
-    inbox.add_ready([message(5).id, message(1, 2).id])
+    inbox.add_ready(message(5).id)
+    inbox.add_ready(message(1, 2).id)
     assert len(take(inbox)) == 2
     assert inbox.is_passed(message(9).id) and not inbox.is_passed(message(2, 2).id)
 
