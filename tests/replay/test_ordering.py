@@ -42,27 +42,26 @@ def holds(rows: Sequence[Row]) -> None:
         last_number[row.publisher] = row.sequence
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_each_origin_and_each_publisher_is_in_order(seed: int) -> None:
-    rows, found = in_order(run_of(seed))
-    assert found.contradictions == 0
-    holds(rows)
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_each_origin_and_each_publisher_is_in_order(first: int) -> None:
+    for seed in range(first, first + 50):
+        rows = run_of(seed)
+        ordered, found = in_order(rows)
+        assert found.contradictions == 0, f"seed {seed}"
+        holds(ordered)
+        # The definition: the earliest event is taken repeatedly.
+        assert ordered == plainly(rows), f"seed {seed}"
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_the_order_equals_repeatedly_taking_the_earliest_event(seed: int) -> None:
-    rows = run_of(seed)
-    assert in_order(rows)[0] == plainly(rows)
-
-
-@pytest.mark.parametrize("seed", range(100))
-def test_the_order_of_a_stack_holds_on_request(seed: int) -> None:
-    rows = run_of(seed)
-    found, how = in_order(rows, stacks=True)
-    assert how.contradictions == 0
-    assert found == plainly(rows, stacks=True)
-    placed = [row.place for row in found if row.stack >= 0]
-    assert placed == sorted(placed)
+@pytest.mark.parametrize("first", range(0, 100, 50))
+def test_the_order_of_a_stack_holds_on_request(first: int) -> None:
+    for seed in range(first, first + 50):
+        rows = run_of(seed)
+        found, how = in_order(rows, stacks=True)
+        assert how.contradictions == 0, f"seed {seed}"
+        assert found == plainly(rows, stacks=True), f"seed {seed}"
+        placed = [row.place for row in found if row.stack >= 0]
+        assert placed == sorted(placed), f"seed {seed}"
 
 
 def test_the_generated_runs_are_hard() -> None:

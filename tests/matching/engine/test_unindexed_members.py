@@ -80,7 +80,7 @@ def test_no_document_waits_for_a_complete_index(flight_dtd: Dtd, form: str) -> N
     everywhere = StreamPattern.parse(">")
     longest: list[int] = []
     held = 0
-    for queries in (6_000, 9_000):
+    for queries in (3_000, 6_000):
         for n in range(held, queries):
             switch.subscribe(everywhere, parse_query(form.format(n, n)))
         held = queries

@@ -9,8 +9,7 @@ from broker.testing.simulated_reader import Reader
 from tests.simulation.network.simulated_client import settle
 
 
-@pytest.mark.parametrize("suspect", [1.0, 5.0])
-@pytest.mark.parametrize("alone", [1.1, 1.5, 2.0])
+@pytest.mark.parametrize(("alone", "suspect"), [(1.1, 1.0), (1.5, 5.0), (2.0, 1.0)])
 def test_restarted_leader_does_not_withdraw_its_units_interest(
     alone: float, suspect: float
 ) -> None:
