@@ -19,6 +19,7 @@ from broker.event.order_entry import OrderEntry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.effects import Failed
+from broker.transport.message import Message as TransportMessage
 from broker.transport.order import (
     Deliver,
     Instant,
@@ -33,6 +34,7 @@ from broker.transport.order import (
     Suspect,
 )
 from broker.transport.view import LinkState
+from plugins.rcm.addressing import send_addressed, split_messages
 from plugins.rcm.effects import (
     DeliverBatch,
     EndLink,
@@ -48,8 +50,8 @@ from plugins.rcm.held_events import HeldEvent, HeldMessage, hold_events, join_ba
 from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
 
-#: Of the documents in one message of a link, unless one is larger.
-MOST_MESSAGE_BYTES = 256 << 10
+#: Messages that are sent together; the order has a bound.
+MOST_RELEASED = 1_000
 
 
 class Group:
@@ -115,7 +117,7 @@ class Group:
         for held in waiting:
             if isinstance(held, HeldMessage):
                 # It was stamped behind the events.
-                effects += self.send(held.channel, held.data, now)
+                effects += self.send_messages(held.channel, [held.message], now)
         return effects
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
@@ -129,24 +131,40 @@ class Group:
         return self._release(now)
 
     def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
-        """Send a message that is no event, behind the events that are being committed.
+        """Send a message that is no event to all sites."""
+        return self.send_messages(channel, [TransportMessage(data, None, self._others)], now)
 
-        It is in no log: sites that lose it are told that it is missing.
+    def send_messages(
+        self, channel: Channel, messages: Sequence[TransportMessage], now: float
+    ) -> list[GroupEffect]:
+        """Send messages that are no events, behind the events that are being committed.
+
+        Their destinations are other sites; the rest of the group gets their places. They are in no
+        log: sites that lose one are told that it is missing.
         """
-        ((number, _),) = self.core.stamp(1, self._instant(now))
-        held = HeldMessage(channel, data)
-        self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
+        reserved = self.core.stamp(len(messages), self._instant(now))
+        for message, (number, _) in zip(messages, reserved, strict=True):
+            payload = encode_payload(ChannelMessage(channel, message.payload))
+            self._committed[number] = HeldMessage(channel, message), payload
         return self._release(now)
 
     def _release(self, now: float) -> list[GroupEffect]:
         """Send the messages before which none is being committed."""
-        payloads = []
-        while (committed := self._committed.pop(self._released + 1, None)) is not None:
-            self._released += 1
-            id = MessageId(self._site, self._incarnation, self._released)
-            self._held[id], payload = committed
-            payloads.append(payload)
-        return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
+        effects: list[GroupEffect] = []
+        while self._released + 1 in self._committed:
+            payloads: list[bytes] = []
+            released: list[HeldEvent | HeldMessage] = []
+            while len(payloads) < MOST_RELEASED and self._released + 1 in self._committed:
+                self._released += 1
+                held, payload = self._committed.pop(self._released)
+                self._held[MessageId(self._site, self._incarnation, self._released)] = held
+                payloads.append(payload)
+                released.append(held)
+            found = self.core.release(payloads, self._instant(now))
+            if any(isinstance(held, HeldMessage) for held in released):
+                effects += send_addressed(found.pop(0), released, self._others, self._codec)
+            effects += self._convert(found)
+        return effects
 
     def place(self, batch: FlowBatch) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
@@ -297,7 +315,7 @@ class Group:
     def _read_message(self, site: str, message: Message) -> HeldEvent | HeldMessage:
         payload = decode_payload(message.payload)
         if isinstance(payload, ChannelMessage):
-            return HeldMessage(payload.channel, payload.data)
+            return HeldMessage(payload.channel, TransportMessage(payload.data, message.id.site))
         return self._events.read(site, message, payload)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
@@ -336,8 +354,9 @@ class Group:
                 case Deliver(message, stamp, late):
                     held = self._held.pop(message.id, None)
                     if isinstance(held, HeldMessage):
-                        flush()
-                        found.append(held.to_delivery(message.id, stamp, late))
+                        if held.message.payload:
+                            flush()
+                            found.append(held.to_delivery(message.id, stamp, late))
                     elif held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)
@@ -355,14 +374,4 @@ class Group:
         """Return the packets in messages of moderate size."""
         if not isinstance(packets[0], Message):
             return [self._codec.encode(packets)]
-        found: list[bytes] = []
-        part: list[Packet] = []
-        size = 0
-        for message in packets:
-            assert isinstance(message, Message)
-            if part and size + len(message.payload) > MOST_MESSAGE_BYTES:
-                found.append(self._codec.encode(part))
-                part, size = [], 0
-            part.append(message)
-            size += len(message.payload)
-        return [*found, self._codec.encode(part)]
+        return [self._codec.encode(part) for part in split_messages(packets)]

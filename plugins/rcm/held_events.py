@@ -10,6 +10,7 @@ import attrs
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
+from broker.transport.message import Message
 from broker.transport.order import MessageId, Place, Stamp
 from plugins.rcm.effects import DeliverMessage
 from plugins.rcm.payload import Channel, Payload
@@ -39,14 +40,15 @@ class HeldEvent:
 
 @attrs.define
 class HeldMessage:
-    """A message that is no event."""
+    """A message that is no event. Its destinations are other sites."""
 
     channel: Channel
-    data: bytes
+    message: Message
     is_recovered: bool = False
 
     def to_delivery(self, id: MessageId, stamp: Stamp, late: Place | None) -> DeliverMessage:
-        return DeliverMessage(self.channel, id, stamp, late, self.data, self.is_recovered)
+        data = self.message.payload
+        return DeliverMessage(self.channel, id, stamp, late, data, self.is_recovered)
 
 
 def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:
