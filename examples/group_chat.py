@@ -13,7 +13,7 @@ from broker.event.site_notice import SiteStatus
 from broker.streams.messaging import Delivery, IGroupClient
 from broker.transport.message import Message
 from examples.free_ports import free_port
-from plugins.rcm.group_site import GroupSite
+from plugins.rcm.group_site import create_site
 from plugins.rcm.options import RcmOptions
 
 NAMES = {"a": "anna", "b": "ben", "c": "cleo"}
@@ -31,12 +31,14 @@ async def wait_until_connected(client: IGroupClient) -> None:
 async def talk(client: IGroupClient) -> list[str]:
     for text in (b"hello", b"goodbye"):
         outcomes = await client.send(Message(text, destinations=client.sites))
-        print(f"{client.address.client} sent {text!r}: {[each.value for each in outcomes.values()]}")
+        print(
+            f"{client.address.client} sent {text!r}: {[each.value for each in outcomes.values()]}"
+        )
     lines: list[str] = []
     async for item in client:
         if isinstance(item, Delivery):
-            text, late = item.message.payload.decode(), " (late)" if item.late else ""
-            lines.append(f"{item.source.client}: {text}{late}")
+            late = " (late)" if item.late else ""
+            lines.append(f"{item.source.client}: {item.message.payload.decode()}{late}")
             if len(lines) == 2 * len(client.sites):
                 break
     return lines
@@ -45,11 +47,14 @@ async def talk(client: IGroupClient) -> list[str]:
 async def main(reactor: Any) -> None:
     options = RcmOptions(sites={name: f"tcp:host=127.0.0.1:port={free_port()}" for name in NAMES})
     with tempfile.TemporaryDirectory() as folder:
-        sites = {name: GroupSite(name, options, Path(folder, name), reactor) for name in NAMES}
+        sites = {name: create_site(name, options, Path(folder, name), reactor) for name in NAMES}
         for site in sites.values():
+            site.listen()
             site.start()
         clients = [sites[name].open_client(client) for name, client in NAMES.items()]
-        await gatherResults([Deferred.fromCoroutine(wait_until_connected(each)) for each in clients])
+        await gatherResults(
+            [Deferred.fromCoroutine(wait_until_connected(each)) for each in clients]
+        )
         heard = await gatherResults([Deferred.fromCoroutine(talk(each)) for each in clients])
         print(*heard[0], sep="\n")
         print("all sites have the same order:", heard[0] == heard[1] == heard[2])

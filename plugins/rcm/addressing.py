@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from broker.transport.order import IPacketCodec, Message, OrderEffect, Packet, Send
 from plugins.rcm.effects import SendMessages
 from plugins.rcm.held_events import HeldEvent, HeldMessage
-from plugins.rcm.payload import ChannelMessage, encode_payload
+from plugins.rcm.payload import Channel, ChannelMessage, encode_payload
 
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
@@ -38,7 +38,7 @@ def send_addressed(
     first = 0
     for part in split_messages(send.packets):
         held = released[first : first + len(part)]
-        carried = [each.message for each in held if isinstance(each, HeldMessage)]
+        carried = [each.message for each in held if isinstance(each, HeldMessage) and each.message]
         for messages, group in _address(part, held, sites):
             yield SendMessages(codec.encode(messages), group, carried)
         first += len(part)
@@ -50,20 +50,22 @@ def _address(
     """Yield the messages for some sites each: a message for other sites is empty there, and keeps
     its place."""
     limited = [
-        (index, each)
+        (index, each.channel, each.message.destinations)
         for index, each in enumerate(held)
-        if isinstance(each, HeldMessage) and len(each.message.destinations) < len(sites)
+        if isinstance(each, HeldMessage)
+        and each.message is not None
+        and len(each.message.destinations) < len(sites)
     ]
     if not limited:
         yield messages, sites
         return
-    alike: dict[tuple[int, ...], list[str]] = {}
+    alike: dict[tuple[tuple[int, Channel], ...], list[str]] = {}
     for site in sites:
-        emptied = tuple(index for index, each in limited if site not in each.message.destinations)
+        emptied = tuple((index, channel) for index, channel, to in limited if site not in to)
         alike.setdefault(emptied, []).append(site)
-    empty = {index: encode_payload(ChannelMessage(each.channel, b"")) for index, each in limited}
     for emptied, group in alike.items():
         found = list(messages)
-        for index in emptied:
-            found[index] = found[index]._replace(payload=empty[index])
+        for index, channel in emptied:
+            payload = encode_payload(ChannelMessage(channel, b""))
+            found[index] = found[index]._replace(payload=payload)
         yield found, group

@@ -37,6 +37,7 @@ from broker.transport.view import LinkState
 from plugins.rcm.addressing import send_addressed, split_messages
 from plugins.rcm.effects import (
     DeliverBatch,
+    DeliverMessage,
     EndLink,
     GroupEffect,
     PassOn,
@@ -115,7 +116,7 @@ class Group:
         self._committed.clear()
         effects = self._convert(self.core.revoke(self._instant(now)))
         for held in waiting:
-            if isinstance(held, HeldMessage):
+            if isinstance(held, HeldMessage) and held.message is not None:
                 # It was stamped behind the events.
                 effects += self.send_messages(held.channel, [held.message], now)
         return effects
@@ -144,8 +145,9 @@ class Group:
         """
         reserved = self.core.stamp(len(messages), self._instant(now))
         for message, (number, _) in zip(messages, reserved, strict=True):
-            payload = encode_payload(ChannelMessage(channel, message.payload))
-            self._committed[number] = HeldMessage(channel, message), payload
+            data = message.payload
+            held = HeldMessage(channel, data, message=message)
+            self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
         return self._release(now)
 
     def _release(self, now: float) -> list[GroupEffect]:
@@ -180,10 +182,18 @@ class Group:
         """Take messages of the link to a site."""
         inbox = self._inboxes[site]
         batches: list[HeldEvent] = []
+        following: list[Packet] = []
+        """Packets that wait for nothing."""
+        effects: list[GroupEffect] = []
+        error: ProtocolError | None = None
         try:
             for packet in (each for one in data for each in self._codec.decode(site, one)):
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet)
+                    if isinstance(held, HeldMessage) and inbox.pass_following(packet.id):
+                        self._held[packet.id] = held
+                        following.append(packet)
+                        continue
                     if inbox.is_full or inbox.is_passed(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
@@ -194,10 +204,15 @@ class Group:
                     else:
                         inbox.add_ready([packet.id])
                 inbox.add_packet(packet)
-        except ProtocolError as error:
+        except ProtocolError as found:
             self.rejected += 1
-            return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
-        return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
+            error = found
+        effects += map(PassOn, join_batches(batches))
+        if following:
+            effects += self._convert(self.core.receive(site, following, self._instant(now)))
+        if error is not None:
+            return [*effects, EndLink(site, error)]
+        return effects + self._take_ready(site, now)
 
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""
@@ -315,7 +330,7 @@ class Group:
     def _read_message(self, site: str, message: Message) -> HeldEvent | HeldMessage:
         payload = decode_payload(message.payload)
         if isinstance(payload, ChannelMessage):
-            return HeldMessage(payload.channel, TransportMessage(payload.data, message.id.site))
+            return HeldMessage(payload.channel, payload.data)
         return self._events.read(site, message, payload)
 
     def _take_ready(self, site: str, now: float) -> list[GroupEffect]:
@@ -343,23 +358,26 @@ class Group:
         delivered: list[HeldEvent] = []
 
         def flush() -> None:
-            found.extend(map(DeliverBatch, join_batches(delivered)))
-            delivered.clear()
+            if delivered:
+                found.extend(map(DeliverBatch, join_batches(delivered)))
+                delivered.clear()
 
         for effect in effects:
             match effect:
-                case Send(packets, sites):
-                    sent_to = self._others if sites is None else sites
-                    found.append(SendData(self._encode(packets), sent_to))
                 case Deliver(message, stamp, late):
-                    held = self._held.pop(message.id, None)
+                    id = message.id
+                    held = self._held.pop(id, None)
                     if isinstance(held, HeldMessage):
-                        if held.message.payload:
-                            flush()
-                            found.append(held.to_delivery(message.id, stamp, late))
+                        flush()
+                        of = held.channel, id, stamp, late, held.data, held.is_recovered
+                        if held.data:
+                            found.append(DeliverMessage(*of))
                     elif held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)
+                case Send(packets, sites):
+                    sent_to = self._others if sites is None else sites
+                    found.append(SendData(self._encode(packets), sent_to))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))

@@ -1,4 +1,4 @@
-"""A site of a group without a node: its clients send and get messages in one order, no events."""
+"""Sites of a group without a node: their clients send and get messages in one order, no events."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from broker.streams.connection_port import NodeIdentity
 from broker.streams.contract import CarriedEvent, ILinkReceiver, ILinks, ITransportContext
 from broker.streams.link_sockets import LinkSockets, open_on_reactor
 from broker.streams.links import LinkOpener
-from broker.streams.messaging import IGroupClient, Receive
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.settings import RcmLinkSettings
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import RcmPlugin, RcmTransport
+from plugins.rcm.transport import RcmTransport, rcm_transport
 
-#: A site without a log.
+#: The log of a site that has none.
 _NO_LOG: Final = "0" * 16
 
 
@@ -38,59 +37,52 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class GroupSite:
-    """One process of a site. Only one at a time uses its folder."""
+def create_site(
+    name: str, options: RcmOptions, folder: Path, reactor: Any, **further: Any
+) -> RcmTransport:
+    """Return one process of a site, with `create_context`: call `listen`, `start` and `stop`.
 
-    def __init__(
-        self,
-        name: str,
-        options: RcmOptions,
-        folder: Path,
-        reactor: Any,
-        *,
-        group: str = "group",
-        link_options: RcmLinkSettings | None = None,
-        settings: Settings | None = None,
-        sockets: LinkSockets | None = None,
-        wall_clock: Callable[[], int] = _wall_clock_ms,
-    ) -> None:
-        """`options.sites` has the name. The folder is for the state of the site.
+    `open_client` returns its clients (`broker.streams.messaging`).
+    """
+    return RcmTransport(create_context(name, options, folder, reactor, **further))
 
-        `settings` have the key or certificate of the site: without them all addresses must be those
-        of the loopback interface. Simulations pass a `Clock` as reactor, and their sockets.
-        """
-        settings = settings or Settings()
-        node = NodeDescriptor(Address(NETWORK, name), _NO_LOG, wall_clock(), PROTOCOL_VERSIONS)
-        identity = NodeIdentity.from_settings(settings.network, lambda: node, lambda: None)
-        random = Random()
-        stack = StackInstance(group, "rcm", options=options, link_options=link_options)
-        opener = LinkOpener(
-            *(settings, identity, reactor, wall_clock, random),
-            *(sockets or open_on_reactor(reactor, settings), _find_plugins),
-        )
-        services = _Services(
-            *(group, name, options, reactor, random, wall_clock, folder),
-            lambda listen, receiver: opener.open(stack, listen, receiver),
-        )
-        self.transport = RcmTransport(cast(ITransportContext, services))
 
-    def start(self) -> None:
-        """Raises `ConfigurationError` if it can not listen, or its state is damaged."""
-        self.transport.listen()
-        self.transport.start()
+def create_context(
+    name: str,
+    options: RcmOptions,
+    folder: Path,
+    reactor: Any,
+    *,
+    group: str = "group",
+    link_options: RcmLinkSettings | None = None,
+    settings: Settings | None = None,
+    sockets: LinkSockets | None = None,
+    wall_clock: Callable[[], int] = _wall_clock_ms,
+) -> ITransportContext:
+    """Return what a node gives to its transports, as far as `rcm` uses it without events.
 
-    def stop(self) -> Deferred[None]:
-        return self.transport.stop()
-
-    def open_client(self, name: str, receive: Receive | None = None) -> IGroupClient:
-        """See `broker.streams.messaging.IMessagingTransport.open_client`."""
-        return self.transport.open_client(name, receive)
+    `options.sites` has the name. The folder is for the state of the site; one process at a time
+    uses it. `settings` have the key or certificate of the site: without them all addresses must be
+    those of the loopback interface. Simulations pass a `Clock` as reactor, and their sockets.
+    """
+    settings = settings or Settings()
+    node = NodeDescriptor(Address(NETWORK, name), _NO_LOG, wall_clock(), PROTOCOL_VERSIONS)
+    identity = NodeIdentity.from_settings(settings.network, lambda: node, lambda: None)
+    random = Random()
+    stack = StackInstance(group, "rcm", options=options, link_options=link_options)
+    opener = LinkOpener(
+        *(settings, identity, reactor, wall_clock, random),
+        *(sockets or open_on_reactor(reactor, settings), _find_plugins),
+    )
+    context = _Context(
+        *(group, name, options, reactor, random, wall_clock, folder),
+        lambda listen, receiver: opener.open(stack, listen, receiver),
+    )
+    return cast(ITransportContext, context)
 
 
 @attrs.frozen
-class _Services:
-    """The part of `ITransportContext` that the transport uses without events."""
-
+class _Context:
     log = Logger()
 
     instance: str
@@ -119,4 +111,4 @@ class _Services:
 
 
 def _find_plugins(instance: StackInstance) -> Plugins:
-    return RcmPlugin(), rcm_links
+    return rcm_transport, rcm_links

@@ -11,8 +11,6 @@ from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.message import Message
-from broker.transport.order import MessageId, Place, Stamp
-from plugins.rcm.effects import DeliverMessage
 from plugins.rcm.payload import Channel, Payload
 
 
@@ -40,15 +38,13 @@ class HeldEvent:
 
 @attrs.define
 class HeldMessage:
-    """A message that is no event. Its destinations are other sites."""
+    """A message that is no event. An empty one was for other sites."""
 
     channel: Channel
-    message: Message
+    data: bytes
     is_recovered: bool = False
-
-    def to_delivery(self, id: MessageId, stamp: Stamp, late: Place | None) -> DeliverMessage:
-        data = self.message.payload
-        return DeliverMessage(self.channel, id, stamp, late, data, self.is_recovered)
+    message: Message | None = None
+    """An own one, whose destinations are other sites."""
 
 
 def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:

@@ -73,9 +73,7 @@ class IChannelReceiver(Protocol):
         """Raises `ProtocolError`: the link to the message's site is ended."""
 
 
-@implementer(
-    ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport, IMessagingTransport
-)
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport, IMessagingTransport)
 class RcmTransport:
     log = Logger()
 
@@ -90,7 +88,7 @@ class RcmTransport:
         others = [site for site in self._terms.sites if site != context.node]
         self._sites = SiteLinks(context, others, options.address_of, self._notify)
         self._clients = Multiplexer(
-            context.node, lambda: self._terms.sites, self._send_messages, context.clock
+            context.node, self._terms.sites, self._send_messages, context.clock
         )
         self._receivers: dict[Channel, IChannelReceiver] = {Channel.CLIENTS: self._clients}
         self._early: list[FlowBatch] | None = []
@@ -295,6 +293,12 @@ class RcmTransport:
 
     def _apply(self, effect: GroupEffect) -> None:
         match effect:
+            case DeliverMessage():
+                try:
+                    self._receivers[effect.channel].deliver(effect)
+                except ProtocolError as error:
+                    self._group.rejected += 1
+                    self._end_link(effect.id.site, error)
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
                 self._sites.send(data, sites)
@@ -306,12 +310,6 @@ class RcmTransport:
             case DeliverBatch(batch):
                 self._context.deliver(batch)
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
-            case DeliverMessage():
-                try:
-                    self._receivers[effect.channel].deliver(effect)
-                except ProtocolError as error:
-                    self._group.rejected += 1
-                    self._end_link(effect.id.site, error)
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)

@@ -19,7 +19,7 @@ from broker.streams.messaging import ClientAddress, Delivery, Item, Receive
 from broker.transport.clock import IClock
 from broker.transport.message import Message, Outcome, Peer
 from plugins.rcm.clients.client import GroupClient
-from plugins.rcm.clients.wire import MOST_NAME, ClientMessage, decode_message, encode_message
+from plugins.rcm.clients.wire import MOST_NAME, decode_message, encode_message
 from plugins.rcm.effects import DeliverMessage
 
 #: At one site (R3).
@@ -39,11 +39,12 @@ class Multiplexer:
     def __init__(
         self,
         site: str,
-        find_sites: Callable[[], tuple[str, ...]],
+        sites: tuple[str, ...],
         send_down: Callable[[Sequence[Message]], object],
         clock: IClock,
     ) -> None:
-        """`find_sites` returns all sites of the group, this one included."""
+        """`sites` are all sites of the group, this one included."""
+        self.sites = sites
         self.statuses: dict[str, SiteStatus] = {}
         """Present statuses of other sites."""
         self.lost = 0
@@ -51,10 +52,10 @@ class Multiplexer:
         self.unknown = 0
         """Destinations of received messages that are no clients here."""
         self._site = site
-        self._find_sites = find_sites
         self._send_down = send_down
         self._clock = clock
         self._clients: dict[str, GroupClient] = {}
+        self._all: tuple[GroupClient, ...] = ()
         self._outbox: list[Message] = []
         self._unsent: dict[Message, tuple[Message, Deferred[Mapping[Peer, Outcome]]]] = {}
         """Messages of clients by those of the layer below."""
@@ -62,10 +63,6 @@ class Multiplexer:
         self._is_closed = False
 
     # ----------------------------------------------------------------- clients
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        return self._find_sites()
 
     def open_client(self, name: str, receive: Receive | None = None) -> GroupClient:
         """See `IMessagingTransport.open_client`."""
@@ -78,17 +75,19 @@ class Multiplexer:
         if len(self._clients) >= MOST_CLIENTS:
             raise Overloaded(f"there are {MOST_CLIENTS} clients at {self._site}")
         client = self._clients[name] = GroupClient(self, ClientAddress(self._site, name), receive)
+        self._all = tuple(self._clients.values())
         for status in self.statuses.values():
             client.put(status)
         return client
 
     def remove(self, client: GroupClient) -> None:
         self._clients.pop(client.address.client, None)
+        self._all = tuple(self._clients.values())
 
     def close(self) -> None:
         """Close all clients. Unsent messages are lost: nobody gets them."""
         self._is_closed = True
-        for client in list(self._clients.values()):
+        for client in self._all:
             client.close()
         self._outbox.clear()
         for outgoing in list(self._unsent):
@@ -165,38 +164,38 @@ class Multiplexer:
         """Pass a message on to its clients here. Raises `ProtocolError` for malformed data."""
         content = decode_message(delivered.data)
         id = delivered.id
-        message = Message(
-            content.payload,
-            ClientAddress(id.site, content.source),
-            self.sites
-            if content.destinations is None
-            else tuple(
+        source, payload = ClientAddress(id.site, content.source), content.payload
+        destinations: tuple[Peer, ...] = self.sites
+        clients: Sequence[GroupClient] = self._all
+        if content.destinations is not None:
+            destinations = tuple(
                 ClientAddress(site, name) if name else site for site, name in content.destinations
-            ),
-        )
+            )
+            clients = self._find_clients(source, content.destinations)
+        message = Message(payload, source, destinations)
         delivery = Delivery(message, id, delivered.stamp, delivered.late, delivered.is_recovered)
-        self._put(delivery, self._recipients(id.site, content), len(content.payload))
+        self._put(delivery, clients, len(payload))
 
-    def _recipients(self, site: str, content: ClientMessage) -> list[GroupClient]:
+    def _find_clients(
+        self, source: ClientAddress, destinations: Sequence[tuple[str, str]]
+    ) -> Sequence[GroupClient]:
         clients = self._clients
-        if content.destinations is None:
-            return list(clients.values())
         names: dict[str, None] = {}
-        for destination, name in content.destinations:
-            if destination == self._site and not name:
-                return list(clients.values())
-            if destination == self._site:
+        for site, name in destinations:
+            if site == self._site and not name:
+                return self._all
+            if site == self._site:
                 self.unknown += name not in clients
                 names[name] = None
-        if site == self._site:
-            names[content.source] = None
+        if source.site == self._site:
+            names[source.client] = None
         return [clients[name] for name in names if name in clients]
 
     def notify(self, notice: SiteNotice) -> None:
         """Tell all clients a status, or missing messages."""
         if isinstance(notice, SiteStatus):
             self.statuses[notice.site] = notice
-        self._put(notice, list(self._clients.values()), 0)
+        self._put(notice, self._all, 0)
 
     def _put(self, item: Item, clients: Sequence[GroupClient], size: int) -> None:
         for client in clients:
