@@ -155,6 +155,12 @@ class Closed(OurError):
     code = "closed"
 
 
+class UnknownDestination(OurError):
+    """A message for a site that is not in the group."""
+
+    code = "unknown-destination"
+
+
 class GaveUp(OurError):
     """No node was reachable in time."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from broker.errors import BrokerError
 from broker.streams.contract import FlowBatch
+from broker.transport.message import Message
 from broker.transport.order import MessageId, Place, Stamp
 from broker.transport.view import LinkState
 from plugins.rcm.payload import Channel
@@ -20,6 +21,18 @@ class SendData:
 
     data: Sequence[bytes]
     sites: Sequence[str]
+
+
+@attrs.frozen
+class SendMessages:
+    """Send one message of the links, which carries messages that are no events.
+
+    Its outcome at a site is that of each carried one.
+    """
+
+    data: bytes
+    sites: Sequence[str]
+    carried: Sequence[Message]
 
 
 @attrs.frozen
@@ -94,5 +107,11 @@ class SendCertificates:
 
 LinkEffect: TypeAlias = SendData | SuspectSite | EndLink | SendCertificates
 GroupEffect: TypeAlias = (
-    LinkEffect | PassOn | DeliverBatch | DeliverMessage | ReportStatus | ReportMissing
+    LinkEffect
+    | SendMessages
+    | PassOn
+    | DeliverBatch
+    | DeliverMessage
+    | ReportStatus
+    | ReportMissing
 )

@@ -19,6 +19,7 @@ from broker.event.order_entry import OrderEntry
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
 from broker.transport.effects import Failed
+from broker.transport.message import Message as TransportMessage
 from broker.transport.order import (
     Deliver,
     Instant,
@@ -33,8 +34,10 @@ from broker.transport.order import (
     Suspect,
 )
 from broker.transport.view import LinkState
+from plugins.rcm.addressing import send_addressed, split_messages
 from plugins.rcm.effects import (
     DeliverBatch,
+    DeliverMessage,
     EndLink,
     GroupEffect,
     PassOn,
@@ -54,8 +57,8 @@ from plugins.rcm.held_events import (
 from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
 
-#: Of the documents in one message of a link, unless one is larger.
-MOST_MESSAGE_BYTES = 256 << 10
+#: Messages that are sent together; the order has a bound.
+MOST_RELEASED = 1_000
 
 
 class Group:
@@ -120,9 +123,9 @@ class Group:
         self._committed.clear()
         effects = self._convert(self.core.revoke(self._instant(now)))
         for held in waiting:
-            if isinstance(held, HeldMessage):
+            if isinstance(held, HeldMessage) and held.message is not None:
                 # It was stamped behind the events.
-                effects += self.send(held.channel, held.data, now)
+                effects += self.send_messages(held.channel, [held.message], now)
         return effects
 
     def publish(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
@@ -136,24 +139,41 @@ class Group:
         return self._release(now)
 
     def send(self, channel: Channel, data: bytes, now: float) -> list[GroupEffect]:
-        """Send a message that is no event, behind the events that are being committed.
+        """Send a message that is no event to all sites."""
+        return self.send_messages(channel, [TransportMessage(data, None, self._others)], now)
 
-        It is in no log: sites that lose it are told that it is missing.
+    def send_messages(
+        self, channel: Channel, messages: Sequence[TransportMessage], now: float
+    ) -> list[GroupEffect]:
+        """Send messages that are no events, behind the events that are being committed.
+
+        Their destinations are other sites; the rest of the group gets their places. They are in no
+        log: sites that lose one are told that it is missing.
         """
-        ((number, _),) = self.core.stamp(1, self._instant(now))
-        held = HeldMessage(channel, data)
-        self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
+        reserved = self.core.stamp(len(messages), self._instant(now))
+        for message, (number, _) in zip(messages, reserved, strict=True):
+            data = message.payload
+            held = HeldMessage(channel, data, message=message)
+            self._committed[number] = held, encode_payload(ChannelMessage(channel, data))
         return self._release(now)
 
     def _release(self, now: float) -> list[GroupEffect]:
         """Send the messages before which none is being committed."""
-        payloads = []
-        while (committed := self._committed.pop(self._released + 1, None)) is not None:
-            self._released += 1
-            id = MessageId(self._site, self._incarnation, self._released)
-            self._held[id], payload = committed
-            payloads.append(payload)
-        return self._convert(self.core.release(payloads, self._instant(now))) if payloads else []
+        effects: list[GroupEffect] = []
+        while self._released + 1 in self._committed:
+            payloads: list[bytes] = []
+            released: list[HeldEvent | HeldMessage] = []
+            while len(payloads) < MOST_RELEASED and self._released + 1 in self._committed:
+                self._released += 1
+                held, payload = self._committed.pop(self._released)
+                self._held[MessageId(self._site, self._incarnation, self._released)] = held
+                payloads.append(payload)
+                released.append(held)
+            found = self.core.release(payloads, self._instant(now))
+            if any(isinstance(held, HeldMessage) for held in released):
+                effects += send_addressed(found.pop(0), released, self._others, self._codec)
+            effects += self._convert(found)
+        return effects
 
     def place(self, batch: FlowBatch) -> list[bytes]:
         """Return the entries of events that are delivered outside of the order."""
@@ -169,10 +189,18 @@ class Group:
         """Take messages of the link to a site."""
         inbox, bound = self._inboxes[site], self._entries.bound_of(site)
         batches: list[HeldEvent] = []
+        following: list[Packet] = []
+        """Packets that wait for nothing."""
+        effects: list[GroupEffect] = []
+        error: ProtocolError | None = None
         try:
             for packet in (each for one in data for each in self._codec.decode(site, one)):
                 if isinstance(packet, Message):
                     held = self._read_message(site, packet, bound)
+                    if isinstance(held, HeldMessage) and inbox.pass_following(packet.id):
+                        self._held[packet.id] = held
+                        following.append(packet)
+                        continue
                     if inbox.is_full or inbox.is_passed(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
@@ -183,10 +211,15 @@ class Group:
                     else:
                         inbox.add_ready(packet.id)
                 inbox.add_packet(packet)
-        except ProtocolError as error:
+        except ProtocolError as found:
             self.rejected += 1
-            return [*map(PassOn, join_batches(batches)), EndLink(site, error)]
-        return [*map(PassOn, join_batches(batches)), *self._take_ready(site, now)]
+            error = found
+        effects += map(PassOn, join_batches(batches))
+        if following:
+            effects += self._convert(self.core.receive(site, following, self._instant(now)))
+        if error is not None:
+            return [*effects, EndLink(site, error)]
+        return effects + self._take_ready(site, now)
 
     def order(self, batch: FlowBatch, now: float) -> list[GroupEffect]:
         """Take events that the node has without a missing one before them in their flow."""
@@ -356,22 +389,26 @@ class Group:
         delivered: list[HeldEvent] = []
 
         def flush() -> None:
-            found.extend(map(DeliverBatch, join_batches(delivered)))
-            delivered.clear()
+            if delivered:
+                found.extend(map(DeliverBatch, join_batches(delivered)))
+                delivered.clear()
 
         for effect in effects:
             match effect:
-                case Send(packets, sites):
-                    sent_to = self._others if sites is None else sites
-                    found.append(SendData(self._encode(packets), sent_to))
                 case Deliver(message, stamp, late):
-                    held = self._held.pop(message.id, None)
+                    id = message.id
+                    held = self._held.pop(id, None)
                     if isinstance(held, HeldMessage):
                         flush()
-                        found.append(held.to_delivery(message.id, stamp, late))
+                        of = held.channel, id, stamp, late, held.data, held.is_recovered
+                        if held.data:
+                            found.append(DeliverMessage(*of))
                     elif held is not None:
                         self._entries.deliver(held, message, stamp, late)
                         delivered.append(held)
+                case Send(packets, sites):
+                    sent_to = self._others if sites is None else sites
+                    found.append(SendData(self._encode(packets), sent_to))
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))
@@ -386,14 +423,4 @@ class Group:
         """Return the packets in messages of moderate size."""
         if not isinstance(packets[0], Message):
             return [self._codec.encode(packets)]
-        found: list[bytes] = []
-        part: list[Packet] = []
-        size = 0
-        for message in packets:
-            assert isinstance(message, Message)
-            if part and size + len(message.payload) > MOST_MESSAGE_BYTES:
-                found.append(self._codec.encode(part))
-                part, size = [], 0
-            part.append(message)
-            size += len(message.payload)
-        return [*found, self._codec.encode(part)]
+        return [self._codec.encode(part) for part in split_messages(packets)]

@@ -10,8 +10,8 @@ import attrs
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
-from broker.transport.order import MessageId, Place, Stamp
-from plugins.rcm.effects import DeliverBatch, DeliverMessage, GroupEffect
+from broker.transport.message import Message
+from plugins.rcm.effects import DeliverBatch, GroupEffect
 from plugins.rcm.payload import Channel, Payload
 
 
@@ -39,14 +39,13 @@ class HeldEvent:
 
 @attrs.define
 class HeldMessage:
-    """A message that is no event."""
+    """A message that is no event. An empty one was for other sites."""
 
     channel: Channel
     data: bytes
     is_recovered: bool = False
-
-    def to_delivery(self, id: MessageId, stamp: Stamp, late: Place | None) -> DeliverMessage:
-        return DeliverMessage(self.channel, id, stamp, late, self.data, self.is_recovered)
+    message: Message | None = None
+    """An own one, whose destinations are other sites."""
 
 
 def hold_events(batch: FlowBatch) -> Iterator[HeldEvent]:

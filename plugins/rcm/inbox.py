@@ -53,6 +53,14 @@ class Inbox:
         """Return whether the order has got this message, or a later one."""
         return self._next is not None and (id.incarnation, id.number) < self._next
 
+    def pass_following(self, id: MessageId) -> bool:
+        """Record that the order gets this message, if it is the next one and no packet waits.
+        Return False otherwise."""
+        if self._packets or (id.incarnation, id.number) != self._next:
+            return False
+        self._next = id.incarnation, id.number + 1
+        return True
+
     def pass_message(self, id: MessageId) -> tuple[int, int] | None:
         """Record that the order gets a message. Return the first and last missing number before
         it, if there are some."""

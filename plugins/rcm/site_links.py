@@ -10,7 +10,7 @@ from broker.errors import ConfigurationError
 from broker.event.site_notice import SiteStatus
 from broker.streams.contract import ILinks, ITransportContext
 from broker.transport.layer import ClockOffset
-from broker.transport.message import Outcome
+from broker.transport.message import Outcome, Peer
 from broker.transport.view import LinkState
 
 #: Seconds after which a site that broke the protocol is dialled again.
@@ -25,12 +25,15 @@ class SiteLinks:
         context: ITransportContext,
         sites: Sequence[str],
         address_of: Callable[[str], tuple[str, int]],
+        notify: Callable[[SiteStatus], object],
     ) -> None:
-        """`sites` are the other ones. `address_of` raises `ConfigurationError`."""
+        """`sites` are the other ones. `address_of` raises `ConfigurationError`. `notify` gets new
+        statuses."""
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._context = context
         self._address_of = address_of
+        self._notify = notify
         self._links: ILinks | None = None
         self._peers: dict[str, Hashable] = {}
         """By site."""
@@ -80,12 +83,15 @@ class SiteLinks:
         self._links.remove_peer(peer)
         return True
 
-    def send(self, data: Sequence[bytes], sites: Sequence[str]) -> None:
+    def send(self, data: Sequence[bytes], sites: Sequence[str]) -> dict[Peer, Outcome]:
+        """Send to sites, and return the outcomes of the last message."""
+        absent: dict[Peer, Outcome] = dict.fromkeys(sites, Outcome.ABSENT)
         if self._links is None:
-            return
-        peers = [self._peers[site] for site in sites if site in self._peers]
-        outcomes = self._links.send(data, peers)
+            return absent
+        peers = {site: self._peers[site] for site in sites if site in self._peers}
+        outcomes = self._links.send(data, list(peers.values()))
         self.lost_sends += sum(each is Outcome.FULL for one in outcomes for each in one.values())
+        return absent | {site: outcomes[-1][peer] for site, peer in peers.items()}
 
     def suspect(self, site: str, reason: str) -> None:
         if self._links is not None and site in self._peers:
@@ -111,7 +117,7 @@ class SiteLinks:
         return None if self._links is None or peer is None else self._links.clock_of(peer)
 
     def report(self, site: str, state: LinkState, reason: str) -> None:
-        """Tell subscriptions the status of a site."""
+        """Tell the status of a site."""
         if self._links is None or self._statuses.get(site) == (state, reason):
             # Each failed attempt to connect repeats it.
             return
@@ -122,7 +128,7 @@ class SiteLinks:
             until = self._links.view_of(self._peers[site]).until
         next_change = None if until is None else wall + round(max(0.0, until - now) * 1000)
         stack = self._context.instance
-        self._context.notify(SiteStatus(stack, site, state.value, reason, wall, next_change))
+        self._notify(SiteStatus(stack, site, state.value, reason, wall, next_change))
 
     def describe(self, site: str, now: float) -> dict[str, object]:
         """Return status, its reason, and times in seconds from now on (N13)."""

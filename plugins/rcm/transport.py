@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
@@ -12,10 +12,10 @@ from twisted.plugin import IPlugin
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed
+from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed, ProtocolError
 from broker.event.order_entry import decode_order_entry
 from broker.event.place import Mark
-from broker.event.site_notice import MissingMessages
+from broker.event.site_notice import MissingMessages, SiteNotice
 from broker.streams.contract import (
     CarriedEvent,
     CarriedInterest,
@@ -27,7 +27,9 @@ from broker.streams.contract import (
     ITransportContext,
     ITransportPlugin,
 )
+from broker.streams.messaging import IGroupClient, IMessagingTransport, Receive
 from broker.transport.core_runner import CoreRunner
+from broker.transport.message import Message
 from broker.transport.monitor import ILinkOwner, ILinkOwners
 from broker.transport.order import VARIANTS, OrderSettings
 from broker.transport.site_clock import SiteClock
@@ -35,9 +37,11 @@ from broker.transport.view import LinkState
 from plugins.rcm.certificates.configuration import create_certificates
 from plugins.rcm.certificates.question import answer_question
 from plugins.rcm.certificates.site_certificates import SiteCertificates
+from plugins.rcm.clients.multiplexer import Multiplexer
 from plugins.rcm.clock_bounds import ClockBounds
 from plugins.rcm.effects import (
     DeliverBatch,
+    DeliverMessage,
     EndLink,
     GroupEffect,
     PassOn,
@@ -45,6 +49,7 @@ from plugins.rcm.effects import (
     ReportStatus,
     SendCertificates,
     SendData,
+    SendMessages,
     SuspectSite,
 )
 from plugins.rcm.entries import Entries, GroupName
@@ -53,6 +58,7 @@ from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
 from plugins.rcm.observer import IGroupObserver, is_marked
 from plugins.rcm.options import RcmOptions
+from plugins.rcm.payload import Channel
 from plugins.rcm.site_links import SiteLinks
 from plugins.rcm.site_state import LEADS, SiteState
 
@@ -60,7 +66,14 @@ from plugins.rcm.site_state import LEADS, SiteState
 TIMED = frozenset({"real-time", "hybrid"})
 
 
-@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport)
+class IChannelReceiver(Protocol):
+    """The part of a site that gets the messages of a channel."""
+
+    def deliver(self, delivered: DeliverMessage) -> None:
+        """Raises `ProtocolError`: the link to the message's site is ended."""
+
+
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport, IMessagingTransport)
 class RcmTransport:
     log = Logger()
 
@@ -73,7 +86,11 @@ class RcmTransport:
         self._clock = SiteClock(context.wall_clock)
         self._terms = Terms(VERSION, options.order, options.delta, tuple(sorted(options.sites)))
         others = [site for site in self._terms.sites if site != context.node]
-        self._sites = SiteLinks(context, others, options.address_of)
+        self._sites = SiteLinks(context, others, options.address_of, self._notify)
+        self._clients = Multiplexer(
+            context.node, self._terms.sites, self._send_messages, context.clock
+        )
+        self._receivers: dict[Channel, IChannelReceiver] = {Channel.CLIENTS: self._clients}
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
@@ -140,6 +157,7 @@ class RcmTransport:
     def stop(self) -> Deferred[None]:
         self._runner.stop()
         self._sites.close()
+        self._clients.close()
         return succeed(None)
 
     def announce(self, key: str, interest: CarriedInterest) -> None:
@@ -198,6 +216,7 @@ class RcmTransport:
             "lost_sends": self._sites.lost_sends,
             "missing": self.missing,
             "peers": [self._describe_site(site) for site in self._sites.sites],
+            **self._clients.snapshot(),
             **self._group.snapshot(),
             **{name: value for one in observers for name, value in one.items()},
         }
@@ -212,6 +231,19 @@ class RcmTransport:
     def _bound_of(self, site: str) -> int:
         is_timed = self._options.order in TIMED
         return self._bounds.bound_of(site, self._now()) if is_timed else 0
+
+    # ----------------------------------------------------------------- of applications
+
+    def open_client(self, name: str, receive: Receive | None = None) -> IGroupClient:
+        return self._clients.open_client(name, receive)
+
+    def _send_messages(self, messages: Sequence[Message]) -> None:
+        self._runner.call(self._group.send_messages, Channel.CLIENTS, messages)
+
+    def _notify(self, notice: SiteNotice) -> None:
+        """Tell subscriptions and clients."""
+        self._context.notify(notice)
+        self._clients.notify(notice)
 
     # ----------------------------------------------------------------- of the links
 
@@ -261,9 +293,18 @@ class RcmTransport:
 
     def _apply(self, effect: GroupEffect) -> None:
         match effect:
+            case DeliverMessage():
+                try:
+                    self._receivers[effect.channel].deliver(effect)
+                except ProtocolError as error:
+                    self._group.rejected += 1
+                    self._end_link(effect.id.site, error)
             case SendData(data, sites):
                 self._state.cover(self._group.core.floor)
                 self._sites.send(data, sites)
+            case SendMessages(data, sites, carried):
+                self._state.cover(self._group.core.floor)
+                self._clients.sent(carried, self._sites.send([data], sites))
             case PassOn(batch):
                 self._context.receive(batch)
             case DeliverBatch(batch):
@@ -280,7 +321,7 @@ class RcmTransport:
                 self.missing += last - first + 1
                 stack = self._context.instance
                 missing = MissingMessages(stack, site, incarnation, first, last, "lost")
-                self._context.notify(missing)
+                self._notify(missing)
                 now = self._now()
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):

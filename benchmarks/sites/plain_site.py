@@ -1,0 +1,83 @@
+"""A site whose clients get messages as they come: links and multiplexer, without the order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import groupby
+
+import msgspec
+from twisted.internet.defer import Deferred, succeed
+from zope.interface import implementer
+
+from broker.streams.contract import ILinkReceiver, ITransportContext
+from broker.transport.message import Message
+from broker.transport.order import MessageId, Stamp
+from broker.transport.view import LinkState
+from plugins.rcm.clients.multiplexer import Multiplexer
+from plugins.rcm.effects import DeliverMessage
+from plugins.rcm.options import RcmOptions
+from plugins.rcm.payload import Channel
+from plugins.rcm.site_links import SiteLinks
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[int, list[bytes]]).decode
+
+
+@implementer(ILinkReceiver)
+class PlainSite:
+    def __init__(self, context: ITransportContext) -> None:
+        options = context.options
+        assert isinstance(options, RcmOptions)
+        sites = tuple(sorted(options.sites))
+        self._context = context
+        self._address = options.address_of(context.node)
+        others = [site for site in sites if site != context.node]
+        self._links = SiteLinks(context, others, options.address_of, lambda status: None)
+        self._clients = Multiplexer(context.node, sites, self._send_messages, context.clock)
+        self.open_client = self._clients.open_client
+        self._sent = 0
+
+    def listen(self) -> None:
+        host, port = self._address
+        self._links.open(self._context.open_links(f"{host}:{port}", self))
+
+    def start(self) -> None:
+        for site in self._links.sites:
+            self._links.connect(site)
+
+    def stop(self) -> Deferred[None]:
+        self._links.close()
+        self._clients.close()
+        return succeed(None)
+
+    def snapshot(self) -> dict[str, object]:
+        now = self._context.clock.seconds()
+        peers = [self._links.describe(site, now) for site in self._links.sites]
+        return {"peers": peers, "lost_sends": self._links.lost_sends, **self._clients.snapshot()}
+
+    def _send_messages(self, messages: Sequence[Message]) -> None:
+        for destinations, group in groupby(messages, lambda message: message.destinations):
+            carried = list(group)
+            first = self._sent + 1
+            self._sent += len(carried)
+            data = [message.payload for message in carried]
+            outcomes = self._links.send([_encode((first, data))], [str(d) for d in destinations])
+            self._clients.sent(carried, outcomes)
+            self._deliver(self._context.node, first, data)
+
+    def _deliver(self, site: str, first: int, data: Sequence[bytes]) -> None:
+        for number, each in enumerate(data, first):
+            id, stamp = MessageId(site, 1, number), Stamp(number, site)
+            self._clients.deliver(DeliverMessage(Channel.CLIENTS, id, stamp, None, each, False))
+
+    def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
+        site = self._links.site_at(peer)
+        for message in () if site is None else messages:
+            assert site is not None
+            first, data = _decode(message)
+            self._deliver(site, first, data)
+
+    def link_changed(self, peer: Hashable, state: LinkState) -> None:
+        site = self._links.site_at(peer)
+        if site is not None:
+            self._links.report(site, state, "")

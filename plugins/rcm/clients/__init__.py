@@ -1,0 +1,1 @@
+"""Clients of a group at one site: named applications that send and get messages in its order."""
