@@ -356,6 +356,17 @@ class IProvingTransport(IStreamTransport):
         """
 
 
+class ISitesTransport(IStreamTransport):
+    """A transport whose sites an operator changes while they run (`xmlbroker order admit`)."""
+
+    def change_sites(action: str, site: str, address: str) -> Deferred[object]:
+        """Admit a site at an address (`admit`), or remove it (`remove`).
+
+        Fires when the change counts here, with its description as plain values. Raises
+        `BrokerError`, or fires with one.
+        """
+
+
 #: Makes the transport on the links of the network of clusters for a context.
 ClusterFactory: TypeAlias = Callable[[ITransportContext], IStreamTransport]
 

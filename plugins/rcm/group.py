@@ -47,6 +47,8 @@ from plugins.rcm.event_reader import EventReader
 from plugins.rcm.held_events import HeldEvent, HeldMessage, hold_events, join_batches
 from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
+from plugins.rcm.site_change import ChangeReader
+from plugins.rcm.site_list import Change
 
 #: Of the documents in one message of a link, unless one is larger.
 MOST_MESSAGE_BYTES = 256 << 10
@@ -78,12 +80,15 @@ class Group:
         """Wrong packets and events of other sites."""
         self._site = site
         self._incarnation = incarnation
-        self._others = tuple(each for each in sites if each != site)
+        self._others: tuple[str, ...] = ()
         self._events = EventReader(patterns, entries)
-        self._codec = codec
+        self.codec = codec
         self._entries = entries
         self._read_clock = read_clock
-        self._inboxes = {each: Inbox() for each in self._others}
+        self._changes = ChangeReader()
+        self._inboxes: dict[str, Inbox] = {}
+        """Also of sites that have left."""
+        self.set_sites(sites)
         self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
@@ -93,6 +98,18 @@ class Group:
         """Own messages and payloads by number, behind events that are being committed."""
         self._released = 0
         """Number of the last released message."""
+
+    def set_sites(self, sites: Collection[str], changes: Iterable[Change] = ()) -> None:
+        """Set the sites of the group, and the changes that made them so.
+
+        `disconnect` is called for sites that have left.
+        """
+        self._others = tuple(each for each in sites if each != self._site)
+        for each in self._others:
+            self._inboxes.setdefault(each, Inbox())
+        numbers = [(change.site, change[3:]) for change in changes]
+        for site, inbox in self._inboxes.items():
+            inbox.changes = frozenset(number for each, number in numbers if each == site)
 
     # ----------------------------------------------------------------- own events
 
@@ -163,9 +180,9 @@ class Group:
         inbox = self._inboxes[site]
         batches: list[HeldEvent] = []
         try:
-            for packet in (each for one in data for each in self._codec.decode(site, one)):
+            for packet in (each for one in data for each in self.codec.decode(site, one)):
                 if isinstance(packet, Message):
-                    held = self._read_message(site, packet)
+                    held = self._read_message(site, packet, now)
                     if inbox.is_full or inbox.is_passed(packet.id):
                         # An event comes from a log, or has come from there.
                         continue
@@ -211,7 +228,9 @@ class Group:
         entry = self._entries.read(held.event)
         inbox = None if entry is None else self._inboxes.get(entry.site)
         if entry is None or inbox is None:
-            # Another stack carried it before.
+            # Another stack carried it before, or a site that this one does not know.
+            if entry is not None and entry.site != self._site:
+                held.event = self._entries.place(held.flow, held.event)
             return [DeliverBatch(held.to_batch())]
         id = MessageId(*entry.id)
         if id in self._held:
@@ -294,9 +313,11 @@ class Group:
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
 
-    def _read_message(self, site: str, message: Message) -> HeldEvent | HeldMessage:
+    def _read_message(self, site: str, message: Message, now: float) -> HeldEvent | HeldMessage:
         payload = decode_payload(message.payload)
         if isinstance(payload, ChannelMessage):
+            if payload.channel is Channel.SITES:
+                self._changes.check(site, message.id, payload.data, now)
             return HeldMessage(payload.channel, payload.data)
         return self._events.read(site, message, payload)
 
@@ -332,7 +353,10 @@ class Group:
             match effect:
                 case Send(packets, sites):
                     sent_to = self._others if sites is None else sites
-                    found.append(SendData(self._encode(packets), sent_to))
+                    data = self._encode(packets)
+                    if (names := self.codec.take_names()) is not None:
+                        found.append(SendData([names], self._others))
+                    found.append(SendData(data, sent_to))
                 case Deliver(message, stamp, late):
                     held = self._held.pop(message.id, None)
                     if isinstance(held, HeldMessage):
@@ -354,15 +378,15 @@ class Group:
     def _encode(self, packets: Sequence[Packet]) -> list[bytes]:
         """Return the packets in messages of moderate size."""
         if not isinstance(packets[0], Message):
-            return [self._codec.encode(packets)]
+            return [self.codec.encode(packets)]
         found: list[bytes] = []
         part: list[Packet] = []
         size = 0
         for message in packets:
             assert isinstance(message, Message)
             if part and size + len(message.payload) > MOST_MESSAGE_BYTES:
-                found.append(self._codec.encode(part))
+                found.append(self.codec.encode(part))
                 part, size = [], 0
             part.append(message)
             size += len(message.payload)
-        return [*found, self._codec.encode(part)]
+        return [*found, self.codec.encode(part)]

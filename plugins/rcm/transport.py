@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import attrs
@@ -24,6 +24,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     IOrderingTransport,
     IProvingTransport,
+    ISitesTransport,
     ITransportContext,
     ITransportPlugin,
 )
@@ -38,6 +39,7 @@ from plugins.rcm.certificates.site_certificates import SiteCertificates
 from plugins.rcm.clock_bounds import ClockBounds
 from plugins.rcm.effects import (
     DeliverBatch,
+    DeliverMessage,
     EndLink,
     GroupEffect,
     PassOn,
@@ -51,16 +53,17 @@ from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
+from plugins.rcm.membership import Membership
 from plugins.rcm.observer import IGroupObserver, is_marked
 from plugins.rcm.options import RcmOptions
-from plugins.rcm.site_links import SiteLinks
+from plugins.rcm.payload import Channel
 from plugins.rcm.site_state import LEADS, SiteState
 
 #: Variants whose stamps are times.
 TIMED = frozenset({"real-time", "hybrid"})
 
 
-@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport)
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport, ISitesTransport)
 class RcmTransport:
     log = Logger()
 
@@ -71,14 +74,12 @@ class RcmTransport:
         self._options = options
         self._address = options.address_of(context.node)
         self._clock = SiteClock(context.wall_clock)
-        self._terms = Terms(VERSION, options.order, options.delta, tuple(sorted(options.sites)))
-        others = [site for site in self._terms.sites if site != context.node]
-        self._sites = SiteLinks(context, others, options.address_of)
+        self._terms = Terms(VERSION, options.order, options.delta)
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
         """Messages of other sites that will not come."""
-        self._bounds = ClockBounds(self._sites.clock_of)
+        self._bounds = ClockBounds(lambda site: self._sites.clock_of(site))
         self._certificates: SiteCertificates | None = None
         self._observers: list[IGroupObserver] = []
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
@@ -94,26 +95,38 @@ class RcmTransport:
         context, options = self._context, self._options
         variant = VARIANTS[options.order]
         self._state = SiteState(context.folder, lead=LEADS.get(options.order))
-        settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         incarnation = self._state.incarnation
+        self._membership = Membership(
+            *(context, incarnation, options.sites, self._send_change, self._sites_changed)
+        )
+        self._sites = self._membership.links
+        settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
+        sites = tuple(self._membership.sites.members)
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
         self._group = Group(
-            *(context.node, incarnation, self._terms.sites),
+            *(context.node, incarnation, sites),
             [pattern.text for pattern in context.patterns],
-            *(core, variant.create_codec(self._terms.sites)),
+            *(core, variant.create_codec(sites)),
             Entries(GroupName(context.instance, options.order), core, self._bound_of),
             self._clock.read,
         )
+        self._sites_changed(())
         self._certificates = create_certificates(
             *(options, context.instance, context.node, incarnation),
             has_times=options.order in TIMED,
         )
         if self._certificates is not None:
             self._observers.append(self._certificates)
-        host, port = self._address
-        self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
+        if self._membership.is_member(context.node):
+            host, port = self._address
+            self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
 
     def start(self) -> None:
+        try:
+            self._membership.check_own()
+        except NotAllowed as error:
+            self._context.fail(error)
+            return
         self._runner.start(self._group, *self._observers)
         joining = Deferred.fromCoroutine(self._join_group())
         joining.addErrback(self._failed)
@@ -139,7 +152,7 @@ class RcmTransport:
 
     def stop(self) -> Deferred[None]:
         self._runner.stop()
-        self._sites.close()
+        self._membership.close()
         return succeed(None)
 
     def announce(self, key: str, interest: CarriedInterest) -> None:
@@ -199,6 +212,7 @@ class RcmTransport:
             "missing": self.missing,
             "peers": [self._describe_site(site) for site in self._sites.sites],
             **self._group.snapshot(),
+            **self._membership.snapshot(),
             **{name: value for one in observers for name, value in one.items()},
         }
 
@@ -216,12 +230,11 @@ class RcmTransport:
     # ----------------------------------------------------------------- of the links
 
     def own_link(self, node: str) -> ILinkOwner:
-        if node not in self._sites:
-            raise NotAllowed(f"{node} is no site of the group {self._context.instance}")
+        self._membership.check_known(node)
         if self._early is not None:
             raise Closed("this site is starting")
         return LinkOwner(
-            *(self._group, node, self._terms, self._context.origin),
+            *(self._group, node, self._terms, self._membership, self._context.origin),
             *(self._clock.read, self._connected),
         )
 
@@ -238,6 +251,9 @@ class RcmTransport:
     def _disconnected(self, site: str, state: LinkState, reason: str) -> None:
         effects = self._group.disconnect(site, state, self._now())
         self._runner.apply_effects([ReportStatus(site, state, reason), *effects])
+        self._leave_observers(site)
+
+    def _leave_observers(self, site: str) -> None:
         self._observe(lambda each: each.disconnect(site, self._now()))
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
@@ -269,6 +285,8 @@ class RcmTransport:
             case DeliverBatch(batch):
                 self._context.deliver(batch)
                 self._observe(lambda each: each.deliver(batch.events, self._now()))
+            case DeliverMessage(Channel.SITES):
+                self._membership.deliver(effect)
             case SuspectSite(site, reason):
                 self._sites.report(site, LinkState.SUSPECTED, reason)
                 self._sites.suspect(site, reason)
@@ -285,6 +303,25 @@ class RcmTransport:
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
                 self._sites.send([data], [site])
+
+    # ----------------------------------------------------------------- of the sites
+
+    def change_sites(self, action: str, site: str, address: str) -> Deferred[object]:
+        if self._early is not None:
+            raise Closed("this site is starting")
+        return self._membership.change(action, site, address)
+
+    def _send_change(self, data: bytes) -> None:
+        self._runner.call(self._group.send, Channel.SITES, data)
+
+    def _sites_changed(self, gone: Collection[str]) -> None:
+        sites = self._membership.sites
+        self._group.set_sites(sites.members, sites.changes)
+        for site in gone:
+            self._runner.call(self._group.disconnect, site, LinkState.DISCONNECTED)
+            self._leave_observers(site)
+
+    # ----------------------------------------------------------------- links that are ended
 
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""

@@ -147,7 +147,7 @@ PLACE = (1, 0, ROW)
         (SEQUENCER, pack(16, 2**31)),
         (SEQUENCER, pack(18, (1, 4), [])),
         (SEQUENCER, pack(18, (1, 0), [(4, 1, 1)])),
-        (SEQUENCER, pack(18, (1, 0), [(0, 1, 1)] * 257)),
+        (SEQUENCER, pack(18, (1, 0), [(0, 1, 1)] * 2_049)),
         (SEQUENCER, pack(22, (1, 0), 2**32, [])),
         (SEQUENCER, pack(23, [(4, 1, 1, 1, 0)])),
         (SEQUENCER, pack(23, [(0, 1, 1, 1, 1 << 4)])),
