@@ -252,7 +252,10 @@ class ITransportContext(Interface):
         """
 
     def fail(error: Exception) -> None:
-        """Stop this instance: its streams stop with the reason, others continue."""
+        """Stop this instance: its streams stop with the reason, others continue.
+
+        With `NotAllowed` publications in its streams are refused with the reason.
+        """
 
 
 class IStreamTransport(Interface):

@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
-from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
+from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed, Overloaded
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
@@ -75,6 +75,8 @@ class TransportInstance:
         """True if the network of clusters carries its events: their targets are nodes."""
         self.error = ""
         """Reason of the stop by an error."""
+        self.refusal: NotAllowed | None = None
+        """Error of publications in its streams."""
         self.published = self.received = 0
         """Events."""
         self.rejected = 0
@@ -375,6 +377,7 @@ class TransportInstance:
             name=self.instance,
         )
         self.error = f"{type(error).__name__}: {error}"
+        self.refusal = error if isinstance(error, NotAllowed) else None
         for link, ids in self._queries.items():
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)

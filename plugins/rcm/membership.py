@@ -50,6 +50,7 @@ class Membership:
         """
         self.changes = 0
         """Times at which the list has changed."""
+        self.node = context.node
         self._context = context
         self._own = context.node, incarnation
         self._file = SiteFile(context.folder)
@@ -70,7 +71,7 @@ class Membership:
 
     def _others(self) -> dict[str, str]:
         members = self.sites.members
-        return {site: members[site] for site in members if site != self._context.node}
+        return {site: members[site] for site in members if site != self.node}
 
     def is_member(self, site: str) -> bool:
         return site in self.sites.members
@@ -86,15 +87,15 @@ class Membership:
 
     def check_own(self) -> None:
         """Raises `NotAllowed` if this site has left."""
-        if self.is_member(self._context.node):
+        if self.is_member(self.node):
             return
-        own = self.sites.find(self._context.node)
+        own = self.sites.find(self.node)
         cause = f"was removed from the group {self._context.instance}"
         if own is not None and own.is_member:
             cause = f"is beyond the {MOST_SITES} sites of the group {self._context.instance}"
         elif own is not None and own.change is not None:
             cause += f" by an operator of {own.change.site}"
-        raise NotAllowed(f"this node {cause}")
+        raise NotAllowed(f"this node {cause}; its sites: {', '.join(self.sites.members)}")
 
     # ----------------------------------------------------------------- changes
 
@@ -152,7 +153,7 @@ class Membership:
         Raises `ProtocolError` for a wrong list, and `VersionMismatch` for another configuration.
         """
         other = SiteList.from_records(records)
-        united = self._wanted.united(self._context.node, other)
+        united = self._wanted.united(self.node, other)
         united.check_configured(site, other)
         self._wanted = united
         if not self._is_failing:
@@ -182,7 +183,7 @@ class Membership:
             if before.get(site) != address:
                 self.links.add_site(site, address)
         self._changed(gone)
-        if not self.is_member(self._context.node):
+        if not self.is_member(self.node):
             self._context.clock.callLater(0.0, self._leave)
 
     def _retry(self) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from twisted.internet.defer import Deferred
 
 from broker.config.stacks import StackInstance
-from broker.event.order_entry import OrderEntry, order_entry_of
+from broker.event.order_entry import OrderEntry, decode_order_entry, order_entry_of
 from broker.log.known_flows import stream_of
-from broker.streams.contract import ISitesTransport
+from broker.streams.contract import FlowBatch, ISitesTransport
 from broker.streams.instance import TransportInstance
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transcripts import SiteChecker, compare_sites
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
+from plugins.rcm.effects import DeliverMessage
+from plugins.rcm.membership import Membership
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.stack import rcm_links
 from plugins.rcm.transport import rcm_transport
@@ -22,6 +26,29 @@ from plugins.rcm.transport import rcm_transport
 
 def address_of(name: str, port: int = 9000) -> str:
     return f"tcp:host=127.0.0.1:port={port + int(name[1:])}"
+
+
+@contextmanager
+def recorded_deliveries() -> Iterator[dict[str, list[object]]]:
+    """Record ids of events and changes at each node, in the order of their delivery."""
+    found: dict[str, list[object]] = {}
+    deliver_events, deliver_change = TransportInstance.deliver, Membership.deliver
+
+    def deliver(instance: TransportInstance, batch: FlowBatch) -> None:
+        entries = [decode_order_entry(event.annotation) for event in batch.events]
+        ids = [each.id for each in entries if each is not None and not each.is_recovered]
+        found.setdefault(instance.node, []).extend(ids)
+        deliver_events(instance, batch)
+
+    def change(membership: Membership, message: DeliverMessage) -> None:
+        found.setdefault(membership.node, []).append((message.id, message.late))
+        deliver_change(membership, message)
+
+    with (
+        patch.object(TransportInstance, "deliver", deliver),
+        patch.object(Membership, "deliver", change),
+    ):
+        yield found
 
 
 class SiteGroup:
@@ -69,21 +96,41 @@ class SiteGroup:
     def remove(self, at: str, site: str) -> dict[str, Any]:
         return dict(self.world.wait(self.change(at, "remove", site)))
 
+    def membership(self, name: str) -> Membership:
+        transport: Any = self.instance(name)._transport
+        found: Membership = transport._membership
+        return found
+
+    def error(self, name: str) -> str:
+        return self.instance(name).error
+
     def statuses(self, name: str) -> dict[str, str]:
         """Return what a node tells of the other sites."""
         return {
             each["site"]: each["status"] for each in self.network.state_of(name).get("peers", ())
         }
 
-    def wait_until_connected(self, *names: str) -> None:
-        """Wait until sites see exactly each other."""
+    def wait_until_connected(self, *names: str, among: Sequence[str] | None = None) -> None:
+        """Wait until sites see each other as connected, and know no other site.
+
+        With `among` only the statuses of these count.
+        """
         expected = {
             name: dict.fromkeys((each for each in names if each != name), "connected")
             for name in names
         }
-        self.world.run_until(
-            lambda: {name: self.statuses(name) for name in names} == expected, 100.0
-        )
+
+        def find() -> dict[str, dict[str, str]]:
+            return {
+                name: {
+                    site: status
+                    for site, status in self.statuses(name).items()
+                    if among is None or site in among
+                }
+                for name in names
+            }
+
+        self.world.run_until(lambda: find() == expected, 100.0)
 
     def entries(self, name: str) -> list[OrderEntry]:
         """Return the entries in the log of a site, in the order of delivery."""
