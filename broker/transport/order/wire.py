@@ -89,9 +89,11 @@ class SiteTable:
         return self.names[number]
 
     def mask_of(self, names: frozenset[str]) -> Mask:
-        mask = 0
-        for name in names:
-            mask |= 1 << (self._numbers[name] if name in self._numbers else self.add(name))
+        numbers = self._numbers
+        try:
+            mask = sum(1 << numbers[name] for name in names)
+        except KeyError:
+            mask = sum(1 << self.add(name) for name in sorted(names))
         bits = mask.bit_length()
         return mask if bits <= MAX_SITES else mask.to_bytes((bits + 7) // 8, "little")
 

@@ -21,7 +21,7 @@ from plugins.rcm.effects import DeliverMessage
 from plugins.rcm.membership import Membership
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.stack import rcm_links
-from plugins.rcm.transport import rcm_transport
+from plugins.rcm.transport import RcmTransport, rcm_transport
 
 
 def address_of(name: str, port: int = 9000) -> str:
@@ -96,10 +96,13 @@ class SiteGroup:
     def remove(self, at: str, site: str) -> dict[str, Any]:
         return dict(self.world.wait(self.change(at, "remove", site)))
 
-    def membership(self, name: str) -> Membership:
+    def transport(self, name: str) -> RcmTransport:
         transport: Any = self.instance(name)._transport
-        found: Membership = transport._membership
-        return found
+        assert isinstance(transport, RcmTransport)
+        return transport
+
+    def membership(self, name: str) -> Membership:
+        return self.transport(name)._membership
 
     def error(self, name: str) -> str:
         return self.instance(name).error

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import msgspec
 import pytest
 
-from broker.errors import BrokerError, NotAllowed
+from broker.errors import BrokerError, NotAllowed, ProtocolError, VersionMismatch
 from broker.event.envelope import SecurityLevel
 from broker.testing.determinism import deterministic
 from broker.testing.simulated_network import NetworkWorld
 from broker.testing.transport_network import CARRIED, INSTANCE
+from plugins.rcm.handshake import decode_offer, encode_offer
+from plugins.rcm.site_list import Change, SiteRecord
 from tests.simulation.network.rcm_group import SiteGroup, address_of, recorded_deliveries
 
 VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
@@ -163,3 +168,40 @@ def test_a_site_that_was_removed_while_it_was_away_returns_when_it_is_admitted_a
         world.start("n2")
         group.wait_until_connected("n0", "n1", "n2")
         group.settle(["n0", "n1", "n2"])
+
+
+def test_wrong_offers_are_refused_and_a_full_disk_delays_a_change() -> None:
+    with deterministic(7), NetworkWorld(7) as world:
+        group = SiteGroup(world, "hybrid", 3)
+        transport = group.transport("n0")
+        with pytest.raises(NotAllowed, match="n9 is no site of the group tested: .*order admit"):
+            transport.own_link("n9")
+        owner = transport.own_link("n1")
+        offer = decode_offer(owner.make_offer(world.clock.seconds()))
+        member = SiteRecord("n9", address_of("n9"), True, Change(1, "n1", "n1", 1, 1))
+        ahead = Change(1 << 62, "n1", "n1", 1, 1)
+        for wrong in (
+            msgspec.structs.replace(offer, sites=tuple([member] * 65)),
+            msgspec.structs.replace(offer, sites=(*offer.sites, member, member)),
+            msgspec.structs.replace(
+                offer, sites=(*offer.sites, msgspec.structs.replace(member, change=ahead))
+            ),
+            msgspec.structs.replace(offer, names=("n0", "n0")),
+            msgspec.structs.replace(offer, names=tuple(f"s{each}" for each in range(513))),
+        ):
+            with pytest.raises(ProtocolError):
+                owner.answer_offer(encode_offer(wrong), world.clock.seconds())
+        fewer = msgspec.structs.replace(offer, sites=offer.sites[:2])
+        with pytest.raises(VersionMismatch, match="sites is n0, n1 there and n0, n1, n2 here"):
+            owner.answer_offer(encode_offer(fewer), world.clock.seconds())
+        assert group.membership("n0").changes == 0
+
+        # A change that is not on disk does not count; it does after the repair.
+        failing = OSError("no space left on device")
+        with patch.object(group.membership("n1")._file, "write", side_effect=failing):
+            group.admit("n0", "n9")
+            world.run(5.0)
+            assert not group.membership("n1").is_member("n9")
+        world.run_until(lambda: group.membership("n1").is_member("n9"))
+        group.remove("n1", "n9")
+        group.wait_until_connected("n0", "n1", "n2")
