@@ -15,6 +15,7 @@ from broker.log.known_flows import stream_of
 from broker.streams.contract import FlowBatch, ISitesTransport
 from broker.streams.instance import TransportInstance
 from broker.testing.simulated_network import NetworkWorld
+from broker.testing.simulated_publisher import Publisher
 from broker.testing.transcripts import SiteChecker, compare_sites
 from broker.testing.transport_network import CARRIED, INSTANCE, TransportNetwork
 from plugins.rcm.effects import DeliverMessage
@@ -63,12 +64,20 @@ class SiteGroup:
         self.network = TransportNetwork(world, (rcm_transport, rcm_links), self._make_stack)
         self.network.add_nodes(count)
         for name in names:
-            self.network.add_publisher(name)
+            self.add_publisher(name)
 
     def _make_stack(self, number: int) -> StackInstance:
         sites = {each: address_of(each) for each in self.configured[f"n{number}"]}
         options = RcmOptions(sites=sites, order=self.order)
         return StackInstance(INSTANCE, use="rcm", options=options)
+
+    def add_publisher(self, name: str) -> None:
+        client = self.world.client(f"publisher-{name}", name)
+        self.network.publishers.append(Publisher(self.network.observer.watch(client)))
+
+    def remove_publisher(self, name: str) -> None:
+        publishers = self.network.publishers
+        publishers[:] = [each for each in publishers if each.client.client_id[10:] != name]
 
     def add_newcomer(self, name: str, *known: str) -> None:
         """Start a node whose configuration has some sites and itself."""

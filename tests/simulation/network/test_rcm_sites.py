@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from unittest.mock import patch
 
 import msgspec
@@ -37,7 +38,7 @@ def test_sites_join_and_leave_at_one_place(order: str) -> None:
         # The members see the newcomer at one place.
         assert delivered["n0"] == delivered["n1"] == delivered["n2"]
         world.run(3.0)
-        group.network.add_publisher("n3")
+        group.add_publisher("n3")
         group.network.publish(3)
         logs = group.settle(FOUR)
         # It has the history, and lives in the order then.
@@ -47,7 +48,7 @@ def test_sites_join_and_leave_at_one_place(order: str) -> None:
             assert [each.id for each in logs[name][18:]] == [each.id for each in logs["n0"][18:]]
             assert not any(entry.is_late or entry.is_recovered for entry in logs[name][18:])
 
-        del group.network.publishers[1]
+        group.remove_publisher("n1")
         before = len(logs["n0"])
         removed = group.change("n3", "remove", "n1")
         group.network.publish(3)
@@ -205,3 +206,95 @@ def test_wrong_offers_are_refused_and_a_full_disk_delays_a_change() -> None:
         world.run_until(lambda: group.membership("n1").is_member("n9"))
         group.remove("n1", "n9")
         group.wait_until_connected("n0", "n1", "n2")
+
+
+class Disturbance:
+    """Joins and leaves of a group, and outages. `n0` stays."""
+
+    def __init__(self, group: SiteGroup, random: Random) -> None:
+        self.group = group
+        self.random = random
+        self.log: list[str] = []
+
+    @property
+    def working(self) -> list[str]:
+        """Return running nodes that are members, as they see it."""
+        group = self.group
+        return [
+            name
+            for name in group.world.running
+            if not group.error(name) and group.membership(name).is_member(name)
+        ]
+
+    def run(self, steps: int) -> None:
+        group, random = self.group, self.random
+        network, world = group.network, group.world
+        for _ in range(steps):
+            kind = random.choice(
+                ("publish", "publish", "admit", "admit", "remove", "cut", "heal", "isolate", "kill")
+            )
+            name, other = random.sample(self.working, 2) if len(self.working) > 1 else ("n0", "n0")
+            self.log.append(f"{world.clock.seconds():.1f} {kind} {name} {other}")
+            match kind:
+                case "publish":
+                    network.publish(random.choice((1, 3)))
+                case "admit" if len(world.names) < 7:
+                    newcomer = f"n{len(world.names)}"
+                    group.add_newcomer(newcomer, "n0", name)
+                    world.run(random.choice((0.0, 4.0)))
+                    if name in self.working:
+                        group.change(name, "admit", newcomer, address_of(newcomer))
+                    group.add_publisher(newcomer)
+                case "remove" if other != "n0":
+                    group.change(name, "remove", other)
+                    group.remove_publisher(other)
+                case "cut":
+                    network.cut_datagrams(name, other)
+                case "heal":
+                    world.heal_transports()
+                case "isolate":
+                    network.cut(name)
+                    network.publish(1)
+                    world.run(random.choice((0.3, 8.0, 20.0)))
+                    network.heal(name)
+                case "kill":
+                    network.kill(name)
+                    world.run(random.choice((0.0, 1.0, 8.0)))
+                    world.start(name)
+            world.run(random.choice((0.0, 0.1, 1.0, 6.0)))
+
+    def settle(self) -> None:
+        group, world = self.group, self.group.world
+        world.heal_transports()
+        world.run(30.0)
+        members = list(group.membership("n0").sites.members)
+        for name in set(world.names) - {*members}:
+            # It left, or only a site that left had admitted it.
+            group.remove_publisher(name)
+        group.wait_until_connected(*members)
+        lists = {group.membership(name).sites.records for name in members}
+        assert len(lists) == 1
+        group.settle(members)
+
+
+def check_schedule(seed: int, order: str) -> None:
+    with deterministic(seed), NetworkWorld(seed) as world:
+        group = SiteGroup(world, order, 4)
+        disturbance = Disturbance(group, Random(seed))
+        try:
+            disturbance.run(14)
+            disturbance.settle()
+        except Exception as error:
+            raise AssertionError("\n".join([f"seed {seed}", *disturbance.log])) from error
+
+
+@pytest.mark.parametrize(("order", "seed"), [("hybrid", 1), ("logical", 2)])
+def test_joins_leaves_and_outages_leave_one_list_and_one_transcript(order: str, seed: int) -> None:
+    check_schedule(seed, order)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10, 40))
+@pytest.mark.parametrize("order", VARIANTS)
+def test_long_schedules_leave_one_list_and_one_transcript(order: str, seed: int) -> None:
+    check_schedule(seed, order)
