@@ -8,7 +8,6 @@ from zope.interface import implementer
 
 from broker.errors import NotAllowed
 from broker.transport.monitor import ILinkOwner
-from broker.transport.order import Instant
 from plugins.rcm.effects import GroupEffect
 from plugins.rcm.group import Group
 from plugins.rcm.handshake import (
@@ -21,7 +20,6 @@ from plugins.rcm.handshake import (
     encode_offer,
 )
 from plugins.rcm.membership import Membership
-from plugins.rcm.site_list import Records
 
 #: Seconds for which a site that has left may read the list of sites.
 FAREWELL = 1.0
@@ -62,7 +60,7 @@ class LinkOwner:
         found = decode_offer(offer)
         check_terms(self._terms, found.terms)
         membership = self._membership
-        if not membership.is_member(self._site) or not self._learn(found.sites, now):
+        if not membership.is_member(self._site) or not membership.learn(self._site, found.sites):
             self._refuse(now)
             return None
         self._group.codec.set_names(self._site, found.names)
@@ -71,14 +69,6 @@ class LinkOwner:
             return None
         self._group.origins[self._site] = found.origin
         return encode_answer(clock)
-
-    def _learn(self, records: Records, now: float) -> bool:
-        """Return whether all changes of the other site's list count here. Raises `BrokerError`."""
-        at = Instant(now, self.read_site_clock(now))
-        for record in records:
-            if record.change is not None:
-                self._group.core.check_stamp(self._site, record.change.stamp, at)
-        return self._membership.learn(self._site, records)
 
     def _refuse(self, now: float) -> None:
         """Raises `NotAllowed`, but first let this site's offer arrive."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from typing import Protocol
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
@@ -17,6 +18,7 @@ from broker.errors import (
     ProtocolError,
 )
 from broker.streams.contract import ITransportContext
+from broker.transport.order import Stamp
 from plugins.rcm.effects import DeliverMessage
 from plugins.rcm.options import MOST_SITES
 from plugins.rcm.site_change import decode_change, encode_change
@@ -26,6 +28,19 @@ from plugins.rcm.site_list import Change, Records, SiteList, SiteRecord
 
 #: Changes of operators that have not been delivered.
 MOST_WAITING = 32
+
+
+class IMembershipUser(Protocol):
+    """The transport."""
+
+    def send_change(self, data: bytes) -> None:
+        """Send a message through the order."""
+
+    def sites_changed(self, gone: Collection[str]) -> None:
+        """Let the list of sites count from now on. `gone` have left."""
+
+    def check_stamp(self, site: str, stamp: Stamp) -> None:
+        """Raises `ProtocolError` for a stamp, named by a site, that is too far ahead."""
 
 
 class Membership:
@@ -41,21 +56,16 @@ class Membership:
         context: ITransportContext,
         incarnation: int,
         configured: Mapping[str, str],
-        send: Callable[[bytes], object],
-        changed: Callable[[Collection[str]], object],
+        user: IMembershipUser,
     ) -> None:
-        """`send` sends a message through the order. `changed` gets the sites that have left.
-
-        Raises `ConfigurationError` for a damaged file, `OSError` if it can not be written.
-        """
+        """Raises `ConfigurationError` for a damaged file, `OSError` if it can not be written."""
         self.changes = 0
         """Times at which the list has changed."""
         self.node = context.node
         self._context = context
         self._own = context.node, incarnation
         self._file = SiteFile(context.folder)
-        self._send = send
-        self._changed = changed
+        self._user = user
         self._waiting: deque[tuple[SiteRecord, Deferred[object]]] = deque()
         """Own changes that are not delivered."""
         self._is_failing = False
@@ -107,7 +117,7 @@ class Membership:
             return fail(error)
         delivered: Deferred[object] = Deferred()
         self._waiting.append((record, delivered))
-        self._send(encode_change(record))
+        self._user.send_change(encode_change(record))
         return delivered
 
     def _make_record(self, action: str, site: str, address: str) -> SiteRecord:
@@ -153,6 +163,8 @@ class Membership:
         Raises `ProtocolError` for a wrong list, and `VersionMismatch` for another configuration.
         """
         other = SiteList.from_records(records)
+        for change in other.changes:
+            self._user.check_stamp(site, change.stamp)
         united = self._wanted.united(self.node, other)
         united.check_configured(site, other)
         self._wanted = united
@@ -182,7 +194,7 @@ class Membership:
         for site, address in after.items():
             if before.get(site) != address:
                 self.links.add_site(site, address)
-        self._changed(gone)
+        self._user.sites_changed(gone)
         if not self.is_member(self.node):
             self._context.clock.callLater(0.0, self._leave)
 

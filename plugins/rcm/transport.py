@@ -30,7 +30,7 @@ from broker.streams.contract import (
 )
 from broker.transport.core_runner import CoreRunner
 from broker.transport.monitor import ILinkOwner, ILinkOwners
-from broker.transport.order import VARIANTS, OrderSettings
+from broker.transport.order import VARIANTS, Instant, OrderSettings, Stamp
 from broker.transport.site_clock import SiteClock
 from broker.transport.view import LinkState
 from plugins.rcm.certificates.configuration import create_certificates
@@ -57,6 +57,7 @@ from plugins.rcm.membership import Membership
 from plugins.rcm.observer import IGroupObserver, is_marked
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.payload import Channel
+from plugins.rcm.site_exchange import SiteExchange
 from plugins.rcm.site_state import LEADS, SiteState
 
 #: Variants whose stamps are times.
@@ -96,10 +97,10 @@ class RcmTransport:
         variant = VARIANTS[options.order]
         self._state = SiteState(context.folder, lead=LEADS.get(options.order))
         incarnation = self._state.incarnation
-        self._membership = Membership(
-            *(context, incarnation, options.sites, self._send_change, self._sites_changed)
-        )
+        self._membership = Membership(context, incarnation, options.sites, self)
         self._sites = self._membership.links
+        self._exchange = SiteExchange(self._membership)
+        self._observers.append(self._exchange)
         settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         sites = tuple(self._membership.sites.members)
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
@@ -110,7 +111,7 @@ class RcmTransport:
             Entries(GroupName(context.instance, options.order), core, self._bound_of),
             self._clock.read,
         )
-        self._sites_changed(())
+        self._set_sites()
         self._certificates = create_certificates(
             *(options, context.instance, context.node, incarnation),
             has_times=options.order in TIMED,
@@ -212,7 +213,6 @@ class RcmTransport:
             "missing": self.missing,
             "peers": [self._describe_site(site) for site in self._sites.sites],
             **self._group.snapshot(),
-            **self._membership.snapshot(),
             **{name: value for one in observers for name, value in one.items()},
         }
 
@@ -311,15 +311,25 @@ class RcmTransport:
             raise Closed("this site is starting")
         return self._membership.change(action, site, address)
 
-    def _send_change(self, data: bytes) -> None:
+    def send_change(self, data: bytes) -> None:
         self._runner.call(self._group.send, Channel.SITES, data)
 
-    def _sites_changed(self, gone: Collection[str]) -> None:
-        sites = self._membership.sites
-        self._group.set_sites(sites.members, sites.changes)
+    def sites_changed(self, gone: Collection[str]) -> None:
+        self._set_sites()
         for site in gone:
             self._runner.call(self._group.disconnect, site, LinkState.DISCONNECTED)
             self._leave_observers(site)
+        self._exchange.plan(self._now())
+        # The runner arms its timer.
+        self._runner.apply_effects()
+
+    def check_stamp(self, site: str, stamp: Stamp) -> None:
+        now = self._now()
+        self._group.core.check_stamp(site, stamp, Instant(now, self._clock.read(now)))
+
+    def _set_sites(self) -> None:
+        sites = self._membership.sites
+        self._group.set_sites(sites.members, sites.changes)
 
     # ----------------------------------------------------------------- links that are ended
 

@@ -171,7 +171,7 @@ def test_a_site_that_was_removed_while_it_was_away_returns_when_it_is_admitted_a
         group.settle(["n0", "n1", "n2"])
 
 
-def test_wrong_offers_are_refused_and_a_full_disk_delays_a_change() -> None:
+def test_wrong_offers_are_refused_and_a_change_comes_behind_a_full_disk_or_a_loss() -> None:
     with deterministic(7), NetworkWorld(7) as world:
         group = SiteGroup(world, "hybrid", 3)
         transport = group.transport("n0")
@@ -199,11 +199,17 @@ def test_wrong_offers_are_refused_and_a_full_disk_delays_a_change() -> None:
 
         # A change that is not on disk does not count; it does after the repair.
         failing = OSError("no space left on device")
-        with patch.object(group.membership("n1")._file, "write", side_effect=failing):
+        with (
+            patch.object(group.membership("n1")._file, "write", side_effect=failing),
+            patch.object(group.membership("n2"), "deliver"),
+        ):
             group.admit("n0", "n9")
             world.run(5.0)
             assert not group.membership("n1").is_member("n9")
         world.run_until(lambda: group.membership("n1").is_member("n9"))
+        # A change whose message is lost comes with the list of a connected site.
+        assert not group.membership("n2").is_member("n9")
+        world.run_until(lambda: group.membership("n2").is_member("n9"), 20.0)
         group.remove("n1", "n9")
         group.wait_until_connected("n0", "n1", "n2")
 
