@@ -31,8 +31,8 @@ class PlainSite:
         sites = tuple(sorted(options.sites))
         self._context = context
         self._address = options.address_of(context.node)
-        others = [site for site in sites if site != context.node]
-        self._links = SiteLinks(context, others, options.address_of, lambda status: None)
+        others = {site: options.sites[site] for site in sites if site != context.node}
+        self._links = SiteLinks(context, others, lambda status: None)
         self._clients = Multiplexer(context.node, sites, self._send_messages, context.clock)
         self.open_client = self._clients.open_client
         self._sent = 0

@@ -17,6 +17,14 @@ def group_lines(group: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {_site_text(site)}"
 
 
+def site_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the sites of a group after a change."""
+    note = "" if answer.get("applied") else f"; a later change of {answer.get('site')} counts"
+    yield f"{answer.get('stack')}: sites at this node{note}"
+    for site, address in answer.get("sites", {}).items():
+        yield f"  {site}: {address}"
+
+
 def _site_text(site: Mapping[str, Any]) -> str:
     text = f"{site.get('site')}: {site.get('status')}"
     if isinstance(site.get("for"), int | float):

@@ -1,4 +1,4 @@
-"""`xmlbroker order`: proofs of the order of streams, and keys of sites."""
+"""`xmlbroker order`: groups of sites and changes to them, proofs of their order, and keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from broker.cli.failure import Failure, failure_of
-from broker.cli.group_report import group_lines
+from broker.cli.group_report import group_lines, site_lines
 from broker.cli.node_access import NodeAccess, node_options
 from broker.cli.starting_point import parse_end
 from broker.cli.stop_signal import Stop
@@ -54,7 +54,7 @@ def _stamp_option(name: str, text: str) -> Callable[[Any], Any]:
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """Show the sites of groups that order events, and prove their order."""
+    """Show and change the sites of groups that order events, and prove their order."""
 
 
 @command.command()
@@ -83,6 +83,49 @@ def status(access: NodeAccess, stack: str | None, as_json: bool) -> None:
                 click.echo(one_line(line))
     sites = [site for group in groups for site in group.get("peers", ())]
     sys.exit(any(site.get("status") != "connected" for site in sites))
+
+
+@command.command()
+@click.argument("stack")
+@click.argument("site")
+@click.argument("address")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON.  [default in a pipe]")
+@node_options
+def admit(access: NodeAccess, stack: str, site: str, address: str, as_json: bool) -> None:
+    """Admit the node SITE to the group STACK, or change the address of a site.
+
+    Ask any site of the group. ADDRESS is that at which SITE listens for the other sites, as in the
+    option `sites`. Start the node with a configuration that has itself and some sites; until it is
+    admitted they refuse it, and it tries again.
+
+    The exit status is 1 if a later change of SITE counts.
+    """
+    _change_sites(access, "order-admit", as_json, stack=stack, site=site, address=address)
+
+
+@command.command()
+@click.argument("stack")
+@click.argument("site")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON.  [default in a pipe]")
+@node_options
+def remove(access: NodeAccess, stack: str, site: str, as_json: bool) -> None:
+    """Remove the node SITE from the group STACK. No site waits for it any more.
+
+    Ask any site of the group. Events of SITE that are in logs stay. Its stack stops with an error.
+
+    The exit status is 1 if a later change of SITE counts.
+    """
+    _change_sites(access, "order-remove", as_json, stack=stack, site=site)
+
+
+def _change_sites(access: NodeAccess, question: str, as_json: bool, /, **arguments: str) -> None:
+    answer = access.ask(question, **arguments)
+    if as_json or not is_terminal():
+        click.echo(json_line(answer))
+    else:
+        for line in site_lines(answer):
+            click.echo(one_line(line))
+    sys.exit(not answer.get("applied"))
 
 
 @command.command()

@@ -118,5 +118,7 @@ def build_answers(node: AnsweringNode, parse_query: ParseQuery) -> Mapping[str, 
         "recoveries": recoveries.list_recoveries,
         "recover-explain": recoveries.explain_recovery,
         "order-proof": orders.answer_proof,
+        "order-admit": orders.answer_admit,
+        "order-remove": orders.answer_remove,
         **durable.answerers(),
     }

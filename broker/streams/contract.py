@@ -252,7 +252,10 @@ class ITransportContext(Interface):
         """
 
     def fail(error: Exception) -> None:
-        """Stop this instance: its streams stop with the reason, others continue."""
+        """Stop this instance: its streams stop with the reason, others continue.
+
+        With `NotAllowed` publications in its streams are refused with the reason.
+        """
 
 
 class IStreamTransport(Interface):
@@ -353,6 +356,17 @@ class IProvingTransport(IStreamTransport):
         """Return a proof as plain values; None if there is none. Raises `BrokerError`.
 
         The client may read all streams of the instance.
+        """
+
+
+class ISitesTransport(IStreamTransport):
+    """A transport whose sites an operator changes while they run (`xmlbroker order admit`)."""
+
+    def change_sites(action: str, site: str, address: str) -> Deferred[object]:
+        """Admit a site at an address (`admit`), or remove it (`remove`).
+
+        Fires when the change counts here, with its description as plain values. Raises
+        `BrokerError`, or fires with one.
         """
 
 

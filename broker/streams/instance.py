@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import attrs
 from twisted.internet.defer import Deferred, maybeDeferred, succeed
@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from broker.config.stacks import DEFAULT_STACK, StackInstance
-from broker.errors import BrokerError, Closed, ConfigurationError, Overloaded
+from broker.errors import BrokerError, Closed, ConfigurationError, NotAllowed, Overloaded
 from broker.event.flow import pattern_of
 from broker.event.place import Mark
 from broker.event.site_notice import SiteNotice
@@ -27,7 +27,6 @@ from broker.streams.contract import (
     ILinkReceiver,
     ILinks,
     IOrderingTransport,
-    IProvingTransport,
     IStreamTransport,
     ITransportContext,
     ITransportPlugin,
@@ -76,6 +75,8 @@ class TransportInstance:
         """True if the network of clusters carries its events: their targets are nodes."""
         self.error = ""
         """Reason of the stop by an error."""
+        self.refusal: NotAllowed | None = None
+        """Error of publications in its streams."""
         self.published = self.received = 0
         """Events."""
         self.rejected = 0
@@ -191,18 +192,16 @@ class TransportInstance:
         found = self._call("place", batch) if self.orders else None
         return self._with_annotations(batch.events, found)
 
-    @property
-    def proves(self) -> bool:
-        """True if the transport proves the order of its events."""
-        return bool(IProvingTransport.providedBy(self._transport))
+    def provides(self, interface: Any) -> bool:
+        """Return whether its transport answers questions of an interface."""
+        return bool(interface.providedBy(self._transport))
 
-    def prove(self, question: Mapping[str, str]) -> object:
-        """Return a proof of the transport. Raises `BrokerError`."""
-        transport = self._transport
-        if transport is None or not self.proves:
+    def ask(self, interface: Any, question: Callable[[Any], object]) -> object:
+        """Return the transport's answer to a question. Raises `BrokerError`."""
+        if not self.provides(interface):
             raise Closed(f"the stack {self.instance} does not run")
         try:
-            return cast(IProvingTransport, transport).prove(question)
+            return question(self._transport)
         except BrokerError:
             raise
         except Exception as error:
@@ -378,6 +377,7 @@ class TransportInstance:
             name=self.instance,
         )
         self.error = f"{type(error).__name__}: {error}"
+        self.refusal = error if isinstance(error, NotAllowed) else None
         for link, ids in self._queries.items():
             for id in ids:
                 self._remove_interest(LinkKey(self.instance, link), id)

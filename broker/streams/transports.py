@@ -109,8 +109,11 @@ class StreamTransports:
 
     def check_carriage(self, stream: str, level: SecurityLevel) -> None:
         """Raises `ClearanceTooLow` for an event above the level of a group that orders its stream
-        (X12): it could not have a place in the order."""
+        (X12): it could not have a place in the order; `NotAllowed` if this node has left the
+        group."""
         instance = self._by_pattern[self.pattern_of_stream(stream)]
+        if instance.refusal is not None:
+            raise instance.refusal
         if instance.orders and level.rank > instance.clearance.rank:
             raise ClearanceTooLow(
                 f"the event's security level is {level.value!r}, the sites of the stack "

@@ -75,12 +75,12 @@ class Entries:
     def place(self, flow: str, event: CarriedEvent) -> CarriedEvent:
         """Return an event that is delivered at once, from a log, with its place."""
         entry = self.read(event)
-        stamp = None if entry is None else stamp_of(entry)
-        if entry is None or stamp is None:
+        if entry is None:
             return event
-        id = MessageId(*entry.id)
-        late = self._core.place(id, stamp)
-        self._record(flow, event.mark, id, stamp)
+        id, stamp, late = MessageId(*entry.id), stamp_of(entry), None
+        if stamp is not None:
+            late = self._core.place(id, stamp)
+            self._record(flow, event.mark, id, stamp)
         return event.with_annotation(
             encode_order_entry(_with_place(entry, late, is_recovered=True))
         )

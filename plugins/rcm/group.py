@@ -56,6 +56,8 @@ from plugins.rcm.held_events import (
 )
 from plugins.rcm.inbox import Inbox
 from plugins.rcm.payload import Channel, ChannelMessage, decode_payload, encode_payload
+from plugins.rcm.site_change import ChangeReader
+from plugins.rcm.site_list import Change
 
 #: Messages that are sent together; the order has a bound.
 MOST_RELEASED = 1_000
@@ -87,12 +89,15 @@ class Group:
         """Wrong packets and events of other sites."""
         self._site = site
         self._incarnation = incarnation
-        self._others = tuple(each for each in sites if each != site)
+        self._others: tuple[str, ...] = ()
         self._events = EventReader(patterns, entries)
-        self._codec = codec
+        self.codec = codec
         self._entries = entries
         self._read_clock = read_clock
-        self._inboxes = {each: Inbox() for each in self._others}
+        self._changes = ChangeReader()
+        self._inboxes: dict[str, Inbox] = {}
+        """Also of sites that have left."""
+        self.set_sites(sites)
         self._held: dict[MessageId, HeldEvent | HeldMessage] = {}
         self._arrived: dict[tuple[str, Mark], MessageId] = {}
         """Ids of received messages that the node has not passed back."""
@@ -102,6 +107,18 @@ class Group:
         """Own messages and payloads by number, behind events that are being committed."""
         self._released = 0
         """Number of the last released message."""
+
+    def set_sites(self, sites: Collection[str], changes: Iterable[Change] = ()) -> None:
+        """Set the sites of the group, and the changes that made them so.
+
+        `disconnect` is called for sites that have left.
+        """
+        self._others = tuple(each for each in sites if each != self._site)
+        for each in self._others:
+            self._inboxes.setdefault(each, Inbox())
+        numbers = [(change.site, change[3:]) for change in changes]
+        for site, inbox in self._inboxes.items():
+            inbox.changes = frozenset(number for each, number in numbers if each == site)
 
     # ----------------------------------------------------------------- own events
 
@@ -171,7 +188,8 @@ class Group:
                 released.append(held)
             found = self.core.release(payloads, self._instant(now))
             if any(isinstance(held, HeldMessage) for held in released):
-                effects += send_addressed(found.pop(0), released, self._others, self._codec)
+                sends = send_addressed(found.pop(0), released, self._others, self.codec)
+                effects += self._announce_names(sends)
             effects += self._convert(found)
         return effects
 
@@ -194,9 +212,9 @@ class Group:
         effects: list[GroupEffect] = []
         error: ProtocolError | None = None
         try:
-            for packet in (each for one in data for each in self._codec.decode(site, one)):
+            for packet in (each for one in data for each in self.codec.decode(site, one)):
                 if isinstance(packet, Message):
-                    held = self._read_message(site, packet, bound)
+                    held = self._read_message(site, packet, bound, now)
                     if isinstance(held, HeldMessage) and inbox.pass_following(packet.id):
                         self._held[packet.id] = held
                         following.append(packet)
@@ -281,7 +299,9 @@ class Group:
     ) -> list[GroupEffect]:
         """Deliver a recovered event that the order has had, or will never have."""
         if entry is None or entry.site not in self._inboxes:
-            # Another stack carried it before.
+            # Another stack carried it before, or a site that this one does not know.
+            if entry is not None and entry.site != self._site:
+                held.event = self._entries.place(held.flow, held.event)
             return [DeliverBatch(held.to_batch())]
         id = MessageId(*entry.id)
         if id in self._held:
@@ -359,9 +379,13 @@ class Group:
     def _instant(self, now: float) -> Instant:
         return Instant(now, self._read_clock(now))
 
-    def _read_message(self, site: str, message: Message, bound: int) -> HeldEvent | HeldMessage:
+    def _read_message(
+        self, site: str, message: Message, bound: int, now: float
+    ) -> HeldEvent | HeldMessage:
         payload = decode_payload(message.payload)
         if isinstance(payload, ChannelMessage):
+            if payload.channel is Channel.SITES:
+                self._changes.check(site, message.id, payload.data, now)
             return HeldMessage(payload.channel, payload.data)
         return self._events.read(site, message, payload, bound)
 
@@ -408,7 +432,7 @@ class Group:
                         delivered.append(held)
                 case Send(packets, sites):
                     sent_to = self._others if sites is None else sites
-                    found.append(SendData(self._encode(packets), sent_to))
+                    found += self._announce_names([SendData(self._encode(packets), sent_to)])
                 case Suspect(site, reason):
                     flush()
                     found.append(SuspectSite(site, reason))
@@ -419,8 +443,14 @@ class Group:
         flush()
         return found
 
+    def _announce_names(self, sends: Iterable[GroupEffect]) -> list[GroupEffect]:
+        """Return encoded packets, behind the new names in them."""
+        encoded = list(sends)
+        names = self.codec.take_names()
+        return encoded if names is None else [SendData([names], self._others), *encoded]
+
     def _encode(self, packets: Sequence[Packet]) -> list[bytes]:
         """Return the packets in messages of moderate size."""
         if not isinstance(packets[0], Message):
-            return [self._codec.encode(packets)]
-        return [self._codec.encode(part) for part in split_messages(packets)]
+            return [self.codec.encode(packets)]
+        return [self.codec.encode(part) for part in split_messages(packets)]

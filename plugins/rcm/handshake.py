@@ -7,9 +7,10 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from broker.errors import ProtocolError, VersionMismatch
-from plugins.rcm.options import MOST_SITES
+from broker.transport.order.wire import MAX_NAMES, Name
+from plugins.rcm.site_list import Records
 
-VERSION = 1
+VERSION = 2
 _Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=256)]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -20,15 +21,17 @@ class Terms(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     version: _Number
     order: _Text
     delta: float
-    sites: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=MOST_SITES)]
 
 
 class Offer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """The terms of a site, its log, and its clock."""
+    """The terms of a site, its log, and its clock; names by the numbers in its packets; its list
+    of sites."""
 
     terms: Terms
     origin: _Text
     clock: _Number
+    names: Annotated[tuple[Name, ...], msgspec.Meta(max_length=MAX_NAMES)]
+    sites: Records
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -69,8 +72,4 @@ def check_terms(own: Terms, other: Terms) -> None:
     for name in Terms.__struct_fields__:
         ours, theirs = getattr(own, name), getattr(other, name)
         if ours != theirs:
-            raise VersionMismatch(f"{name} is {_text(theirs)} there and {_text(ours)} here")
-
-
-def _text(value: object) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+            raise VersionMismatch(f"{name} is {theirs} there and {ours} here")

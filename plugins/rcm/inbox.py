@@ -28,6 +28,9 @@ class Inbox:
         """Incarnation and number of the next message; None before the first one."""
         self._blocked_at: float | None = None
         self._has_loss = False
+        self.changes: frozenset[tuple[int, int]] = frozenset()
+        """Incarnations and numbers of changes of the sites that count already. None waits for
+        these messages, and they are not missing."""
 
     @property
     def is_full(self) -> bool:
@@ -65,8 +68,9 @@ class Inbox:
         """Record that the order gets a message. Return the first and last missing number before
         it, if there are some."""
         missing = None
-        if self._next is not None and self._next[0] == id.incarnation and id.number > self._next[1]:
-            missing = self._next[1], id.number - 1
+        following = self._skip_changes(self._next)
+        if following is not None and following[0] == id.incarnation and id.number > following[1]:
+            missing = following[1], id.number - 1
         self._next = id.incarnation, id.number + 1
         return missing
 
@@ -108,6 +112,13 @@ class Inbox:
             return False
         if following is None or following[0] != id.incarnation or following[1] == id.number:
             return True
+        if self._skip_changes(following) == (id.incarnation, id.number):
+            return True
         if self._blocked_at is None:
             self._blocked_at = now
         return self._has_loss or now >= self._blocked_at + NUMBER_PATIENCE
+
+    def _skip_changes(self, following: tuple[int, int] | None) -> tuple[int, int] | None:
+        while following in self.changes and following is not None:
+            following = following[0], following[1] + 1
+        return following

@@ -27,6 +27,7 @@ class Channel(enum.IntEnum):
     """The part of a site that gets a message."""
 
     CLIENTS = 1
+    SITES = 2
 
 
 class _Event(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=1):

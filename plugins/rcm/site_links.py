@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from twisted.logger import Logger
 
+from broker.config.endpoints import tcp_address
 from broker.errors import ConfigurationError
 from broker.event.site_notice import SiteStatus
 from broker.streams.contract import ILinks, ITransportContext
@@ -23,16 +24,14 @@ class SiteLinks:
     def __init__(
         self,
         context: ITransportContext,
-        sites: Sequence[str],
-        address_of: Callable[[str], tuple[str, int]],
+        sites: Mapping[str, str],
         notify: Callable[[SiteStatus], object],
     ) -> None:
-        """`sites` are the other ones. `address_of` raises `ConfigurationError`. `notify` gets new
-        statuses."""
+        """`sites` are the other ones, with their addresses. `notify` gets new statuses."""
         self.lost_sends = 0
         """Messages for which a link had no room: they come from the log."""
         self._context = context
-        self._address_of = address_of
+        self._addresses = dict(sites)
         self._notify = notify
         self._links: ILinks | None = None
         self._peers: dict[str, Hashable] = {}
@@ -61,12 +60,37 @@ class SiteLinks:
         if links is not None:
             links.close()
 
+    def add_site(self, site: str, address: str) -> None:
+        """Add a site, or change its address. Links are changed soon: a layer may run now."""
+        is_new = site not in self._statuses
+        self._addresses[site] = address
+        self._statuses.setdefault(site, (LinkState.DISCONNECTED, ""))
+        self.report(site, LinkState.DISCONNECTED, "admitted" if is_new else "moved")
+        self._end_soon(site)
+        self._context.clock.callLater(0.0, self.connect, site)
+
+    def remove_site(self, site: str) -> None:
+        """Tell that a site has left, and end its link soon. Its messages are dropped from now."""
+        self.report(site, LinkState.DISCONNECTED, "removed")
+        del self._addresses[site], self._statuses[site]
+        self._end_soon(site)
+
+    def _end_soon(self, site: str) -> None:
+        peer = self._peers.pop(site, None)
+        if peer is not None:
+            self._context.clock.callLater(0.0, self._end, peer)
+
+    def _end(self, peer: Hashable) -> None:
+        if self._links is not None:
+            self._links.remove_peer(peer)
+
     def connect(self, site: str) -> None:
         """Begin a link to a site."""
-        if self._links is None:
+        address = self._addresses.get(site)
+        if self._links is None or address is None:
             return
         try:
-            self._peers[site] = self._links.add_peer(self._address_of(site))
+            self._peers[site] = self._links.add_peer(tcp_address(address))
         except ConfigurationError as error:
             # Its name may resolve later.
             self.log.warn("no link to the site {site}, retrying: {e}", site=site, e=error)
@@ -118,8 +142,8 @@ class SiteLinks:
 
     def report(self, site: str, state: LinkState, reason: str) -> None:
         """Tell the status of a site."""
-        if self._links is None or self._statuses.get(site) == (state, reason):
-            # Each failed attempt to connect repeats it.
+        if self._links is None or self._statuses.get(site, (state, reason)) == (state, reason):
+            # Each failed attempt to connect repeats it; a site that has left has no status.
             return
         self._statuses[site] = state, reason
         now, wall = self._context.clock.seconds(), self._context.wall_clock()
@@ -133,6 +157,7 @@ class SiteLinks:
     def describe(self, site: str, now: float) -> dict[str, object]:
         """Return status, its reason, and times in seconds from now on (N13)."""
         found: dict[str, object] = {"site": site, "status": self._statuses[site][0].value}
+        found["address"] = self._addresses[site]
         if self._links is None or site not in self._peers:
             return found
         view, clock = self._links.view_of(self._peers[site]), self.clock_of(site)

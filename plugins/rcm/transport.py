@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 import attrs
@@ -24,6 +24,7 @@ from broker.streams.contract import (
     ILinkReceiver,
     IOrderingTransport,
     IProvingTransport,
+    ISitesTransport,
     ITransportContext,
     ITransportPlugin,
 )
@@ -31,7 +32,7 @@ from broker.streams.messaging import IGroupClient, IMessagingTransport, Receive
 from broker.transport.core_runner import CoreRunner
 from broker.transport.message import Message
 from broker.transport.monitor import ILinkOwner, ILinkOwners
-from broker.transport.order import VARIANTS, OrderSettings
+from broker.transport.order import VARIANTS, Instant, OrderSettings, Stamp
 from broker.transport.site_clock import SiteClock
 from broker.transport.view import LinkState
 from plugins.rcm.certificates.configuration import create_certificates
@@ -56,10 +57,11 @@ from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
 from plugins.rcm.handshake import VERSION, Terms
 from plugins.rcm.link_owner import LinkOwner
+from plugins.rcm.membership import Membership
 from plugins.rcm.observer import IGroupObserver, is_marked
 from plugins.rcm.options import RcmOptions
 from plugins.rcm.payload import Channel
-from plugins.rcm.site_links import SiteLinks
+from plugins.rcm.site_exchange import SiteExchange
 from plugins.rcm.site_state import LEADS, SiteState
 
 #: Variants whose stamps are times.
@@ -73,7 +75,8 @@ class IChannelReceiver(Protocol):
         """Raises `ProtocolError`: the link to the message's site is ended."""
 
 
-@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport, IProvingTransport, IMessagingTransport)
+@implementer(ILinkReceiver, ILinkOwners, IOrderingTransport)
+@implementer(IProvingTransport, IMessagingTransport, ISitesTransport)
 class RcmTransport:
     log = Logger()
 
@@ -84,18 +87,16 @@ class RcmTransport:
         self._options = options
         self._address = options.address_of(context.node)
         self._clock = SiteClock(context.wall_clock)
-        self._terms = Terms(VERSION, options.order, options.delta, tuple(sorted(options.sites)))
-        others = [site for site in self._terms.sites if site != context.node]
-        self._sites = SiteLinks(context, others, options.address_of, self._notify)
+        self._terms = Terms(VERSION, options.order, options.delta)
         self._clients = Multiplexer(
-            context.node, self._terms.sites, self._send_messages, context.clock
+            context.node, tuple(sorted(options.sites)), self._send_messages, context.clock
         )
         self._receivers: dict[Channel, IChannelReceiver] = {Channel.CLIENTS: self._clients}
         self._early: list[FlowBatch] | None = []
         """Own events that came before the end of the log was read."""
         self.missing = 0
         """Messages of other sites that will not come."""
-        self._bounds = ClockBounds(self._sites.clock_of)
+        self._bounds = ClockBounds(lambda site: self._sites.clock_of(site))
         self._certificates: SiteCertificates | None = None
         self._observers: list[IGroupObserver] = []
         self._runner: CoreRunner[GroupEffect] = CoreRunner(context.clock, self._apply)
@@ -111,26 +112,39 @@ class RcmTransport:
         context, options = self._context, self._options
         variant = VARIANTS[options.order]
         self._state = SiteState(context.folder, lead=LEADS.get(options.order))
-        settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
         incarnation = self._state.incarnation
+        self._membership = Membership(context, incarnation, options.sites, self, self._notify)
+        self._receivers[Channel.SITES] = self._membership
+        self._sites = self._membership.links
+        self._exchange = SiteExchange(self._membership)
+        self._observers.append(self._exchange)
+        settings = OrderSettings(clock_delay=options.clock_delay, delta=options.delta)
+        sites = tuple(self._membership.sites.members)
         core = variant.create_core(context.node, incarnation, settings, self._state.floor)
         self._group = Group(
-            *(context.node, incarnation, self._terms.sites),
+            *(context.node, incarnation, sites),
             [pattern.text for pattern in context.patterns],
-            *(core, variant.create_codec(self._terms.sites)),
+            *(core, variant.create_codec(sites)),
             Entries(GroupName(context.instance, options.order), core, self._bound_of),
             self._clock.read,
         )
+        self._set_sites()
         self._certificates = create_certificates(
             *(options, context.instance, context.node, incarnation),
             has_times=options.order in TIMED,
         )
         if self._certificates is not None:
             self._observers.append(self._certificates)
-        host, port = self._address
-        self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
+        if self._membership.is_member(context.node):
+            host, port = self._address
+            self._sites.open(context.open_links(options.listen or f"{host}:{port}", self))
 
     def start(self) -> None:
+        try:
+            self._membership.check_own()
+        except NotAllowed as error:
+            self._context.fail(error)
+            return
         self._runner.start(self._group, *self._observers)
         joining = Deferred.fromCoroutine(self._join_group())
         joining.addErrback(self._failed)
@@ -156,7 +170,7 @@ class RcmTransport:
 
     def stop(self) -> Deferred[None]:
         self._runner.stop()
-        self._sites.close()
+        self._membership.close()
         self._clients.close()
         return succeed(None)
 
@@ -248,12 +262,11 @@ class RcmTransport:
     # ----------------------------------------------------------------- of the links
 
     def own_link(self, node: str) -> ILinkOwner:
-        if node not in self._sites:
-            raise NotAllowed(f"{node} is no site of the group {self._context.instance}")
+        self._membership.check_known(node)
         if self._early is not None:
             raise Closed("this site is starting")
         return LinkOwner(
-            *(self._group, node, self._terms, self._context.origin),
+            *(self._group, node, self._terms, self._membership, self._context.origin),
             *(self._clock.read, self._connected),
         )
 
@@ -270,6 +283,9 @@ class RcmTransport:
     def _disconnected(self, site: str, state: LinkState, reason: str) -> None:
         effects = self._group.disconnect(site, state, self._now())
         self._runner.apply_effects([ReportStatus(site, state, reason), *effects])
+        self._leave_observers(site)
+
+    def _leave_observers(self, site: str) -> None:
         self._observe(lambda each: each.disconnect(site, self._now()))
 
     def messages_received(self, peer: Hashable, messages: Sequence[bytes]) -> None:
@@ -326,6 +342,36 @@ class RcmTransport:
                 self._observe(lambda each: each.miss(site, incarnation, last, now))
             case SendCertificates(site, data):
                 self._sites.send([data], [site])
+
+    # ----------------------------------------------------------------- of the sites
+
+    def change_sites(self, action: str, site: str, address: str) -> Deferred[object]:
+        if self._early is not None:
+            raise Closed("this site is starting")
+        return self._membership.change(action, site, address)
+
+    def send_change(self, data: bytes) -> None:
+        self._runner.call(self._group.send, Channel.SITES, data)
+
+    def sites_changed(self, gone: Collection[str]) -> None:
+        self._set_sites()
+        for site in gone:
+            self._runner.call(self._group.disconnect, site, LinkState.DISCONNECTED)
+            self._leave_observers(site)
+        self._exchange.plan(self._now())
+        # The runner arms its timer.
+        self._runner.apply_effects()
+
+    def check_stamp(self, site: str, stamp: Stamp) -> None:
+        now = self._now()
+        self._group.core.check_stamp(site, stamp, Instant(now, self._clock.read(now)))
+
+    def _set_sites(self) -> None:
+        sites = self._membership.sites
+        self._group.set_sites(sites.members, sites.changes)
+        self._clients.set_sites(sites.members)
+
+    # ----------------------------------------------------------------- links that are ended
 
     def _end_link(self, site: str, error: BrokerError) -> None:
         """End the link to a site, and begin a new one."""

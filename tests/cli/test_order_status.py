@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.cli.group_report import group_lines
+from broker.cli.group_report import group_lines, site_lines
 from tests.cli.fake_node import FakeNode, run
 
 GROUP: dict[str, Any] = {
@@ -63,3 +63,21 @@ def test_a_node_that_is_no_site_is_an_error() -> None:
     assert result.exit_code == 2 and "no site of a group" in result.output
     result = run(node_with(GROUP), "order", "status", "other")
     assert result.exit_code == 2 and "the group other" in result.output
+
+
+def test_a_change_of_the_sites_shows_them_and_whether_it_counts() -> None:
+    answer = {"stack": "ops", "site": "c", "applied": True, "sites": {"a": "tcp:host=a:port=1"}}
+    node = FakeNode()
+    node.answers["order-admit"] = lambda: answer
+    node.answers["order-remove"] = lambda: {**answer, "applied": False}
+    result = run(node, "order", "admit", "ops", "c", "tcp:host=c:port=1")
+    assert (result.exit_code, json.loads(result.output)) == (0, answer)
+    assert run(node, "order", "remove", "ops", "c").exit_code == 1
+    assert node.asked == [
+        ("order-admit", {"stack": "ops", "site": "c", "address": "tcp:host=c:port=1"}),
+        ("order-remove", {"stack": "ops", "site": "c"}),
+    ]
+    assert list(site_lines({**answer, "applied": False})) == [
+        "ops: sites at this node; a later change of c counts",
+        "  a: tcp:host=a:port=1",
+    ]

@@ -1,4 +1,4 @@
-"""One checker of the five properties, for all variants (RCM R49; L1).
+"""One checker of the five properties, and of joins and leaves, for all variants (RCM R49; L1).
 
 It judges the record of a run, and knows nothing of a variant's protocol. For the sequencer, global
 order is judged only where the reported statuses are transitive.
@@ -12,6 +12,7 @@ from broker.testing.order.properties.awareness import awareness
 from broker.testing.order.properties.global_order import global_order, places
 from broker.testing.order.properties.reliability import fifo, reliability
 from broker.testing.order.properties.robustness import robustness
+from broker.testing.order.properties.sites import sites
 from broker.testing.order.run import Run
 from broker.testing.order.timeline import Timeline
 from broker.testing.order.violation import Violation
@@ -23,6 +24,7 @@ RULES: tuple[Callable[[Run, Timeline], Iterator[Violation]], ...] = (
     places,
     global_order,
     robustness,
+    sites,
 )
 
 

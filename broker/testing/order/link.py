@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from broker.testing.order.channel import Channel, Data, Hello, Loss, StreamId
 from broker.testing.order.loop import Loop
+from broker.testing.order.members import Members, Record
 from broker.testing.order.network import Connection, Network
 from broker.testing.order.timers import Timers
 from broker.transport.order import MessageId
@@ -17,6 +19,7 @@ _DISCONNECTED = LinkState.DISCONNECTED
 
 class Offer(NamedTuple):
     clock: int
+    sites: Mapping[str, Record]
 
 
 class Answer(NamedTuple):
@@ -31,6 +34,8 @@ class Heartbeat(NamedTuple):
     received: int
 
 
+#: Reason of the end of a link to a site that has left.
+REMOVED = "removed"
 #: Seconds until an offer is given to the owner again.
 _AGAIN = 0.02
 
@@ -40,7 +45,12 @@ class IOwner(Protocol):
 
     @property
     def last_sent(self) -> MessageId: ...
+    @property
+    def members(self) -> Members: ...
     def make_offer(self, peer: str) -> int: ...
+    def unite(self, records: Mapping[str, Record]) -> None:
+        """Take the changes of the peer's list of sites."""
+
     def answer_offer(self, peer: str, clock: int) -> int | None:
         """Return the answer, or None to get the offer again."""
 
@@ -93,6 +103,21 @@ class Link:
     def start(self) -> None:
         self._check()
 
+    def join(self) -> None:
+        """Begin a link: the peer is a site of the group from now on."""
+        self._dial_at = self._loop.now
+        self._check()
+
+    def leave(self) -> None:
+        """End the link: the peer has left the group."""
+        if self._connection is not None:
+            self._connection.close(self._name)
+            self._connection = None
+        self._held.clear()
+        self.channel.drop_packets()
+        if self.state is not _DISCONNECTED:
+            self._report(_DISCONNECTED, REMOVED)
+
     def stop(self, *, silently: bool) -> None:
         self.is_stopped = True
         if self._connection is not None:
@@ -117,7 +142,7 @@ class Link:
     # ----------------------------------------------------------------- of the network
 
     def connection_made(self, connection: Connection) -> None:
-        if self.is_stopped:
+        if self.is_stopped or not self._is_member:
             connection.close(self._name)
             return
         if self._connection is not None:
@@ -175,13 +200,19 @@ class Link:
                     self._answered(0)
             case Loss():
                 self._held.append(packet)
-            case Offer(clock):
-                self._answer(clock, self._connection)
+            case Offer(clock, sites):
+                connection = self._connection
+                self._owner.unite(sites)
+                self._answer(clock, connection)
             case Answer(clock):
                 self._is_offered = False
                 self._answered(clock)
 
     # ----------------------------------------------------------------- of the states
+
+    @property
+    def _is_member(self) -> bool:
+        return self._peer in self._owner.members
 
     @property
     def _is_good(self) -> bool:
@@ -190,7 +221,8 @@ class Link:
     def _offer(self) -> None:
         if self._is_good and self.state is not _CONNECTED and not self._is_offered:
             self._is_offered = True
-            self._send_now(Offer(self._owner.make_offer(self._peer)))
+            clock = self._owner.make_offer(self._peer)
+            self._send_now(Offer(clock, dict(self._owner.members.records)))
 
     def _answer(self, clock: int, connection: Connection | None) -> None:
         if connection is not self._connection or self.is_stopped:
@@ -268,7 +300,8 @@ class Link:
                 self._check_connection(now)
         if self._connection is None and self._name < self._peer and now >= self._dial_at:
             self._dial_at = now + timers.reconnect
-            self._network.dial(self._name, self._peer)
+            if self._is_member:
+                self._network.dial(self._name, self._peer)
         time = self._next_check()
         if self._checked_at <= now or time < self._checked_at:
             self._checked_at = time

@@ -81,3 +81,18 @@ class Run:
     slow: list[tuple[float, float, str, str]] = attrs.field(factory=list)
     #: Errors of packets, which no simulated site makes.
     failures: list[tuple[float, Process, str]] = attrs.field(factory=list)
+    #: Time at which a site counted another one as a site of the group, of those that joined.
+    joins: dict[tuple[str, str], float] = attrs.field(factory=dict)
+    #: Sites that are not there from the beginning.
+    newcomers: tuple[str, ...] = ()
+    #: Sites that have left. For them the run ends with the first site that knows it.
+    left: set[str] = attrs.field(factory=set)
+    #: The sites of the group as each site knows them at the end.
+    members: dict[str, frozenset[str]] = attrs.field(factory=dict)
+
+    def joined(self, one: str, other: str) -> float:
+        """Return the time from which on two sites count each other as sites of the group."""
+        pairs = (one, other), (other, one)
+        if not {one, other} & {*self.newcomers}:
+            return 0.0
+        return max(self.joins.get(pair, float("inf")) for pair in pairs)

@@ -57,7 +57,15 @@ class Publish(NamedTuple):
     fails: bool = False
 
 
-Action: TypeAlias = SetPath | Cut | Kill | Start | SetExtraDelay | StepClock | Publish
+class ChangeSites(NamedTuple):
+    """Admit or remove a site, by an operator of another one."""
+
+    site: str
+    name: str
+    is_member: bool
+
+
+Action: TypeAlias = SetPath | Cut | Kill | Start | SetExtraDelay | StepClock | Publish | ChangeSites
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +100,31 @@ def make_schedule(random: Random, sites: tuple[str, ...], shape: Shape) -> list[
     actions += [(end, SetExtraDelay(one, other, 0.0)) for one, other in permutations(sites, 2)]
     actions += [(end, Start(site)) for site in sites]
     return sorted(actions, key=lambda action: action[0])
+
+
+def make_changes(
+    random: Random, sites: tuple[str, ...], newcomers: tuple[str, ...], shape: Shape
+) -> list[Timed]:
+    """Return joins of newcomers, with their traffic and faults, and at most one leave."""
+    end, everyone = shape.faulty, (*sites, *newcomers)
+    actions = list(_traffic(random, newcomers, shape))
+    for name in newcomers:
+        time = random.uniform(3.0, 0.8 * end)
+        # Sometimes two sites admit it, perhaps on both sides of a partition.
+        for site in random.sample(sites, random.choice((1, 1, 2))):
+            actions.append((time + random.uniform(0.0, 0.1), ChangeSites(site, name, True)))
+            actions.append((end, ChangeSites(site, name, True)))
+    if len(sites) > 3:
+        site, name = random.sample(sites, 2)
+        actions.append((random.uniform(3.0, end), ChangeSites(site, name, False)))
+    time = random.uniform(3.0, 10.0)
+    while time < end:
+        kind = random.choice(("one-way", "pair", "split", "cut", "kill"))
+        actions += _fault(random, everyone, kind, time, end)
+        time += random.expovariate(1 / 15.0)
+    actions += [(end, SetPath(one, other, True)) for one, other in permutations(everyone, 2)]
+    actions += [(end, Start(name)) for name in newcomers]
+    return actions
 
 
 def _duration(random: Random) -> float:

@@ -8,10 +8,12 @@ from random import Random
 
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
+from broker.testing.order.members import ADMIT, REMOVE, Members
 from broker.testing.order.network import Network, Path
 from broker.testing.order.run import Run
 from broker.testing.order.schedule import (
     Action,
+    ChangeSites,
     Cut,
     Kill,
     Publish,
@@ -21,6 +23,7 @@ from broker.testing.order.schedule import (
     Start,
     StepClock,
     Timed,
+    make_changes,
     make_schedule,
 )
 from broker.testing.order.site import Site
@@ -32,6 +35,8 @@ from broker.transport.order.instant import MICROSECONDS
 TIMERS = Timers(suspect=15.0)
 #: Bounds of the start of a clock, and of its steps in sum.
 _SKEW = 20_000
+#: Sites that join, in each fourth seed.
+NEWCOMERS = ("x", "y")
 _DELAYS = ((0.001, 0.002), (0.01, 0.02), (0.05, 0.03))
 
 
@@ -73,32 +78,43 @@ class Simulation:
         self._shape = shape or Shape()
         self._loop = Loop()
         names = tuple(sites or "abcde"[: random.choice((3, 3, 4, 4, 5))])
+        newcomers = NEWCOMERS if not sites and seed % 4 == 1 else ()
         self._network = Network(self._loop)
-        self._network.is_running = lambda site: self._sites[site].is_running
+        self._network.is_running = self._is_running
         self.run = Run(
             variant.name,
-            names,
+            (*names, *newcomers),
             settings or OrderSettings(),
             TIMERS,
             delay=max(map(sum, _DELAYS)),
             skew=2 * _SKEW / MICROSECONDS,
+            newcomers=newcomers,
         )
         self._keeps_packets = random.random() < 0.5
         for pair in permutations(names, 2):
             self._network.paths[pair] = Path(*random.choice(_DELAYS), random.random())
+        others = Random(seed)
+        for pair in permutations(self.run.sites, 2):
+            if pair not in self._network.paths:
+                self._network.paths[pair] = Path(*others.choice(_DELAYS), others.random())
         # Silence of a path is counted: overlapping faults end with the last of them.
         self._silences = dict.fromkeys(self._network.paths, 0)
         self._clocks = {name: SiteClock(random.randrange(-_SKEW, _SKEW)) for name in names}
+        self._clocks |= {name: SiteClock(others.randrange(-_SKEW, _SKEW)) for name in newcomers}
         self._sites: dict[str, Site] = {}
         self._codec = variant.create_codec(names)
-        self._incarnations = dict.fromkeys(names, 0)
-        self._floors = dict.fromkeys(names, 0)
+        self._members = {name: Members.from_names(names) for name in names}
+        self._incarnations = dict.fromkeys(self.run.sites, 0)
+        self._floors = dict.fromkeys(self.run.sites, 0)
         if actions is None:
             actions = make_schedule(random, names, self._shape)
+            if newcomers:
+                actions += make_changes(others, names, newcomers, self._shape)
+                actions.sort(key=lambda action: action[0])
         self.schedule = list(actions)
 
     def execute(self) -> Run:
-        names = self.run.sites
+        names = tuple(self._members)
         for name in names:
             self._create_site(name)
         for name in names:
@@ -107,7 +123,14 @@ class Simulation:
             self._loop.call_at(time, self._perform, action)
         self.run.end = self._shape.faulty + self._shape.calm
         self._loop.run_until(self.run.end)
+        for name, members in self._members.items():
+            if self._is_running(name):
+                known = frozenset(each for each in members.records if each in members)
+                self.run.members[name] = known
         return self.run
+
+    def _is_running(self, name: str) -> bool:
+        return name in self._sites and self._sites[name].is_running
 
     def _create_site(self, name: str) -> None:
         self._incarnations[name] += 1
@@ -117,6 +140,7 @@ class Simulation:
         site = Site(
             *(process, core, self._codec, self._loop),
             *(lambda: clock.read(self._loop.now), self.run),
+            *(self._members[name], self._site_changed),
         )
         self._sites[name] = site
         for peer in self.run.sites:
@@ -127,6 +151,34 @@ class Simulation:
                 site.links[peer] = self._network.ends[name, peer] = link
         self.run.lives.append((self._loop.now, process, True))
 
+    def _site_changed(self, site: Site, name: str) -> None:
+        """Let a site join or leave, as another one or itself knows it now."""
+        now, is_member = self._loop.now, name in site.members
+        if is_member and name not in self._members:
+            self._members[name] = Members(site.members.records)
+            for known in self._members[name].records:
+                self.run.joins[name, known] = now
+            self._create_site(name)
+            self._start_links(name)
+        if not is_member and name not in self.run.left:
+            self.run.left.add(name)
+            if self._is_running(name):
+                self.run.lives.append((now, self._sites[name].process, False))
+        if is_member:
+            self.run.joins.setdefault((site.name, name), now)
+            site.links[name].join()
+        elif name == site.name:
+            self._end_site(site)
+        else:
+            site.links[name].leave()
+
+    def _is_stopped(self, name: str) -> bool:
+        is_known = name in self._sites and name not in self.run.left
+        return is_known and not self._sites[name].is_running
+
+    def _end_site(self, site: Site) -> None:
+        self._floors[site.name] = site.stop(silently=False)
+
     def _start_links(self, name: str) -> None:
         for link in self._sites[name].links.values():
             link.start()
@@ -135,8 +187,12 @@ class Simulation:
         now, network = self._loop.now, self._network
         match action:
             case Publish(name, messages, commit, fails):
-                if self._sites[name].is_running:
+                if self._is_running(name):
                     self._sites[name].publish(messages, commit, fails=fails)
+            case ChangeSites(name, other, is_member):
+                if self._is_running(name) and is_member is not (other in self._members[name]):
+                    begin = ADMIT if is_member else REMOVE
+                    self._sites[name].publish(1, 0.0, payload=begin + other.encode())
             case SetPath(sender, receiver, is_up):
                 self._set_path(sender, receiver, is_up)
             case Cut(one, other):
@@ -147,10 +203,11 @@ class Simulation:
                 self.run.slow.append((now, now + 10.0 * bool(seconds), sender, receiver))
             case StepClock(name, microseconds):
                 self._clocks[name].step(microseconds)
-            case Kill(name, silently) if self._sites[name].is_running:
+            case Kill(name, silently) if self._is_running(name):
                 self._floors[name] = self._sites[name].stop(silently=silently)
-                self.run.lives.append((now, self._sites[name].process, False))
-            case Start(name) if not self._sites[name].is_running:
+                if name not in self.run.left:
+                    self.run.lives.append((now, self._sites[name].process, False))
+            case Start(name) if self._is_stopped(name):
                 self._create_site(name)
                 self._start_links(name)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from broker.testing.order.channel import Loss
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
+from broker.testing.order.members import ADMIT, SETTLING, Members, Record, SentList
 from broker.testing.order.run import Delivery, Missing, Process, Run, Sent, Status
 from broker.transport.effects import Failed
 from broker.transport.order import (
@@ -19,6 +20,7 @@ from broker.transport.order import (
     MessageId,
     OrderEffect,
     Send,
+    Stamp,
     Suspect,
 )
 from broker.transport.view import LinkState
@@ -35,7 +37,12 @@ class Site:
         loop: Loop,
         read_clock: Callable[[], int],
         run: Run,
+        members: Members,
+        changed: Callable[[Site, str], object],
     ) -> None:
+        """`changed` gets each site that joins or leaves, as this site knows it."""
+        self.members = members
+        self._changed = changed
         self.name, self.incarnation = self.process = process
         self.core = core
         self._codec = codec
@@ -53,7 +60,9 @@ class Site:
         self._commit_time = 0.0  # of the messages that are released
         self._failures = 0
 
-    def publish(self, messages: int, commit: float, *, fails: bool) -> None:
+    def publish(
+        self, messages: int, commit: float, *, fails: bool = False, payload: bytes = b""
+    ) -> None:
         """Stamp messages, commit them in this time, and release them if the commit succeeds.
 
         Commits end in the order in which they began.
@@ -63,14 +72,15 @@ class Site:
         self._committed_at = max(self._committed_at, now + commit)
         self._run.commits[self.process].append((now, self._committed_at))
         end = self._end_failed_commit if fails else self._end_commit
-        self._loop.call_at(self._committed_at, end, messages, now, self._failures)
+        payloads = [payload] * messages
+        self._loop.call_at(self._committed_at, end, payloads, now, self._failures)
 
-    def _end_commit(self, messages: int, begin: float, failures: int) -> None:
+    def _end_commit(self, payloads: Sequence[bytes], begin: float, failures: int) -> None:
         if failures == self._failures:
             self._commit_time = self._loop.now - begin
-            self._call(lambda: self.core.release([b""] * messages, self._instant()))
+            self._call(lambda: self.core.release(payloads, self._instant()))
 
-    def _end_failed_commit(self, messages: int, begin: float, failures: int) -> None:
+    def _end_failed_commit(self, payloads: Sequence[bytes], begin: float, failures: int) -> None:
         """All commits under way fail."""
         if failures == self._failures:
             self._failures += 1
@@ -82,6 +92,23 @@ class Site:
         for link in self.links.values():
             link.stop(silently=silently)
         return self.core.floor
+
+    # ----------------------------------------------------------------- of the group
+
+    def unite(self, records: Mapping[str, Record]) -> None:
+        changed = self.members.unite(records)
+        for name in changed:
+            self._changed(self, name)
+        if changed:
+            self._loop.call_later(SETTLING, self._send_list)
+
+    def _send_list(self) -> None:
+        for name, link in self.links.items() if self.is_running else ():
+            if name in self.members:
+                link.send(SentList(dict(self.members.records)))
+
+    def _change_sites(self, payload: bytes, stamp: Stamp, id: MessageId) -> None:
+        self.unite({payload[1:].decode(): ((stamp, id), payload.startswith(ADMIT))})
 
     # ----------------------------------------------------------------- of the links
 
@@ -114,6 +141,10 @@ class Site:
                 batch = []
                 self._record_missing(packet.last)
                 self._miss_messages(packet.last)
+            elif isinstance(packet, SentList):
+                self._receive_batch(peer, batch)
+                batch = []
+                self.unite(packet.records)
             else:
                 batch.append(packet)
         self._receive_batch(peer, batch)
@@ -152,10 +183,13 @@ class Site:
             case Send(packets, sites):
                 # What is not encoded does not arrive.
                 for packet in self._codec.decode(self.name, self._codec.encode(packets)):
-                    self._send(packet, tuple(self.links) if sites is None else sites)
+                    known = (each for each in self.links if each in self.members)
+                    self._send(packet, tuple(known) if sites is None else sites)
             case Deliver(message, stamp, late):
                 delivery = Delivery(self._loop.now, message.id, stamp, late)
                 self._run.deliveries[self.process].append(delivery)
+                if message.payload:
+                    self._change_sites(message.payload, stamp, message.id)
             case Suspect(site, reason):
                 self.links[site].suspect(reason)
             case Failed(error):

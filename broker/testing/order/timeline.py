@@ -47,7 +47,7 @@ class Timeline:
         alive: dict[str, list[Interval]] = defaultdict(list)
         for (site, _), life in self.lives.items():
             alive[site].append(life)
-        self.alive = {site: Intervals(sorted(lives)) for site, lives in alive.items()}
+        self.alive = {site: Intervals(sorted(alive[site])) for site in run.sites}
         nothing = Intervals()
         self.connected = {
             (one, other): self.states.get((one, other, LinkState.CONNECTED), nothing)

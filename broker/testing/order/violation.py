@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 
 class Property(enum.Enum):
-    """The five properties (RCM R13-R18, R49)."""
+    """The five properties (RCM R13-R18, R49), and that sites agree about the group (R6)."""
 
     AWARENESS = "awareness"
     RELIABILITY = "reliability"
     FIFO = "fifo"
     GLOBAL_ORDER = "global order"
     ROBUSTNESS = "robustness"
+    SITES = "sites"
 
 
 class Violation(NamedTuple):

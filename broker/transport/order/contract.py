@@ -105,6 +105,9 @@ class IOrderCore(Interface):
     def disconnect(site: str, state: LinkState, at: Instant) -> list[OrderEffect]:
         """Handle that a site is suspected or disconnected from now on."""
 
+    def check_stamp(site: str, stamp: Stamp, at: Instant) -> None:
+        """Raises `ProtocolError` for a stamp, named by a site, that is too far ahead."""
+
     def handle_timeout(at: Instant) -> list[OrderEffect]:
         """Do the work due at `at.now`, if any. Afterwards `next_timeout` lies after it."""
 
@@ -113,10 +116,30 @@ class IOrderCore(Interface):
 
 
 class IPacketCodec(Interface):
-    """Bytes of the packets of a variant."""
+    """Bytes of the packets of a variant.
+
+    Packets have numbers for sites: their places in the table of the sender, which only grows. The
+    receiver gets it before the first packet that uses it: with the sender's offer, and later ones
+    by `take_names`. Other senders have the table of `IOrderVariant.create_codec`.
+    """
+
+    names: tuple[str, ...] = Attribute("this site's table, for its offers")
+
+    def set_names(site: str, names: Sequence[str]) -> None:
+        """Set the table of a sender. Without effect if it is the begin of the known one.
+
+        Raises `ProtocolError` for a name that stands twice.
+        """
+
+    def take_names() -> bytes | None:
+        """Return a packet with names that `encode` has added, to send to all sites before anything
+        else; None without new ones."""
 
     def encode(packets: Sequence[Packet]) -> bytes:
-        """Encode the packets of one `Send`, which are for all its sites."""
+        """Encode the packets of one `Send`, which are for all its sites.
+
+        Raises `Overloaded` for more than `wire.MAX_NAMES` sites since the start.
+        """
 
     def decode(site: str, data: bytes) -> list[Packet]:
         """Return the packets of one `Send` of a site. Raises `ProtocolError`, and nothing else."""
@@ -136,9 +159,7 @@ class IOrderVariant(Interface):
         """
 
     def create_codec(sites: Sequence[str]) -> IPacketCodec:
-        """Return the codec of a group, which is for all its cores.
+        """Return the codec of a site, or of several that share it and its list.
 
-        All sites of the group use the same list, and each has a place in it. The order of the list
-        counts: a new site is added at the end, and takes no other one's place. Raises
-        `ConfigurationError` for more than 32 sites.
+        The order of the list counts. Raises `ConfigurationError` for more than 32 sites.
         """

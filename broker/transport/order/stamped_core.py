@@ -43,6 +43,9 @@ class StampedCore(OrderCore):
         """Return True if the lowest message in the queue is due."""
         raise NotImplementedError
 
+    def check_stamp(self, site: str, stamp: Stamp, at: Instant) -> None:
+        self._check_time(site, stamp.time, at)
+
     # ----------------------------------------------------------------- of the queue
 
     def _next_stamps(self, count: int, at: Instant) -> Iterable[Stamp]:

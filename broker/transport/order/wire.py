@@ -1,7 +1,7 @@
 """Bytes of the packets of an order: msgpack arrays of a kind and numbers.
 
-Sites are numbers: their places in the list of the group's sites. The sender of a packet is known
-from its link, and not in the packet.
+Sites are numbers: their places in the table of the sender. The sender of a packet is known from its
+link, and not in the packet.
 """
 
 from __future__ import annotations
@@ -14,19 +14,25 @@ import msgspec
 from msgspec import Meta
 from zope.interface import implementer
 
-from broker.errors import ConfigurationError, ProtocolError
+from broker.errors import ConfigurationError, Overloaded, ProtocolError
 from broker.transport.order.contract import IPacketCodec
 from broker.transport.order.effects import Packet
 from broker.transport.order.packet import Clock, Message, MessageId, Stamp
 
 #: Of a group.
 MAX_SITES: Final = 32
+#: Of a table, with sites that have left.
+MAX_NAMES: Final = 512
 #: Of one packet.
 MAX_MESSAGES: Final = 10_000
 
-Site: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_SITES)]
-#: A set of sites, with a bit for each.
-Mask: TypeAlias = Annotated[int, Meta(ge=0, lt=2**MAX_SITES)]
+Site: TypeAlias = Annotated[int, Meta(ge=0, lt=MAX_NAMES)]
+#: A set of sites, with a bit for each: bytes, the lowest first, if it has more than 32.
+Mask: TypeAlias = (
+    Annotated[int, Meta(ge=0, lt=2**MAX_SITES)] | Annotated[bytes, Meta(max_length=MAX_NAMES // 8)]
+)
+#: Name of a site.
+Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 Time: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Incarnation: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Number: TypeAlias = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -52,32 +58,50 @@ class PackedClock(Packed, frozen=True, tag=2):
     time: Time
 
 
+class PackedNames(Packed, frozen=True, tag=3):
+    """Further names of the sender's table."""
+
+    first: Site
+    names: Annotated[tuple[Name, ...], Meta(max_length=MAX_NAMES)]
+
+
 class SiteTable:
-    """The sites of a group as numbers."""
+    """Names of sites as numbers, which do not change. At most `MAX_NAMES`."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        """Raises `ConfigurationError` for too many sites."""
-        if len(names) > MAX_SITES:
-            raise ConfigurationError(f"a group of {len(names)} sites: at most {MAX_SITES}")
-        self._names = tuple(names)
+        self.names = list(names)
         self._numbers = {name: number for number, name in enumerate(names)}
 
-    def number_of(self, name: str) -> int:
-        return self._numbers[name]
+    def add(self, name: str) -> int:
+        """Return the number of a name, a new one if it has none. Raises `Overloaded`."""
+        number = self._numbers.setdefault(name, len(self.names))
+        if number == len(self.names):
+            if number >= MAX_NAMES:
+                del self._numbers[name]
+                raise Overloaded(f"{MAX_NAMES} sites since the start: restart this node")
+            self.names.append(name)
+        return number
 
     def name_of(self, number: int) -> str:
         """Raises `ProtocolError`."""
-        if number >= len(self._names):
-            raise ProtocolError(f"site {number} of a group of {len(self._names)}")
-        return self._names[number]
+        if number >= len(self.names):
+            raise ProtocolError(f"site {number} of {len(self.names)}")
+        return self.names[number]
 
-    def mask_of(self, names: frozenset[str]) -> int:
-        return sum(1 << self._numbers[name] for name in names)
+    def mask_of(self, names: frozenset[str]) -> Mask:
+        numbers = self._numbers
+        try:
+            mask = sum(1 << numbers[name] for name in names)
+        except KeyError:
+            mask = sum(1 << self.add(name) for name in sorted(names))
+        bits = mask.bit_length()
+        return mask if bits <= MAX_SITES else mask.to_bytes((bits + 7) // 8, "little")
 
-    def names_of(self, mask: int) -> frozenset[str]:
+    def names_of(self, mask: Mask) -> frozenset[str]:
         """Raises `ProtocolError`."""
-        self.name_of(max(mask.bit_length() - 1, 0))
-        return frozenset(name for bit, name in enumerate(self._names) if mask >> bit & 1)
+        bits = mask if isinstance(mask, int) else int.from_bytes(mask, "little")
+        self.name_of(max(bits.bit_length() - 1, 0))
+        return frozenset(name for bit, name in enumerate(self.names) if bits >> bit & 1)
 
 
 @implementer(IPacketCodec)
@@ -88,9 +112,34 @@ class PacketCodec:
     packed: Any = PackedMessages | PackedClock
 
     def __init__(self, sites: Sequence[str]) -> None:
+        """Raises `ConfigurationError` for too many sites."""
+        if len(sites) > MAX_SITES:
+            raise ConfigurationError(f"a group of {len(sites)} sites: at most {MAX_SITES}")
         self._sites = SiteTable(sites)
+        self._announced = len(sites)
+        # Of senders, by name. Others use the list of this site.
+        self._tables: dict[str, SiteTable] = {}
+        self._sender = self._sites  # table of the sender whose packet is decoded
         self._encode = msgspec.msgpack.Encoder().encode
-        self._decode = msgspec.msgpack.Decoder(self.packed).decode
+        self._decode = msgspec.msgpack.Decoder(self.packed | PackedNames).decode
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._sites.names)
+
+    def set_names(self, site: str, names: Sequence[str]) -> None:
+        if len({*names}) < len(names):
+            raise ProtocolError(f"{site} has two numbers for a site")
+        table = self._tables.get(site)
+        if table is None or table.names[: len(names)] != list(names):
+            self._tables[site] = SiteTable(names)
+
+    def take_names(self) -> bytes | None:
+        names, first = self._sites.names, self._announced
+        if first == len(names):
+            return None
+        self._announced = len(names)
+        return self._encode(PackedNames(first, tuple(names[first:])))
 
     def encode(self, packets: Sequence[Packet]) -> bytes:
         first = packets[0]
@@ -103,9 +152,20 @@ class PacketCodec:
             packed = self._decode(data)
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"malformed packet of {site}: {error}") from None
+        self._sender = self._tables.get(site, self._sites)
         if isinstance(packed, PackedMessages):
             return self._unpack_messages(site, packed)
+        if isinstance(packed, PackedNames):
+            self._add_names(site, packed)
+            return []
         return [self._unpack(packed)]
+
+    def _add_names(self, site: str, packed: PackedNames) -> None:
+        """Raises `ProtocolError`."""
+        known = self._sender.names
+        if packed.first > len(known) or packed.first + len(packed.names) > MAX_NAMES:
+            raise ProtocolError(f"{site} numbers sites from {packed.first}, after {len(known)}")
+        self.set_names(site, [*known[: packed.first], *packed.names])
 
     def _pack(self, packet: Packet) -> Packed:
         assert isinstance(packet, Clock)
@@ -129,7 +189,7 @@ class PacketCodec:
         return PackedMessages(incarnation, number, connected, stamps, payloads)
 
     def _unpack_messages(self, site: str, packed: PackedMessages) -> list[Packet]:
-        connected = self._sites.names_of(packed.connected)
+        connected = self._sender.names_of(packed.connected)
         incarnation, payloads = packed.incarnation, packed.payloads
         stamps: list[Stamp | None] = [None] * len(payloads)
         if packed.stamps:

@@ -41,22 +41,30 @@ class CertificateExchange:
     ) -> None:
         """`sites` are the other ones."""
         self.builder = builder
+        self._keys = keys
         self.peers = {site: Peer(site, keys, builder) for site in sites}
+        """Also of sites that have left: what they signed proves events."""
         self._send_at: float | None = None
         self._check_at: float | None = None
 
+    def find_peer(self, site: str) -> Peer:
+        """Return a site's state, a new one if the site has joined the group."""
+        if site not in self.peers:
+            self.peers[site] = Peer(site, self._keys, self.builder)
+        return self.peers[site]
+
     def connect(self, site: str, now: float) -> list[GroupEffect]:
-        self.peers[site].connect()
+        self.find_peer(site).connect()
         self._plan(now)
         return []
 
     def disconnect(self, site: str, now: float) -> list[GroupEffect]:
-        self.peers[site].disconnect()
+        self.find_peer(site).disconnect()
         return []
 
     def receive(self, site: str, data: Sequence[bytes], now: float) -> list[GroupEffect]:
         """Handle packets that begin with `packet.MARK`."""
-        peer = self.peers[site]
+        peer = self.find_peer(site)
         effects: list[GroupEffect] = []
         try:
             for each in data:

@@ -116,7 +116,7 @@ class SiteCertificates:
 
     def describe_site(self, site: str, now: float) -> dict[str, object]:
         """Return the comparison with another site."""
-        return describe_peer(self.exchange.peers[site], now)
+        return describe_peer(self.exchange.find_peer(site), now)
 
     # ----------------------------------------------------------------- proofs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from twisted.internet.defer import Deferred, succeed
 
@@ -61,6 +61,15 @@ class Multiplexer:
         """Messages of clients by those of the layer below."""
         self._unsent_bytes = 0
         self._is_closed = False
+
+    def set_sites(self, sites: Iterable[str]) -> None:
+        """Set all sites of the group. Sites that have left get no more messages."""
+        self.sites = tuple(sorted(sites))
+        for gone in self.statuses.keys() - {*self.sites}:
+            del self.statuses[gone]
+        for outgoing in list(self._unsent):
+            left = {*outgoing.destinations} - {*self.sites}
+            self.sent([outgoing], dict.fromkeys(left, Outcome.ABSENT))
 
     # ----------------------------------------------------------------- clients
 

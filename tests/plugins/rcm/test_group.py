@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgpack
+import pytest
 
+from broker.errors import ProtocolError
 from broker.event.flow import make_flow
 from broker.event.place import Mark
 from broker.streams.contract import CarriedEvent, FlowBatch
-from broker.transport.order import VARIANTS, OrderSettings
+from broker.transport.order import VARIANTS, Instant, Message, MessageId, OrderSettings, Stamp
 from plugins.rcm.effects import (
     DeliverBatch,
     DeliverMessage,
+    EndLink,
     GroupEffect,
     PassOn,
     ReportMissing,
     SendData,
+    SendMessages,
 )
 from plugins.rcm.entries import Entries, GroupName
 from plugins.rcm.group import Group
-from plugins.rcm.payload import Channel
+from plugins.rcm.payload import Channel, ChannelMessage, encode_payload
+from plugins.rcm.site_change import encode_change
+from plugins.rcm.site_list import Change, SiteRecord
 
 SITES = ("a", "b")
 FLOW = make_flow("0a", "ops.>")
@@ -72,13 +78,13 @@ def test_a_message_that_is_no_event_waits_for_events_before_it() -> None:
     publisher.stamp([second], 0.0)
     effects = publisher.publish(batch_of([first.with_annotation(entry)]), 0.0)
     assert len([each for each in effects if isinstance(each, DeliverMessage)]) == 1
-    (data,) = [effect.data for effect in effects if isinstance(effect, SendData)]
-    assert [type(each) for each in group.receive("a", data, 1.0)] == [PassOn]
+    (data,) = [effect.data for effect in effects if isinstance(effect, SendMessages)]
+    assert [type(each) for each in group.receive("a", [data], 1.0)] == [PassOn]
     # The commit of the second event fails: a message behind it is stamped anew.
     assert publisher.send(Channel.CLIENTS, b"again", 1.0) == []
     effects = publisher.revoke(1.0)
-    (more,) = [effect.data for effect in effects if isinstance(effect, SendData)]
-    assert group.receive("a", more, 2.0) == []
+    (more,) = [effect.data for effect in effects if isinstance(effect, SendMessages)]
+    assert group.receive("a", [more], 2.0) == []
     effects = group.order(batch_of([first.with_annotation(entry)]), 2.0)
     got = [each for each in effects if isinstance(each, DeliverBatch | DeliverMessage)]
     assert [type(each) for each in got] == [DeliverBatch, DeliverMessage, DeliverMessage]
@@ -104,3 +110,75 @@ def test_a_page_of_recovered_events_is_delivered_in_one_batch() -> None:
     effects = group.order(batch_of(publisher.logged), 2.0)
     assert len(effects) == 1
     assert len(delivered(effects)) == 50
+
+
+def change_messages(count: int, data: bytes) -> list[bytes]:
+    """Return messages of site a that change the sites."""
+    codec = VARIANTS["logical"].create_codec(SITES)
+    payload = encode_payload(ChannelMessage(Channel.SITES, data))
+    sent = [
+        Message(MessageId("a", 1, number), payload, frozenset("b"), Stamp(number, "a"))
+        for number in range(1, count + 1)
+    ]
+    return [codec.encode([each]) for each in sent]
+
+
+def error_of(effects: Sequence[GroupEffect]) -> str:
+    (error,) = [each.error for each in effects if isinstance(each, EndLink)]
+    assert isinstance(error, ProtocolError)
+    return error.text
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ["no name", "tcp:host=h:port=1", True, None],
+        ["d", "tcp:host=h:port=0", True, None],
+        ["d", "", True, None],
+        ["d", "tcp:host=h:port=1", False, None],
+        ["d", "tcp:host=h:port=1", True, [1, "a", "a", 1, 1]],
+        ["d"],
+    ],
+)
+def test_a_wrong_change_of_the_sites_ends_the_link(record: list[object]) -> None:
+    group = make_group("b")
+    assert "change of the sites" in error_of(
+        group.receive("a", change_messages(1, msgpack.packb(record)), 1.0)
+    )
+    assert group.rejected == 1
+
+
+def test_a_flood_of_changes_of_the_sites_ends_the_link() -> None:
+    group = make_group("b")
+    data = encode_change(SiteRecord("d", "tcp:host=h:port=1", True))
+    assert "a flood of changes" in error_of(group.receive("a", change_messages(100, data), 1.0))
+    # After some time further ones are accepted.
+    effects = group.receive("a", change_messages(80, data)[70:], 3.0)
+    assert not any(isinstance(each, EndLink) for each in effects)
+
+
+def test_nobody_waits_for_a_change_that_came_otherwise() -> None:
+    publisher, group = make_group("a"), make_group("b")
+    events = [CarriedEvent((1, number), RECORD, b"<e/>", 1) for number in (1, 2)]
+    found = []
+    for event in events:
+        (entry,) = publisher.stamp([event], 0.0)
+        effects = publisher.publish(batch_of([event.with_annotation(entry)]), 0.0)
+        found += [each.data for each in effects if isinstance(each, SendData)]
+        publisher.send(Channel.SITES, b"", 0.0)
+    for data, event in zip(found, events, strict=True):
+        group.receive("a", data, 1.0)
+        # The number between them does not come.
+        group.set_sites(SITES, [Change(2, "a", "a", 1, 2)])
+        effects = group.order(batch_of([event]), 1.0)
+        assert not any(isinstance(each, ReportMissing) for each in effects)
+        assert delivered(effects) == [event.mark]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_stamp_in_a_list_of_sites_that_is_too_far_ahead_is_refused(variant: str) -> None:
+    core = VARIANTS[variant].create_core("b", 1, OrderSettings(), 0)
+    at = Instant(1.0, 1_000_000)
+    core.check_stamp("a", Stamp(7, "a"), at)
+    with pytest.raises(ProtocolError):
+        core.check_stamp("a", Stamp(2**62, "a"), at)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.errors import ConfigurationError, ProtocolError
+from broker.errors import ConfigurationError, Overloaded, ProtocolError
 from broker.transport.order import VARIANTS, IPacketCodec, Message, MessageId, Stamp
 from broker.transport.order.effects import Packet
 from broker.transport.order.packet import Clock
@@ -147,7 +147,7 @@ PLACE = (1, 0, ROW)
         (SEQUENCER, pack(16, 2**31)),
         (SEQUENCER, pack(18, (1, 4), [])),
         (SEQUENCER, pack(18, (1, 0), [(4, 1, 1)])),
-        (SEQUENCER, pack(18, (1, 0), [(0, 1, 1)] * 257)),
+        (SEQUENCER, pack(18, (1, 0), [(0, 1, 1)] * 2_049)),
         (SEQUENCER, pack(22, (1, 0), 2**32, [])),
         (SEQUENCER, pack(23, [(4, 1, 1, 1, 0)])),
         (SEQUENCER, pack(23, [(0, 1, 1, 1, 1 << 4)])),
@@ -210,3 +210,54 @@ def test_a_group_has_at_most_32_sites() -> None:
     assert isinstance(decoded, Message) and decoded.connected == everyone
     with pytest.raises(ConfigurationError, match="33 sites"):
         VARIANTS["sequencer"].create_codec(names)
+
+
+def test_packets_have_the_numbers_of_their_sender() -> None:
+    for variant in ("logical", "sequencer"):
+        here, there = (VARIANTS[variant].create_codec(each) for each in ("ab", "bca"))
+        there.set_names("a", here.names)
+        everyone = frozenset(["b", "c", *(f"site{number}" for number in range(60))])
+        sent = message(1, 5 if variant == "logical" else None)._replace(connected=everyone)
+        data = here.encode([sent])
+        # The other end gets new numbers first, and none twice.
+        with pytest.raises(ProtocolError):
+            there.decode("a", data)
+        names = here.take_names()
+        assert names is not None and here.take_names() is None
+        assert there.decode("a", names) == there.decode("a", names) == []
+        assert list(map(plain, there.decode("a", data))) == list(map(plain, [sent]))
+        # An earlier offer with fewer names takes no number away.
+        there.set_names("a", here.names[:2])
+        assert there.decode("a", data)
+        # A new process of the sender begins anew.
+        there.set_names("a", ("c", "a"))
+        with pytest.raises(ProtocolError):
+            there.decode("a", data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pack(3, 5, ["e"]),
+        pack(3, 4, ["a"]),
+        pack(3, 4, [""]),
+        pack(3, 4, ["x" * 65]),
+        pack(3, 4, [f"s{number}" for number in range(509)]),
+        pack(3, 512, []),
+        pack(1, 1, 1, b"\x10", [1], [b""]),
+        pack(1, 1, 1, b"\x01" * 65, [1], [b""]),
+    ],
+)
+def test_wrong_numbers_of_sites_are_refused(data: bytes) -> None:
+    codec = VARIANTS["logical"].create_codec(SITES)
+    codec.set_names("a", SITES)
+    with pytest.raises(ProtocolError):
+        codec.decode("a", data)
+    assert codec.decode("a", pack(1, 1, 1, 15, [1], [b""]))
+
+
+def test_a_process_numbers_at_most_512_sites() -> None:
+    codec = VARIANTS["logical"].create_codec(SITES)
+    names = frozenset(f"s{number}" for number in range(512))
+    with pytest.raises(Overloaded, match="restart this node"):
+        codec.encode([message(1, 1)._replace(connected=names)])

@@ -72,6 +72,9 @@ def _followed_links(
     changes += [(time, (a, b), up) for time, a, b, up in run.paths if {a, b} == pair]
     changes += [(time, None, True) for time, a, b in run.breaks if {a, b} == pair]
     changes += [(time, None, True) for time, process, _ in run.lives if process[0] in pair]
+    joined = run.joined(one, other)
+    if joined < run.end:
+        changes.append((joined, None, True))
     slow = [(begin, end) for begin, end, a, b in run.slow if {a, b} == pair]
     changes += [(time, None, True) for times in slow for time in times]
     changes.sort(key=lambda change: change[0])
@@ -90,7 +93,7 @@ def _followed_links(
         is_alive = all(timeline.alive[site].covers(begin, end) for site in pair)
         bound = timers.liveness + timers.silence if silent else timers.reconnect
         due = begin + bound + _GRACE
-        if due >= end or not is_alive:
+        if due >= end or not is_alive or begin < joined:
             continue
         for site, peer in ((one, other), (other, one)):
             connected = timeline.connected[site, peer]
@@ -120,7 +123,8 @@ def _is_covered(connected: Intervals, waived: list[Interval], begin: float, end:
 def _messages_of_disconnected_sites(run: Run, timeline: Timeline) -> Iterator[Violation]:
     for process, deliveries in run.deliveries.items():
         for each in deliveries:
-            if each.id.site != process[0]:
+            # What still comes of a site that has left is marked as recovered.
+            if each.id.site != process[0] and each.id.site not in run.left:
                 key = process[0], each.id.site, LinkState.DISCONNECTED
                 if timeline.states.get(key, Intervals()).covers(each.time, each.time):
                     text = f"{process[0]} got {each.id} of a disconnected site"
@@ -133,7 +137,7 @@ def _early_disconnections(run: Run) -> Iterator[Violation]:
         key = status.process, status.peer
         if status.state is LinkState.SUSPECTED:
             suspected[key] = status.time
-        elif status.state is LinkState.DISCONNECTED:
+        elif status.state is LinkState.DISCONNECTED and status.peer not in run.left:
             if status.time < suspected.get(key, FOREVER) + run.timers.suspect - 1e-6:
                 text = f"{status.process[0]} disconnects {status.peer} too early"
                 yield Violation(status.time, Property.AWARENESS, text)

@@ -42,6 +42,9 @@ class NumberedCore(OrderCore):
         # Messages of connected sites for which this site has waited in vain.
         self._overdue: set[MessageId] = set()
 
+    def check_stamp(self, site: str, stamp: Stamp, at: Instant) -> None:
+        self._check_counter(site, stamp.time >> NUMBER_BITS)
+
     def _next_stamps(self, count: int, at: Instant) -> Iterable[None]:
         return repeat(None, count)
 

@@ -32,6 +32,7 @@ from broker.transport.order.sequencer.packet import (
     Takeover,
 )
 from broker.transport.order.wire import (
+    MAX_NAMES,
     MAX_SITES,
     Incarnation,
     Mask,
@@ -56,7 +57,7 @@ _Rows: TypeAlias = Annotated[tuple[_Row, ...], Meta(max_length=MOST_HEADERS)]
 _Places: TypeAlias = Annotated[tuple[tuple[Time, Site, _Row], ...], Meta(max_length=MOST_HEADERS)]
 #: Site, incarnation, highest number.
 _Delivered: TypeAlias = Annotated[
-    tuple[tuple[Site, Incarnation, Number], ...], Meta(max_length=8 * MAX_SITES)
+    tuple[tuple[Site, Incarnation, Number], ...], Meta(max_length=4 * MAX_NAMES)
 ]
 
 #: Functions that pack and unpack a field.
@@ -117,20 +118,21 @@ class SequencerCodec(PacketCodec):
     # ----------------------------------------------------------------- of fields
 
     def _pack_epoch(self, epoch: Epoch) -> _Epoch:
-        return epoch.counter, self._sites.number_of(epoch.sequencer)
+        return epoch.counter, self._sites.add(epoch.sequencer)
 
     def _unpack_epoch(self, packed: _Epoch) -> Epoch:
-        return Epoch(packed[0], self._sites.name_of(packed[1]))
+        return Epoch(packed[0], self._sender.name_of(packed[1]))
 
     def _pack_delivered(self, delivered: Delivered) -> _Delivered:
         return tuple(
-            (self._sites.number_of(site), incarnation, number)
+            (self._sites.add(site), incarnation, number)
             for (site, incarnation), number in delivered.items()
         )
 
     def _unpack_delivered(self, packed: _Delivered) -> Delivered:
         return {
-            (self._sites.name_of(site), incarnation): number for site, incarnation, number in packed
+            (self._sender.name_of(site), incarnation): number
+            for site, incarnation, number in packed
         }
 
     def _pack_headers(self, headers: Iterable[Header]) -> _Rows:
@@ -143,14 +145,14 @@ class SequencerCodec(PacketCodec):
 
     def _pack_places(self, places: Places) -> _Places:
         return tuple(
-            (time, self._sites.number_of(site), self._pack_row(header, count))
+            (time, self._sites.add(site), self._pack_row(header, count))
             for ((time, site), header), count in _rows_of(places)
         )
 
     def _unpack_places(self, packed: _Places) -> Places:
         _check_count([row for _, _, row in packed])
         return tuple(
-            (Stamp(time, self._sites.name_of(site)), header)
+            (Stamp(time, self._sender.name_of(site)), header)
             for first, site, row in packed
             for time, header in enumerate(self._unpack_row(row, first), first)
         )
@@ -158,11 +160,11 @@ class SequencerCodec(PacketCodec):
     def _pack_row(self, header: Header, count: int) -> _Row:
         (site, incarnation, number), connected = header
         mask = self._sites.mask_of(connected)
-        return self._sites.number_of(site), incarnation, number, count, mask
+        return self._sites.add(site), incarnation, number, count, mask
 
     def _unpack_row(self, row: _Row, time: int = 0) -> Iterator[Header]:
         number_of_site, incarnation, first, count, mask = row
-        site, connected = self._sites.name_of(number_of_site), self._sites.names_of(mask)
+        site, connected = self._sender.name_of(number_of_site), self._sender.names_of(mask)
         if max(time, first) + count > 2**63:
             raise ProtocolError("a number or stamp above 63 bits")
         for number in range(first, first + count):

@@ -1,0 +1,102 @@
+"""Lists of sites beside the order, for sites that the message of a change has not reached."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from zope.interface import implementer
+
+from broker.errors import BrokerError, ProtocolError
+from broker.streams.contract import CarriedEvent
+from broker.transport.order import MessageId, Stamp
+from plugins.rcm.certificates.token_bucket import TokenBucket
+from plugins.rcm.effects import EndLink, GroupEffect, SendData
+from plugins.rcm.membership import Membership
+from plugins.rcm.observer import IGroupObserver
+from plugins.rcm.site_change import COST
+from plugins.rcm.site_list import Records
+
+MARK = b"s"
+#: Seconds after a change until a site sends its list: all that can have delivered the message then.
+SETTLING = 10.0
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Records)
+
+
+@implementer(IGroupObserver)
+class SiteExchange:
+    """Sends the list to connected sites `SETTLING` after its last change.
+
+    A change that a site has delivered may have been lost on the link of another one, while both
+    see each other as connected, so that no handshake unites their lists.
+    """
+
+    mark = MARK
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._connected: set[str] = set()
+        self._buckets: dict[str, TokenBucket] = {}
+        self._send_at: float | None = None
+
+    def plan(self, now: float) -> None:
+        """Handle that the list has changed."""
+        self._send_at = now + SETTLING
+
+    def connect(self, site: str, now: float) -> list[GroupEffect]:
+        self._connected.add(site)
+        return []
+
+    def disconnect(self, site: str, now: float) -> list[GroupEffect]:
+        self._connected.discard(site)
+        return []
+
+    def receive(self, site: str, packets: Sequence[bytes], now: float) -> list[GroupEffect]:
+        try:
+            for packet in packets:
+                if not self._buckets.setdefault(site, TokenBucket()).take(COST, now):
+                    raise ProtocolError(f"a flood of lists of sites from {site}")
+                self._membership.learn(site, _decode(packet))
+        except BrokerError as error:
+            return [EndLink(site, error)]
+        return []
+
+    def handle_timeout(self, now: float) -> list[GroupEffect]:
+        if self._send_at is None or now < self._send_at:
+            return []
+        self._send_at = None
+        data = MARK + _encode(self._membership.sites.records)
+        return [SendData([data], sorted(self._connected))]
+
+    def next_timeout(self) -> float | None:
+        return self._send_at
+
+    def snapshot(self) -> Mapping[str, object]:
+        return self._membership.snapshot()
+
+    def describe_site(self, site: str, now: float) -> Mapping[str, object]:
+        return {}
+
+    # ----------------------------------------------------------------- not used
+
+    def restore(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+        return []
+
+    def deliver(self, events: Sequence[CarriedEvent], now: float) -> list[GroupEffect]:
+        return []
+
+    def take_back(self, taken: Sequence[tuple[MessageId, Stamp]], now: float) -> list[GroupEffect]:
+        return []
+
+    def miss(self, site: str, incarnation: int, last: int, now: float) -> list[GroupEffect]:
+        return []
+
+
+def _decode(packet: bytes) -> Records:
+    """Raises `ProtocolError`."""
+    try:
+        return _decoder.decode(packet[len(MARK) :])
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ProtocolError(f"malformed list of sites: {error}") from None

@@ -1,0 +1,306 @@
+"""Sites that join and leave a running group, in virtual time (R6)."""
+
+from __future__ import annotations
+
+from random import Random
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from broker.errors import BrokerError, NotAllowed, ProtocolError, VersionMismatch
+from broker.event.envelope import SecurityLevel
+from broker.testing.determinism import deterministic
+from broker.testing.simulated_network import NetworkWorld
+from broker.testing.transport_network import CARRIED, INSTANCE
+from plugins.rcm.handshake import decode_offer, encode_offer
+from plugins.rcm.site_list import Change, SiteRecord
+from tests.simulation.network.rcm_group import SiteGroup, address_of, recorded_deliveries
+
+VARIANTS = ("logical", "sequencer", "real-time", "hybrid")
+FOUR = ("n0", "n1", "n2", "n3")
+
+
+@pytest.mark.parametrize("order", VARIANTS)
+def test_sites_join_and_leave_at_one_place(order: str) -> None:
+    with deterministic(3), NetworkWorld(3) as world, recorded_deliveries() as delivered:
+        group = SiteGroup(world, order, 3)
+        group.network.publish(3)
+        group.add_newcomer("n3", "n0")
+        world.run(10.0)
+        assert group.statuses("n3") == {"n0": "disconnected"}
+        links = group.network.state_of("n0")["links"]
+        assert sum(each["refused"].get("not-allowed", 0) for each in links) >= 1
+        admitted = group.change("n0", "admit", "n3", address_of("n3"))
+        group.network.publish(3)
+        assert set(world.wait(admitted)["sites"]) == set(FOUR)
+        group.wait_until_connected(*FOUR)
+        # The members see the newcomer at one place.
+        assert delivered["n0"] == delivered["n1"] == delivered["n2"]
+        world.run(3.0)
+        group.add_publisher("n3")
+        group.network.publish(3)
+        logs = group.settle(FOUR)
+        # It has the history, and lives in the order then.
+        assert sum(entry.is_recovered for entry in logs["n3"]) >= 9
+        for name in FOUR:
+            assert len(logs[name]) == 18 + 24
+            assert [each.id for each in logs[name][18:]] == [each.id for each in logs["n0"][18:]]
+            assert not any(entry.is_late or entry.is_recovered for entry in logs[name][18:])
+
+        group.remove_publisher("n1")
+        before = len(logs["n0"])
+        removed = group.change("n3", "remove", "n1")
+        group.network.publish(3)
+        assert "n1" not in world.wait(removed)["sites"]
+        group.wait_until_connected("n0", "n2", "n3")
+        world.run(5.0)
+        changes = {name: _changes(delivered[name])[-1] for name in ("n0", "n2", "n3")}
+        assert len(set(changes.values())) == 1
+        place = {name: delivered[name].index(changes[name]) for name in changes}
+        tails = [tuple(delivered[name][place[name] - 4 : place[name] + 5]) for name in changes]
+        assert tails[0] == tails[1] == tails[2]
+        # The others go on without waiting; what is in logs stays.
+        logs = {name: group.entries(name) for name in changes}
+        assert all(len(logs[name]) == before + 9 for name in logs)
+        assert not any(entry.is_late for name in logs for entry in logs[name][before:])
+        check_refused(group, "n1", "was removed from the group tested by an operator of n3")
+        if order == "logical":
+            world.kill("n1")
+            world.start("n1")
+            world.run(5.0)
+            check_refused(group, "n1", "an operator of n3; its sites: n0, n2, n3")
+            assert not world.connection_addresses("n1")
+
+
+def check_refused(group: SiteGroup, name: str, text: str) -> None:
+    """Check that the stack of a node has stopped, and refuses publications."""
+    assert text in group.error(name)
+    transports = group.world[name].transports
+    assert transports is not None
+    with pytest.raises(NotAllowed, match=text):
+        transports.check_carriage(CARRIED, SecurityLevel.MED)
+
+
+def _changes(delivered: list[object]) -> list[object]:
+    return [each for each in delivered if isinstance(each, tuple) and len(each) == 2]
+
+
+def test_joins_on_both_sides_of_a_partition_unite_after_it() -> None:
+    with deterministic(4), NetworkWorld(4) as world:
+        group = SiteGroup(world, "hybrid", 4)
+        for name, known in (("n4", "n0"), ("n5", "n2")):
+            group.add_newcomer(name, known)
+        world.run(5.0)
+        sides = ("n0", "n1", "n4"), ("n2", "n3", "n5")
+        for one in sides[0]:
+            for other in sides[1]:
+                group.network.cut_datagrams(one, other)
+        world.run(8.0)
+        group.admit("n0", "n4")
+        group.admit("n2", "n5")
+        # One name with two addresses: the later change counts, at all sites.
+        first = group.admit("n1", "n9", address_of("n9"))
+        second = group.admit("n3", "n9", address_of("n9", 9100))
+        assert first["sites"]["n9"] != second["sites"]["n9"]
+        for side in sides:
+            group.wait_until_connected(*side, among=side)
+        group.network.publish(2)
+        world.heal_transports()
+        everyone = [*sides[0], *sides[1]]
+        group.wait_until_connected(*everyone, among=everyone)
+        lists = [group.membership(name).sites for name in everyone]
+        assert all(each == lists[0] for each in lists)
+        assert lists[0].members["n9"] == second["sites"]["n9"]
+        group.remove("n5", "n9")
+        group.wait_until_connected(*everyone)
+        group.settle(everyone)
+
+
+def test_kills_restarts_and_empty_disks_keep_the_sites() -> None:
+    with deterministic(5), NetworkWorld(5) as world:
+        group = SiteGroup(world, "hybrid", 3)
+        group.add_newcomer("n3", "n1")
+        # A site that is away learns the change later, from the list of another one.
+        group.network.kill("n2")
+        world.run(8.0)
+        # The admitting site dies at once: the change counts at all sites, or at none.
+        group.change("n0", "admit", "n3", address_of("n3"))
+        group.network.kill("n0")
+        world.run(1.0)
+        world.start("n0")
+        world.run(10.0)
+        assert group.membership("n0").sites == group.membership("n1").sites
+        group.admit("n0", "n3")
+        group.network.kill("n0")
+        world.run(1.0)
+        world.start("n0")
+        world.start("n2")
+        group.wait_until_connected(*FOUR)
+        group.network.publish(2)
+        for name in FOUR:
+            group.network.kill(name)
+        world.run(1.0)
+        world.lose_disk("n3")
+        for name in FOUR:
+            world.start(name)
+        group.wait_until_connected(*FOUR)
+        lists = [group.membership(name).sites for name in FOUR]
+        assert all(each.records == lists[0].records for each in lists)
+        group.settle(FOUR)
+
+
+def test_a_site_that_was_removed_while_it_was_away_returns_when_it_is_admitted_again() -> None:
+    with deterministic(6), NetworkWorld(6) as world:
+        group = SiteGroup(world, "hybrid", 3)
+        group.network.kill("n2")
+        world.run(8.0)
+        group.remove("n0", "n2")
+        world.start("n2")
+        world.run(10.0)
+        assert "was removed from the group" in group.error("n2")
+        with pytest.raises(BrokerError, match="n2 is not one of the sites: n0, n1"):
+            group.remove("n0", "n2")
+        group.admit("n1", "n2")
+        # Its list is stored: the operator removes it.
+        folder = world["n2"].settings.node.data
+        group.network.kill("n2")
+        (folder / "stacks" / INSTANCE / "sites").unlink()
+        world.start("n2")
+        group.wait_until_connected("n0", "n1", "n2")
+        group.settle(["n0", "n1", "n2"])
+
+
+def test_wrong_offers_are_refused_and_a_change_comes_behind_a_full_disk_or_a_loss() -> None:
+    with deterministic(7), NetworkWorld(7) as world:
+        group = SiteGroup(world, "hybrid", 3)
+        transport = group.transport("n0")
+        with pytest.raises(NotAllowed, match="n9 is no site of the group tested: .*order admit"):
+            transport.own_link("n9")
+        owner = transport.own_link("n1")
+        offer = decode_offer(owner.make_offer(world.clock.seconds()))
+        member = SiteRecord("n9", address_of("n9"), True, Change(1, "n1", "n1", 1, 1))
+        ahead = Change(1 << 62, "n1", "n1", 1, 1)
+        for wrong in (
+            msgspec.structs.replace(offer, sites=tuple([member] * 65)),
+            msgspec.structs.replace(offer, sites=(*offer.sites, member, member)),
+            msgspec.structs.replace(
+                offer, sites=(*offer.sites, msgspec.structs.replace(member, change=ahead))
+            ),
+            msgspec.structs.replace(offer, names=("n0", "n0")),
+            msgspec.structs.replace(offer, names=tuple(f"s{each}" for each in range(513))),
+        ):
+            with pytest.raises(ProtocolError):
+                owner.answer_offer(encode_offer(wrong), world.clock.seconds())
+        fewer = msgspec.structs.replace(offer, sites=offer.sites[:2])
+        with pytest.raises(VersionMismatch, match="sites is n0, n1 there and n0, n1, n2 here"):
+            owner.answer_offer(encode_offer(fewer), world.clock.seconds())
+        assert group.membership("n0").changes == 0
+
+        # A change that is not on disk does not count; it does after the repair.
+        failing = OSError("no space left on device")
+        with (
+            patch.object(group.membership("n1")._file, "write", side_effect=failing),
+            patch.object(group.membership("n2"), "deliver"),
+        ):
+            group.admit("n0", "n9")
+            world.run(5.0)
+            assert not group.membership("n1").is_member("n9")
+        world.run_until(lambda: group.membership("n1").is_member("n9"))
+        # A change whose message is lost comes with the list of a connected site.
+        assert not group.membership("n2").is_member("n9")
+        world.run_until(lambda: group.membership("n2").is_member("n9"), 20.0)
+        group.remove("n1", "n9")
+        group.wait_until_connected("n0", "n1", "n2")
+
+
+class Disturbance:
+    """Joins and leaves of a group, and outages. `n0` stays."""
+
+    def __init__(self, group: SiteGroup, random: Random) -> None:
+        self.group = group
+        self.random = random
+        self.log: list[str] = []
+
+    @property
+    def working(self) -> list[str]:
+        """Return running nodes that are members, as they see it."""
+        group = self.group
+        return [
+            name
+            for name in group.world.running
+            if not group.error(name) and group.membership(name).is_member(name)
+        ]
+
+    def run(self, steps: int) -> None:
+        group, random = self.group, self.random
+        network, world = group.network, group.world
+        for _ in range(steps):
+            kind = random.choice(
+                ("publish", "publish", "admit", "admit", "remove", "cut", "heal", "isolate", "kill")
+            )
+            name, other = random.sample(self.working, 2) if len(self.working) > 1 else ("n0", "n0")
+            self.log.append(f"{world.clock.seconds():.1f} {kind} {name} {other}")
+            match kind:
+                case "publish":
+                    network.publish(random.choice((1, 3)))
+                case "admit" if len(world.names) < 7:
+                    newcomer = f"n{len(world.names)}"
+                    group.add_newcomer(newcomer, "n0", name)
+                    world.run(random.choice((0.0, 4.0)))
+                    if name in self.working:
+                        group.change(name, "admit", newcomer, address_of(newcomer))
+                    group.add_publisher(newcomer)
+                case "remove" if other != "n0":
+                    group.change(name, "remove", other)
+                    group.remove_publisher(other)
+                case "cut":
+                    network.cut_datagrams(name, other)
+                case "heal":
+                    world.heal_transports()
+                case "isolate":
+                    network.cut(name)
+                    network.publish(1)
+                    world.run(random.choice((0.3, 8.0, 20.0)))
+                    network.heal(name)
+                case "kill":
+                    network.kill(name)
+                    world.run(random.choice((0.0, 1.0, 8.0)))
+                    world.start(name)
+            world.run(random.choice((0.0, 0.1, 1.0, 6.0)))
+
+    def settle(self) -> None:
+        group, world = self.group, self.group.world
+        world.heal_transports()
+        world.run(30.0)
+        members = list(group.membership("n0").sites.members)
+        for name in set(world.names) - {*members}:
+            # It left, or only a site that left had admitted it.
+            group.remove_publisher(name)
+        group.wait_until_connected(*members)
+        lists = {group.membership(name).sites.records for name in members}
+        assert len(lists) == 1
+        group.settle(members)
+
+
+def check_schedule(seed: int, order: str) -> None:
+    with deterministic(seed), NetworkWorld(seed) as world:
+        group = SiteGroup(world, order, 4)
+        disturbance = Disturbance(group, Random(seed))
+        try:
+            disturbance.run(14)
+            disturbance.settle()
+        except Exception as error:
+            raise AssertionError("\n".join([f"seed {seed}", *disturbance.log])) from error
+
+
+@pytest.mark.parametrize(("order", "seed"), [("hybrid", 1), ("logical", 2)])
+def test_joins_leaves_and_outages_leave_one_list_and_one_transcript(order: str, seed: int) -> None:
+    check_schedule(seed, order)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10, 40))
+@pytest.mark.parametrize("order", VARIANTS)
+def test_long_schedules_leave_one_list_and_one_transcript(order: str, seed: int) -> None:
+    check_schedule(seed, order)
