@@ -51,6 +51,7 @@ class LinkStacks:
     ) -> Stack:
         """Return a stack over a kind of `Transport`."""
         settings = StackSettings(
+            node=self._settings.node.name,
             incarnation=incarnation,
             transport=Transport(transport),
             suspect=self._settings.network.suspect,

@@ -6,6 +6,7 @@ import attrs
 
 from broker.config import value_kind
 from broker.config.setting import setting
+from broker.errors import ConfigurationError
 from broker.transport.monitor import MonitorSettings
 
 KIB = 2**10
@@ -22,6 +23,12 @@ class RcmLinkSettings:
         value_kind.choice("robust-p2p", "tcp", "tcp-suspected"),
         "robust-p2p",
         "Layer of messages: the others are for comparison, and lose messages.",
+    )
+    fan_out: str = setting(
+        value_kind.choice("copies", "tree"),
+        "copies",
+        "Way of a message to several sites, the same at all of them: copies, or a tree on which "
+        "sites pass it on.",
     )
     window_bytes: int = setting(
         value_kind.size(64 * KIB, GIB), 4 * MIB, "Bytes received on a link and not yet handled."
@@ -66,8 +73,10 @@ class RcmLinkSettings:
     )
 
     def __attrs_post_init__(self) -> None:
-        """Raises `ConfigurationError` for times that do not fit together."""
+        """Raises `ConfigurationError` for values that do not fit together."""
         _ = self.monitor
+        if self.fan_out != "copies" and self.p2p != "robust-p2p":
+            raise ConfigurationError(f'fan_out = "{self.fan_out}" needs p2p = "robust-p2p"')
 
     @property
     def monitor(self) -> MonitorSettings:

@@ -11,7 +11,7 @@ from zope.interface import implementer
 from broker.transport.baseline import PlainLayer
 from broker.transport.layer import ILayer, ILinkLayer
 from broker.transport.monitor import MonitorLayer
-from broker.transport.multicast import MulticastLayer
+from broker.transport.multicast import MulticastLayer, TreeLayer
 from broker.transport.p2p import P2PLayer
 from broker.transport.stacks import IReconnectingStack, ReconnectionPolicy, StackSettings, Transport
 from plugins.rcm.settings import RcmLinkSettings
@@ -29,17 +29,22 @@ class RcmStack:
     transports: ClassVar[frozenset[Transport]] = frozenset({Transport.TCP, Transport.UDP})
 
     def layers(self, settings: StackSettings) -> list[ILayer]:
-        """Return monitor, p2p or a baseline, and multicast. `settings.suspect` is not used: the
+        """Return monitor, p2p or a baseline, and a fan-out. `settings.suspect` is not used: the
         monitor has its own."""
         options = _options(settings.options)
         monitor = MonitorLayer(
             incarnation=settings.incarnation, settings=options.monitor, owner=settings.owner
         )
-        return [monitor, self._create_p2p(options, settings.incarnation), MulticastLayer()]
+        p2p = self._create_p2p(options, settings.incarnation)
+        return [monitor, p2p, self._create_fan_out(options, settings.node)]
 
     def reconnection_policy(self, options: object) -> ReconnectionPolicy:
         found = _options(options)
         return ReconnectionPolicy(period=found.reconnect, keep=found.keep)
+
+    @staticmethod
+    def _create_fan_out(options: RcmLinkSettings, node: str) -> ILayer:
+        return TreeLayer(node=node) if options.fan_out == "tree" else MulticastLayer()
 
     @staticmethod
     def _create_p2p(options: RcmLinkSettings, incarnation: int) -> ILinkLayer:

@@ -1,7 +1,8 @@
-"""Description of the multicast layer."""
+"""Descriptions of the multicast layers: one contract, with different ways of a message."""
 
 from __future__ import annotations
 
+import secrets
 from typing import ClassVar
 
 import attrs
@@ -9,6 +10,8 @@ from zope.interface import implementer
 
 from broker.transport.layer import ILayer, Property
 from broker.transport.multicast.core import MulticastCore
+from broker.transport.multicast.tree_core import TreeCore
+from broker.transport.multicast.wire import KEY_BYTES
 
 
 @implementer(ILayer)
@@ -28,3 +31,30 @@ class MulticastLayer:
 
     def create_core(self) -> MulticastCore:
         return MulticastCore()
+
+
+def _make_key() -> bytes:
+    return secrets.token_bytes(KEY_BYTES)
+
+
+@implementer(ILayer)
+@attrs.frozen(kw_only=True)
+class TreeLayer:
+    """A message goes to few peers, which pass it on to the others (RCM R33).
+
+    Each link keeps the place of the message. Peers are names that are the same at all ends.
+    """
+
+    node: str
+    """Name of this end."""
+    key: bytes = attrs.field(factory=_make_key, repr=False)
+    """Differs after each start."""
+
+    name: ClassVar[str] = "multicast-tree"
+    version: ClassVar[int] = 1
+    requires: ClassVar[frozenset[Property]] = MulticastLayer.requires | {Property.RESUMABLE}
+    provides: ClassVar[frozenset[Property]] = MulticastLayer.provides
+    breaks: ClassVar[frozenset[Property]] = frozenset()
+
+    def create_core(self) -> TreeCore:
+        return TreeCore(self.node, self.key)

@@ -39,6 +39,8 @@ class StackSettings:
     transport: Transport = Transport.TCP
     #: Seconds in which a broken connection may come back before the peer is disconnected.
     suspect: float = 0.0
+    node: str = ""
+    """Name of this end; empty: the peers have none."""
     options: object = None
     """An instance of the stack's `options` class; None for its defaults."""
     owner: ILinkOwner | None = None

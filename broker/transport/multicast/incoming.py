@@ -1,0 +1,214 @@
+"""Messages of one peer, in its order, until their bodies are there."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import attrs
+
+from broker.transport.arq.round_trip import RoundTrip
+from broker.transport.message import Message, Peer
+from broker.transport.multicast.wire import Acknowledge, LinkView
+
+#: Bytes of bodies without, or behind, a reference; more are dropped, and come as repairs.
+MOST_BODY_BYTES: Final = 2 << 20
+#: References whose repairs are on their way.
+MOST_ASKED: Final = 64
+#: Repaired references whose bodies may still come.
+MOST_REPAIRED: Final = 256
+#: Before a body has come behind its reference.
+_FIRST_GAP: Final = 0.03
+#: Consumed references, and seconds, until they are acknowledged.
+_ACKNOWLEDGE_EVERY: Final = 64
+_ACKNOWLEDGE_DELAY: Final = 0.1
+
+
+@attrs.define
+class _Waiting:
+    """A message in its place; None until the body of its reference is there."""
+
+    message: Message | None
+    number: int = 0
+    """Of its reference; 0: it came as a copy."""
+    counter: int = 0
+    since: float = 0.0
+    is_asked: bool = False
+
+
+class Incoming:
+    """The receiving half of a link.
+
+    A message is passed on when the peer's own link has brought its place, and all before it have
+    been passed on. While the peer is disconnected, nothing is.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self.key = b""
+        self.connected: frozenset[str] = frozenset()
+        """Sites that the peer sees as connected."""
+        self._peer = peer
+        self._epoch = -1
+        self._is_open = False
+        self._is_renewed = False
+        """The epoch has changed since the last connection."""
+        self._waiting: deque[_Waiting] = deque()
+        self._missing: dict[int, _Waiting] = {}
+        """References without a body, by number."""
+        self._by_counter: dict[int, _Waiting] = {}
+        self._bodies: dict[int, bytes] = {}
+        """By counter, before their references."""
+        self._stored = 0
+        self._repaired: dict[int, float] = {}
+        """Times of repaired references by counter."""
+        self._gap = RoundTrip()
+        self._gap.add_sample(_FIRST_GAP, 0.0)
+        self._delivered: deque[int] = deque()
+        """Numbers of references that the user has not finished; 0 for copies."""
+        self._finished = 0
+        self._finished_count = 0
+        self._acknowledge_at: float | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    # ----------------------------------------------------------------- states
+
+    def accept_view(self, view: LinkView) -> int:
+        """Return the count of messages that are over, with their epoch."""
+        self.connected = frozenset(view.connected)
+        if (view.key, view.epoch) == (self.key, self._epoch):
+            return 0
+        self.key, self._epoch = view.key, view.epoch
+        self._is_open = self._is_renewed = True
+        self._bodies.clear()
+        self._repaired.clear()
+        self._delivered = deque([0] * len(self._delivered))
+        self._finished = self._finished_count = 0
+        self._acknowledge_at = None
+        return self._drop_waiting()
+
+    def connect(self, *, is_resumed: bool) -> None:
+        """Go on, or wait for the peer's view, which begins another epoch."""
+        self._is_open = is_resumed or self._is_renewed
+        self._is_renewed = False
+
+    def disconnect(self) -> None:
+        self._is_open = self._is_renewed = False
+        self.connected = frozenset()
+
+    def _drop_waiting(self) -> int:
+        dropped = len(self._waiting)
+        self._waiting.clear()
+        self._missing.clear()
+        self._by_counter.clear()
+        self._stored = 0
+        return dropped
+
+    # ----------------------------------------------------------------- messages
+
+    def add_message(self, message: Message) -> None:
+        self._waiting.append(_Waiting(message))
+
+    def add_reference(self, number: int, counter: int, now: float) -> None:
+        body = self._bodies.pop(counter, None)
+        message = None if body is None else Message(body, self._peer)
+        waiting = _Waiting(message, number, counter, now)
+        self._waiting.append(waiting)
+        if body is None:
+            self._missing[number] = self._by_counter[counter] = waiting
+        else:
+            self._gap.add_sample(0.0, now)
+
+    def add_body(self, counter: int, payload: bytes, now: float) -> None:
+        """Store a body that came another way."""
+        waiting = self._by_counter.get(counter)
+        if waiting is not None:
+            self._gap.add_sample(now - waiting.since, now)
+            if self._make_room(len(payload)):
+                self._fill(waiting, payload)
+        elif counter in self._repaired:
+            self._gap.add_sample(now - self._repaired.pop(counter), now)
+        elif counter not in self._bodies and self._make_room(len(payload)):
+            self._bodies[counter] = payload
+            self._stored += len(payload)
+
+    def add_repair(self, number: int, payload: bytes) -> None:
+        """Store the body of a reference; without effect if it has come meanwhile."""
+        waiting = self._missing.get(number)
+        if waiting is not None and waiting.is_asked:
+            self._fill(waiting, payload)
+            self._repaired[waiting.counter] = waiting.since
+            if len(self._repaired) > MOST_REPAIRED:
+                del self._repaired[next(iter(self._repaired))]
+
+    def _fill(self, waiting: _Waiting, payload: bytes) -> None:
+        waiting.message = Message(payload, self._peer)
+        self._stored += len(payload)
+        del self._missing[waiting.number], self._by_counter[waiting.counter]
+
+    def _make_room(self, size: int) -> bool:
+        """Drop the oldest bodies without a reference. One body of any size is accepted."""
+        while self._stored + size > MOST_BODY_BYTES and self._bodies:
+            self._stored -= len(self._bodies.pop(next(iter(self._bodies))))
+        return not self._stored or self._stored + size <= MOST_BODY_BYTES
+
+    def take_ready(self) -> list[Message]:
+        """Remove and return the messages before the first one without a body."""
+        ready: list[Message] = []
+        while self._is_open and self._waiting and self._waiting[0].message is not None:
+            waiting = self._waiting.popleft()
+            message = waiting.message
+            assert message is not None
+            if waiting.number:
+                self._stored -= len(message.payload)
+            self._delivered.append(waiting.number)
+            ready.append(message)
+        return ready
+
+    # ----------------------------------------------------------------- answers
+
+    def record_finished(self, count: int, now: float) -> None:
+        """Handle that the user has finished the oldest delivered messages."""
+        for _ in range(min(count, len(self._delivered))):
+            number = self._delivered.popleft()
+            if number:
+                self._finished = number
+                self._finished_count += 1
+        if self._finished_count >= _ACKNOWLEDGE_EVERY:
+            self._acknowledge_at = now
+        elif self._finished_count and self._acknowledge_at is None:
+            self._acknowledge_at = now + _ACKNOWLEDGE_DELAY
+
+    def take_acknowledgement(self, now: float) -> Acknowledge | None:
+        if self._acknowledge_at is None or now < self._acknowledge_at:
+            return None
+        self._acknowledge_at, self._finished_count = None, 0
+        return Acknowledge(self._finished)
+
+    def take_overdue(self, now: float) -> list[int]:
+        """Return the references whose bodies are late, each once."""
+        patience = self._gap.timeout(0.0)
+        overdue: list[int] = []
+        for asked, (number, waiting) in enumerate(self._missing.items()):
+            if asked >= MOST_ASKED or now < waiting.since + patience:
+                break
+            if not waiting.is_asked:
+                waiting.is_asked = True
+                overdue.append(number)
+        return overdue
+
+    def next_timeout(self) -> float | None:
+        due = self._acknowledge_at
+        for waiting in self._list_first_missing():
+            if not waiting.is_asked:
+                late_at = waiting.since + self._gap.timeout(0.0)
+                return late_at if due is None else min(due, late_at)
+        return due
+
+    def _list_first_missing(self) -> Iterator[_Waiting]:
+        for count, waiting in enumerate(self._missing.values()):
+            if count >= MOST_ASKED:
+                return
+            yield waiting
