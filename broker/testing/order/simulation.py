@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from itertools import permutations
 from random import Random
 
+from broker.testing.order.fan_out import FanOut, MakeFanOut
 from broker.testing.order.link import Link
 from broker.testing.order.loop import Loop
 from broker.testing.order.network import Network, Path
@@ -25,6 +27,7 @@ from broker.testing.order.schedule import (
 )
 from broker.testing.order.site import Site
 from broker.testing.order.timers import Timers
+from broker.transport.multicast.wire import KEY_BYTES
 from broker.transport.order import IOrderVariant, OrderSettings
 from broker.transport.order.instant import MICROSECONDS
 
@@ -62,14 +65,18 @@ class Simulation:
         link: type[Link] = Link,
         sites: Sequence[str] = (),
         actions: Sequence[Timed] | None = None,
+        fan_out: MakeFanOut | None = None,
     ) -> None:
-        """`sites` and `actions` take the place of those of the seed.
+        """`fan_out` makes the layer above the links; None: each message is sent as copies. `sites` and `actions` take the place of those of the seed.
 
         Fewer actions change no delays of paths that they do not use.
         """
         random = Random(seed)
+        self._seed = seed
+        self._fan_outs: dict[str, FanOut] = {}
         self._variant = variant
         self._link = link
+        self._fan_out = fan_out
         self._shape = shape or Shape()
         self._loop = Loop()
         names = tuple(sites or "abcde"[: random.choice((3, 3, 4, 4, 5))])
@@ -119,10 +126,18 @@ class Simulation:
             *(lambda: clock.read(self._loop.now), self.run),
         )
         self._sites[name] = site
+        fan_out = None
+        if self._fan_out is not None:
+            key = blake2b(repr((process, self._seed)).encode(), digest_size=KEY_BYTES).digest()
+            fan_out = self._fan_outs[name] = FanOut(site, self._fan_out(name, key), self._loop)
         for peer in self.run.sites:
             if peer != name:
                 link = self._link(
-                    site, (name, peer), process[1], self._network, TIMERS, self._keeps_packets
+                    *(fan_out or site, (name, peer)),
+                    process[1],
+                    self._network,
+                    TIMERS,
+                    self._keeps_packets,
                 )
                 site.links[peer] = self._network.ends[name, peer] = link
         self.run.lives.append((self._loop.now, process, True))

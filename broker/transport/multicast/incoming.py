@@ -52,7 +52,7 @@ class Incoming:
         self._epoch = -1
         self._is_open = False
         self._is_renewed = False
-        """The epoch has changed since the last connection."""
+        """The epoch has changed since the peer was connected."""
         self._waiting: deque[_Waiting] = deque()
         self._missing: dict[int, _Waiting] = {}
         """References without a body, by number."""
@@ -76,35 +76,43 @@ class Incoming:
     # ----------------------------------------------------------------- states
 
     def accept_view(self, view: LinkView) -> int:
-        """Return the count of messages that are over, with their epoch."""
+        """Return the count of messages that are over: all of an earlier process, and references of
+        an earlier epoch without a body."""
         self.connected = frozenset(view.connected)
+        self._is_open = True
         if (view.key, view.epoch) == (self.key, self._epoch):
             return 0
+        before = len(self._waiting)
+        if view.key != self.key:
+            self._waiting.clear()
+            self._bodies.clear()
+            self._repaired.clear()
+            self._stored = 0
         self.key, self._epoch = view.key, view.epoch
-        self._is_open = self._is_renewed = True
-        self._bodies.clear()
-        self._repaired.clear()
+        self._is_renewed = True
+        self._waiting = deque(each for each in self._waiting if each.message is not None)
+        for each in self._waiting:
+            self._stored -= len(each.message.payload) if each.number and each.message else 0
+            each.number = 0
+        self._missing.clear()
+        self._by_counter.clear()
         self._delivered = deque([0] * len(self._delivered))
         self._finished = self._finished_count = 0
         self._acknowledge_at = None
-        return self._drop_waiting()
+        return before - len(self._waiting)
 
     def connect(self, *, is_resumed: bool) -> None:
         """Go on, or wait for the peer's view, which begins another epoch."""
         self._is_open = is_resumed or self._is_renewed
         self._is_renewed = False
 
-    def disconnect(self) -> None:
-        self._is_open = self._is_renewed = False
+    def suspend(self) -> None:
+        """Handle that the peer is not connected any more."""
+        self._is_renewed = False
         self.connected = frozenset()
 
-    def _drop_waiting(self) -> int:
-        dropped = len(self._waiting)
-        self._waiting.clear()
-        self._missing.clear()
-        self._by_counter.clear()
-        self._stored = 0
-        return dropped
+    def disconnect(self) -> None:
+        self._is_open = False
 
     # ----------------------------------------------------------------- messages
 
@@ -182,13 +190,15 @@ class Incoming:
             self._acknowledge_at = now + _ACKNOWLEDGE_DELAY
 
     def take_acknowledgement(self, now: float) -> Acknowledge | None:
-        if self._acknowledge_at is None or now < self._acknowledge_at:
+        if not self._is_open or self._acknowledge_at is None or now < self._acknowledge_at:
             return None
         self._acknowledge_at, self._finished_count = None, 0
         return Acknowledge(self._finished)
 
     def take_overdue(self, now: float) -> list[int]:
         """Return the references whose bodies are late, each once."""
+        if not self._is_open:
+            return []
         patience = self._gap.timeout(0.0)
         overdue: list[int] = []
         for asked, (number, waiting) in enumerate(self._missing.items()):
@@ -200,6 +210,8 @@ class Incoming:
         return overdue
 
     def next_timeout(self) -> float | None:
+        if not self._is_open:
+            return None
         due = self._acknowledge_at
         for waiting in self._list_first_missing():
             if not waiting.is_asked:

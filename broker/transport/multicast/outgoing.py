@@ -44,20 +44,21 @@ class Outgoing:
 
     def acknowledge(self, number: int) -> None:
         """Raises `ProtocolError` for a reference that was never sent."""
-        if number > self._number:
-            raise ProtocolError(
-                f"the peer acknowledges reference {number}, and {self._number} is the last one"
-            )
+        self._check(number)
         while self._bodies and (first := next(iter(self._bodies))) <= number:
             self._size -= len(self._bodies.pop(first))
             if first > self._last_needed:
                 self._pause = FIRST_PAUSE
 
-    def find_body(self, number: int, now: float) -> bytes:
-        """Return a body that has not reached the peer. Raises `ProtocolError`."""
+    def find_body(self, number: int, now: float) -> bytes | None:
+        """Return a body that has not reached the peer; None for a reference of an earlier epoch.
+
+        Raises `ProtocolError` for a reference that was never sent.
+        """
+        self._check(number)
         payload = self._bodies.get(number)
         if payload is None:
-            raise ProtocolError(f"the peer needs reference {number}, which it never got, or has")
+            return None
         self._needed = self._needed + 1 if number == self._last_needed + 1 else 1
         self._last_needed = number
         if self._needed >= MOST_NEEDED and now >= self._copies_until:
@@ -72,3 +73,9 @@ class Outgoing:
         self._bodies.clear()
         self._size = 0
         return lost
+
+    def _check(self, number: int) -> None:
+        if number > self._number:
+            raise ProtocolError(
+                f"the peer names reference {number}, and {self._number} is the last one"
+            )

@@ -30,9 +30,12 @@ class _Branch:
 
 
 def build_tree(
-    root: str, sites: Collection[str], views: Mapping[str, Collection[str]]
+    root: str,
+    sites: Collection[str],
+    views: Mapping[str, Collection[str]],
+    degree: int = ROOT_DEGREE,
 ) -> dict[str, Route]:
-    """Return the sites that get the body from `root`, each with the route behind it.
+    """Return the `degree` sites that get the body from `root`, each with the route behind it.
 
     A site passes a body on to another one only if each sees the other as connected, by `views`.
     Sites in no route need copies. Roots prefer different sites, those behind their own name.
@@ -44,7 +47,7 @@ def build_tree(
         return other in views.get(one, ()) and one in views.get(other, ())
 
     reach = {name: sum(are_linked(name, other) for other in wanted) for name in left}
-    branches = [_Branch(name) for name in sorted(left, key=lambda name: -reach[name])[:ROOT_DEGREE]]
+    branches = [_Branch(name) for name in sorted(left, key=lambda name: -reach[name])[:degree]]
     for branch in branches:
         left.remove(branch.name)
     level = branches

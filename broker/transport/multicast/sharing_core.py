@@ -70,6 +70,9 @@ class SharingCore(MulticastCore):
     received ones beside `incoming.MOST_ASKED` repairs.
     """
 
+    #: Bytes of the smallest body that is shared.
+    least_shared = LEAST_SHARED
+
     def __init__(self, node: str, key: bytes) -> None:
         """`node` is the name of this end, `key` that of this process (`wire.LinkView`)."""
         super().__init__()
@@ -112,7 +115,7 @@ class SharingCore(MulticastCore):
         """Add the packets of a message that are no copies. Return the effects for the group."""
         payload = bytes(message.encode())
         message.push(COPY)
-        if len(payload) < LEAST_SHARED:
+        if len(payload) < self.least_shared:
             return []
         peers = [
             cast(str, peer)
@@ -143,6 +146,10 @@ class SharingCore(MulticastCore):
 
     def _may_refer(self, peer: str, size: int, now: float) -> bool:
         return self.is_connected(peer) and self.outgoing[peer].may_refer(size, now)
+
+    def has_waiting(self, peer: str) -> bool:
+        """Return whether messages of a peer wait for their bodies."""
+        return peer in self.incoming and len(self.incoming[peer]) > 0
 
     def is_connected(self, peer: str) -> bool:
         return self._states.get(peer) is LinkState.CONNECTED and bool(self.incoming[peer].key)
@@ -205,9 +212,11 @@ class SharingCore(MulticastCore):
             case Repair(number, payload):
                 incoming.add_repair(number, payload)
             case Need(number):
-                payload = self.outgoing[peer].find_body(number, now)
+                needed = self.outgoing[peer].find_body(number, now)
+                if needed is None:
+                    return []
                 self.repairs += 1
-                return [_send(Repair(number, payload), peer, is_urgent=True)]
+                return [_send(Repair(number, needed), peer, is_urgent=True)]
             case Acknowledge(number):
                 self.outgoing[peer].acknowledge(number)
             case LinkView():
@@ -254,13 +263,16 @@ class SharingCore(MulticastCore):
             incoming.connect(is_resumed=view.resumed)
             outgoing.is_introduced = True
             effects.append(self._send_view(name))
-        elif view.state is LinkState.DISCONNECTED:
+        elif was_connected:
+            incoming.suspend()
+        if view.state is LinkState.DISCONNECTED:
             incoming.disconnect()
         effects.append(ViewChanged(view, peer))
         if is_connected:
             effects += [*self._release(name, 0), *self._answer(name, now)]
             self._plan(incoming)
         if is_connected is not was_connected:
+            self.views_changed()
             effects += self._links_changed(name)
         return effects
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from broker.transport.effects import Effect, SendDown
 from broker.transport.message import Message
-from broker.transport.multicast.route import build_tree, split_route
+from broker.transport.multicast.route import ROOT_DEGREE, build_tree, split_route
 from broker.transport.multicast.sharing_core import SharingCore, Spread
 from broker.transport.multicast.wire import Body, Route, encode
 
@@ -21,6 +21,9 @@ class TreeCore(SharingCore):
     It builds the tree from its own views and those that its peers send. A site on the way that sees
     the next one otherwise does not pass the body on, and the sites behind it need repairs.
     """
+
+    #: Peers that get the body from the sender itself.
+    degree = ROOT_DEGREE
 
     def __init__(self, node: str, key: bytes) -> None:
         super().__init__(node, key)
@@ -40,7 +43,7 @@ class TreeCore(SharingCore):
             if len(self._trees) >= _MOST_TREES:
                 self._trees.clear()
             views = {name: self.incoming[name].connected for name in peers}
-            self._trees[key] = build_tree(self.node, peers, views)
+            self._trees[key] = build_tree(self.node, peers, views, self.degree)
         return self._trees[key]
 
     def pass_on(self, source: str, body: Body) -> list[Effect]:
