@@ -20,6 +20,8 @@ MOST_ASKED: Final = 64
 MOST_REPAIRED: Final = 256
 #: Before a body has come behind its reference.
 _FIRST_GAP: Final = 0.03
+#: Seconds after which a body is late, at most.
+MOST_PATIENCE: Final = 0.25
 #: Consumed references, and seconds, until they are acknowledged.
 _ACKNOWLEDGE_EVERY: Final = 64
 _ACKNOWLEDGE_DELAY: Final = 0.1
@@ -83,7 +85,7 @@ class Incoming:
         if (view.key, view.epoch) == (self.key, self._epoch):
             return 0
         before = len(self._waiting)
-        if view.key != self.key:
+        if self.key not in (b"", view.key):
             self._waiting.clear()
             self._bodies.clear()
             self._repaired.clear()
@@ -102,8 +104,11 @@ class Incoming:
         return before - len(self._waiting)
 
     def connect(self, *, is_resumed: bool) -> None:
-        """Go on, or wait for the peer's view, which begins another epoch."""
-        self._is_open = is_resumed or self._is_renewed
+        """Go on, or wait for the peer's view, which begins another epoch.
+
+        Copies for this process may come before its first view.
+        """
+        self._is_open = is_resumed or self._is_renewed or not self.key
         self._is_renewed = False
 
     def suspend(self) -> None:
@@ -199,7 +204,7 @@ class Incoming:
         """Return the references whose bodies are late, each once."""
         if not self._is_open:
             return []
-        patience = self._gap.timeout(0.0)
+        patience = self._patience
         overdue: list[int] = []
         for asked, (number, waiting) in enumerate(self._missing.items()):
             if asked >= MOST_ASKED or now < waiting.since + patience:
@@ -215,9 +220,14 @@ class Incoming:
         due = self._acknowledge_at
         for waiting in self._list_first_missing():
             if not waiting.is_asked:
-                late_at = waiting.since + self._gap.timeout(0.0)
+                late_at = waiting.since + self._patience
                 return late_at if due is None else min(due, late_at)
         return due
+
+    @property
+    def _patience(self) -> float:
+        """Seconds: a few of the usual ones between a reference and its body."""
+        return min(self._gap.timeout(0.0), MOST_PATIENCE)
 
     def _list_first_missing(self) -> Iterator[_Waiting]:
         for count, waiting in enumerate(self._missing.values()):
