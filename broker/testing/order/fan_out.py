@@ -3,21 +3,55 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias, cast
 
 from broker.testing.order.channel import Framed, Loss
 from broker.testing.order.loop import Loop
 from broker.testing.order.site import Site
 from broker.transport.effects import DeliverUp, Effect, Failed, SendDown
 from broker.transport.message import Message, Outcome
-from broker.transport.multicast.sharing_core import SharingCore
+from broker.transport.multicast.group_core import GroupCore
+from broker.transport.multicast.sharing_core import GROUP, SharingCore
+from broker.transport.multicast.tree_core import TreeCore
 from broker.transport.order import Message as OrderMessage
-from broker.transport.order import MessageId
+from broker.transport.order import MessageId, OrderSettings
 from broker.transport.view import LinkState, View
 
 #: Makes the core of a site from its name and the key of its process.
 MakeFanOut: TypeAlias = Callable[[str, bytes], SharingCore]
+
+
+def _make_tree(name: str, key: bytes) -> SharingCore:
+    return _SmallTreeCore(name, key)
+
+
+def _make_group(name: str, key: bytes) -> SharingCore:
+    return _SmallGroupCore(name, key)
+
+
+class _SmallTreeCore(TreeCore):
+    """Its trees are deep in small groups."""
+
+    least_shared = 0
+    degree = 1
+
+
+class _SmallGroupCore(GroupCore):
+    least_shared = 0
+
+
+FAN_OUTS: Final[Mapping[str, MakeFanOut | None]] = {
+    "copies": None,
+    "tree": _make_tree,
+    "group": _make_group,
+}
+#: A repair takes `incoming.MOST_PATIENCE` and two delays more than a copy.
+SETTINGS: Final[Mapping[str, OrderSettings]] = {
+    "copies": OrderSettings(),
+    "tree": OrderSettings(delta=0.7),
+    "group": OrderSettings(delta=0.7),
+}
 
 
 class FanOut:
@@ -36,6 +70,7 @@ class FanOut:
         self._losses: dict[str, Loss] = {}
         """Losses behind messages that wait for their bodies."""
         self._streams: dict[str, object] = {}
+        self.send_to_group: Callable[[str, Sequence[bytes]], object] = lambda *_: None
         site.send_packet = self.send
 
     @property
@@ -85,6 +120,11 @@ class FanOut:
             if peer in self._losses and not self.core.has_waiting(peer):
                 self._site.receive(peer, [self._losses.pop(peer)])
 
+    def receive_from_group(self, datagrams: Sequence[bytes]) -> None:
+        if self._site.is_running:
+            messages = [Message(each, GROUP) for each in datagrams]
+            self._apply(self.core.receive(messages, GROUP, self._loop.now))
+
     # ----------------------------------------------------------------- of the core
 
     def _change_view(self, peer: str, view: View) -> None:
@@ -110,6 +150,9 @@ class FanOut:
 
     def _send_down(self, effect: SendDown, id: MessageId | None) -> None:
         peer = cast(str, effect.peer)
+        if peer == GROUP:
+            self.send_to_group(self._site.name, [each.encode() for each in effect.packets])
+            return
         for message in effect.packets:
             # Outcomes of packets that are the layer's own are not those of the user's message.
             is_place = peer in message.outcomes

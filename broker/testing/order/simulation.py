@@ -35,6 +35,8 @@ from broker.transport.order.instant import MICROSECONDS
 TIMERS = Timers(suspect=15.0)
 #: Bounds of the start of a clock, and of its steps in sum.
 _SKEW = 20_000
+#: Rate of lost datagrams.
+_GROUP_LOSS = 0.1
 _DELAYS = ((0.001, 0.002), (0.01, 0.02), (0.05, 0.03))
 
 
@@ -67,12 +69,15 @@ class Simulation:
         actions: Sequence[Timed] | None = None,
         fan_out: MakeFanOut | None = None,
     ) -> None:
-        """`fan_out` makes the layer above the links; None: each message is sent as copies. `sites` and `actions` take the place of those of the seed.
+        """`fan_out` makes the layer above the links; None: each message is sent as copies.
+
+        `sites` and `actions` take the place of those of the seed.
 
         Fewer actions change no delays of paths that they do not use.
         """
         random = Random(seed)
         self._seed = seed
+        self._group_random = Random(seed)
         self._fan_outs: dict[str, FanOut] = {}
         self._variant = variant
         self._link = link
@@ -89,6 +94,7 @@ class Simulation:
             TIMERS,
             delay=max(map(sum, _DELAYS)),
             skew=2 * _SKEW / MICROSECONDS,
+            shares_bodies=fan_out is not None,
         )
         self._keeps_packets = random.random() < 0.5
         for pair in permutations(names, 2):
@@ -140,7 +146,17 @@ class Simulation:
                     self._keeps_packets,
                 )
                 site.links[peer] = self._network.ends[name, peer] = link
+        if fan_out is not None:
+            fan_out.send_to_group = self._send_to_group
         self.run.lives.append((self._loop.now, process, True))
+
+    def _send_to_group(self, sender: str, datagrams: Sequence[bytes]) -> None:
+        """Some datagrams are lost, as are those on a silent path."""
+        for name, fan_out in self._fan_outs.items():
+            path = self._network.paths.get((sender, name))
+            is_deaf = self._group_random.random() < _GROUP_LOSS
+            if path is not None and path.is_up and not is_deaf:
+                self._loop.call_later(path.draw_delay(), fan_out.receive_from_group, datagrams)
 
     def _start_links(self, name: str) -> None:
         for link in self._sites[name].links.values():
