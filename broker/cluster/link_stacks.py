@@ -12,6 +12,8 @@ from broker.transport.layer import ILayer
 from broker.transport.monitor import ILinkOwner
 from broker.transport.stack import Stack
 from broker.transport.stacks import (
+    GroupAddress,
+    IGroupStack,
     IProtocolStack,
     IReconnectingStack,
     ReconnectionPolicy,
@@ -41,6 +43,14 @@ class LinkStacks:
             return None
         policy: ReconnectionPolicy = self._plugin.reconnection_policy(self._instance.link_options)
         return policy
+
+    @property
+    def group(self) -> GroupAddress | None:
+        """The IP multicast group beside the connections."""
+        if not IGroupStack.providedBy(self._plugin):
+            return None
+        group: GroupAddress | None = self._plugin.group_of(self._instance.link_options)
+        return group
 
     def build(
         self,

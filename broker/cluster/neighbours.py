@@ -21,10 +21,11 @@ from broker.transport.arq.connection_channel import ConnectionChannel
 from broker.transport.arq.counters import ArqCounters
 from broker.transport.clock import IClock, IDelayed
 from broker.transport.driver import IStackReceiver, Link, StackDriver
-from broker.transport.layer import IMonitorCore
+from broker.transport.layer import IMonitorCore, Property
 from broker.transport.message import Message, Outcome, Peer
+from broker.transport.multicast import GROUP
 from broker.transport.socket import ISocketChannel
-from broker.transport.stack import Stack
+from broker.transport.stack import Stack, is_of_link
 from broker.transport.view import NEGOTIATING, LinkState, View
 
 
@@ -144,6 +145,7 @@ class Neighbours:
         self._listener = listener
         self._make_stack = make_stack
         self._max_frame = max_frame
+        self._stack = stack
         self._driver = StackDriver(stack.layers, clock, self, stack.bottom)
         self._closing: dict[str, Deferred[None]] = {}
         self._neighbours: dict[str, Neighbour] = {}
@@ -242,6 +244,17 @@ class Neighbours:
             else:
                 self._driver.remove(name, Closed("the link is over"))
         return gatherResults(self._closing.values()).addCallback(lambda _: None)
+
+    def join_group(self, channel: ISocketChannel) -> None:
+        """Use a channel for the bytes that the layers above the links send to a group."""
+        # It has no layers of a link, and carries what may be lost.
+        upper = [layer for layer in self._stack.layers if not is_of_link(layer)]
+        self._driver.join(GROUP, Stack("group", upper, frozenset(Property)))
+        self._driver.attach(GROUP, channel)
+
+    def leave_group(self) -> None:
+        if GROUP in self._driver.links:
+            self._driver.remove(GROUP, Closed("the links are closed"))
 
     def _attach_channel(self, link: Link, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame

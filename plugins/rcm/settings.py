@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from broker.config import value_kind
+from broker.config.endpoints import is_multicast_address
 from broker.config.setting import setting
 from broker.errors import ConfigurationError
 from broker.transport.monitor import MonitorSettings
@@ -25,10 +26,20 @@ class RcmLinkSettings:
         "Layer of messages: the others are for comparison, and lose messages.",
     )
     fan_out: str = setting(
-        value_kind.choice("copies", "tree"),
+        value_kind.choice("copies", "tree", "group"),
         "copies",
-        "Way of a message to several sites, the same at all of them: copies, or a tree on which "
-        "sites pass it on.",
+        "Way of a message to several sites, the same at all: a copy for each, a tree on which "
+        "sites pass it on, or an IP multicast group.",
+    )
+    group: str = setting(
+        value_kind.OPTIONAL_HOST_PORT,
+        "",
+        "IP multicast group of the sites, for that fan_out.",
+    )
+    group_interface: str = setting(
+        value_kind.INTERFACE,
+        "",
+        "Network interface of the group: its name or, for IPv4, its address.",
     )
     window_bytes: int = setting(
         value_kind.size(64 * KIB, GIB), 4 * MIB, "Bytes received on a link and not yet handled."
@@ -77,6 +88,13 @@ class RcmLinkSettings:
         _ = self.monitor
         if self.fan_out != "copies" and self.p2p != "robust-p2p":
             raise ConfigurationError(f'fan_out = "{self.fan_out}" needs p2p = "robust-p2p"')
+        if self.fan_out == "group" and not (
+            is_multicast_address(self.group) and self.group_interface
+        ):
+            raise ConfigurationError(
+                'fan_out = "group" needs group, an IP multicast address with a port, and '
+                "group_interface"
+            )
 
     @property
     def monitor(self) -> MonitorSettings:
