@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from broker.errors import ProtocolError
 from broker.transport.arq.round_trip import RoundTrip
 from broker.transport.message import Message, Peer
 from broker.transport.multicast.wire import Acknowledge, LinkView
@@ -32,9 +33,8 @@ class _Waiting:
     """A message in its place; None until the body of its reference is there."""
 
     message: Message | None
-    number: int = 0
-    """Of its reference; 0: it came as a copy."""
     counter: int = 0
+    """Of its reference; 0: it came as a copy."""
     since: float = 0.0
     is_asked: bool = False
 
@@ -52,13 +52,13 @@ class Incoming:
         """Sites that the peer sees as connected."""
         self._peer = peer
         self._epoch = -1
+        self._last_counter = 0
         self._is_open = False
         self._is_renewed = False
         """The epoch has changed since the peer was connected."""
         self._waiting: deque[_Waiting] = deque()
         self._missing: dict[int, _Waiting] = {}
-        """References without a body, by number."""
-        self._by_counter: dict[int, _Waiting] = {}
+        """References without a body, by counter."""
         self._bodies: dict[int, bytes] = {}
         """By counter, before their references."""
         self._stored = 0
@@ -67,7 +67,7 @@ class Incoming:
         self._gap = RoundTrip()
         self._gap.add_sample(_FIRST_GAP, 0.0)
         self._delivered: deque[int] = deque()
-        """Numbers of references that the user has not finished; 0 for copies."""
+        """Counters of messages that the user has not finished; 0 for copies."""
         self._finished = 0
         self._finished_count = 0
         self._acknowledge_at: float | None = None
@@ -85,6 +85,8 @@ class Incoming:
         if (view.key, view.epoch) == (self.key, self._epoch):
             return 0
         before = len(self._waiting)
+        if self.key != view.key:
+            self._last_counter = 0
         if self.key not in (b"", view.key):
             self._waiting.clear()
             self._bodies.clear()
@@ -94,10 +96,9 @@ class Incoming:
         self._is_renewed = True
         self._waiting = deque(each for each in self._waiting if each.message is not None)
         for each in self._waiting:
-            self._stored -= len(each.message.payload) if each.number and each.message else 0
-            each.number = 0
+            self._stored -= len(each.message.payload) if each.counter and each.message else 0
+            each.counter = 0
         self._missing.clear()
-        self._by_counter.clear()
         self._delivered = deque([0] * len(self._delivered))
         self._finished = self._finished_count = 0
         self._acknowledge_at = None
@@ -124,42 +125,55 @@ class Incoming:
     def add_message(self, message: Message) -> None:
         self._waiting.append(_Waiting(message))
 
-    def add_reference(self, number: int, counter: int, now: float) -> None:
+    def add_reference(self, counter: int, now: float) -> None:
+        """Raises `ProtocolError` for one that does not rise."""
+        if counter <= self._last_counter:
+            raise ProtocolError(f"reference {counter} came after {self._last_counter}")
+        self._last_counter = counter
         body = self._bodies.pop(counter, None)
+        if body is not None:
+            self._stored -= len(body)
+        self._drop_bodies_before(counter)
         message = None if body is None else Message(body, self._peer)
-        waiting = _Waiting(message, number, counter, now)
+        waiting = _Waiting(message, counter, now)
         self._waiting.append(waiting)
         if body is None:
-            self._missing[number] = self._by_counter[counter] = waiting
+            self._missing[counter] = waiting
         else:
+            self._stored += len(body)
             self._gap.add_sample(0.0, now)
 
     def add_body(self, counter: int, payload: bytes, now: float) -> None:
         """Store a body that came another way."""
-        waiting = self._by_counter.get(counter)
+        waiting = self._missing.get(counter)
         if waiting is not None:
             self._gap.add_sample(now - waiting.since, now)
             if self._make_room(len(payload)):
                 self._fill(waiting, payload)
         elif counter in self._repaired:
             self._gap.add_sample(now - self._repaired.pop(counter), now)
-        elif counter not in self._bodies and self._make_room(len(payload)):
+        elif counter > self._last_counter and self._make_room(len(payload)):
+            self._stored += len(payload) - len(self._bodies.get(counter, b""))
             self._bodies[counter] = payload
-            self._stored += len(payload)
 
-    def add_repair(self, number: int, payload: bytes) -> None:
+    def add_repair(self, counter: int, payload: bytes) -> None:
         """Store the body of a reference; without effect if it has come meanwhile."""
-        waiting = self._missing.get(number)
+        waiting = self._missing.get(counter)
         if waiting is not None and waiting.is_asked:
             self._fill(waiting, payload)
-            self._repaired[waiting.counter] = waiting.since
+            self._repaired[counter] = waiting.since
             if len(self._repaired) > MOST_REPAIRED:
                 del self._repaired[next(iter(self._repaired))]
 
     def _fill(self, waiting: _Waiting, payload: bytes) -> None:
         waiting.message = Message(payload, self._peer)
         self._stored += len(payload)
-        del self._missing[waiting.number], self._by_counter[waiting.counter]
+        del self._missing[waiting.counter]
+
+    def _drop_bodies_before(self, counter: int) -> None:
+        """Drop bodies that came as copies, too."""
+        while self._bodies and (first := next(iter(self._bodies))) < counter:
+            self._stored -= len(self._bodies.pop(first))
 
     def _make_room(self, size: int) -> bool:
         """Drop the oldest bodies without a reference. One body of any size is accepted."""
@@ -174,9 +188,9 @@ class Incoming:
             waiting = self._waiting.popleft()
             message = waiting.message
             assert message is not None
-            if waiting.number:
+            if waiting.counter:
                 self._stored -= len(message.payload)
-            self._delivered.append(waiting.number)
+            self._delivered.append(waiting.counter)
             ready.append(message)
         return ready
 
@@ -185,9 +199,9 @@ class Incoming:
     def record_finished(self, count: int, now: float) -> None:
         """Handle that the user has finished the oldest delivered messages."""
         for _ in range(min(count, len(self._delivered))):
-            number = self._delivered.popleft()
-            if number:
-                self._finished = number
+            counter = self._delivered.popleft()
+            if counter:
+                self._finished = counter
                 self._finished_count += 1
         if self._finished_count >= _ACKNOWLEDGE_EVERY:
             self._acknowledge_at = now
@@ -206,12 +220,12 @@ class Incoming:
             return []
         patience = self._patience
         overdue: list[int] = []
-        for asked, (number, waiting) in enumerate(self._missing.items()):
+        for asked, (counter, waiting) in enumerate(self._missing.items()):
             if asked >= MOST_ASKED or now < waiting.since + patience:
                 break
             if not waiting.is_asked:
                 waiting.is_asked = True
-                overdue.append(number)
+                overdue.append(counter)
         return overdue
 
     def next_timeout(self) -> float | None:

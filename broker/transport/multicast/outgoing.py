@@ -22,11 +22,14 @@ class Outgoing:
         self.epoch = epoch
         self.is_introduced = False
         """The peer has got a view of this epoch."""
-        self._number = 0
-        self._bodies: dict[int, bytes] = {}
-        """By number of the reference."""
+        self._last = 0
+        """Counter of the last reference."""
+        self._count = 0
+        self._bodies: dict[int, tuple[int, bytes]] = {}
+        """Count of references with this one, and body, by counter."""
         self._size = 0
         self._last_needed = 0
+        """Count of references up to the last one without a body."""
         self._needed = 0
         """Successive references without a body."""
         self._copies_until = 0.0
@@ -35,32 +38,33 @@ class Outgoing:
     def may_refer(self, size: int, now: float) -> bool:
         return self._size + size <= MOST_UNACKNOWLEDGED and now >= self._copies_until
 
-    def refer(self, payload: bytes) -> int:
-        """Return the number of a new reference."""
-        self._number += 1
-        self._bodies[self._number] = payload
+    def refer(self, counter: int, payload: bytes) -> None:
+        """Keep a body. The counters of references rise."""
+        self._count += 1
+        self._last = counter
+        self._bodies[counter] = self._count, payload
         self._size += len(payload)
-        return self._number
 
-    def acknowledge(self, number: int) -> None:
+    def acknowledge(self, counter: int) -> None:
         """Raises `ProtocolError` for a reference that was never sent."""
-        self._check(number)
-        while self._bodies and (first := next(iter(self._bodies))) <= number:
-            self._size -= len(self._bodies.pop(first))
-            if first > self._last_needed:
+        self._check(counter)
+        while self._bodies and (first := next(iter(self._bodies))) <= counter:
+            count, payload = self._bodies.pop(first)
+            self._size -= len(payload)
+            if count > self._last_needed:
                 self._pause = FIRST_PAUSE
 
-    def find_body(self, number: int, now: float) -> bytes | None:
+    def find_body(self, counter: int, now: float) -> bytes | None:
         """Return a body that has not reached the peer; None for a reference of an earlier epoch.
 
         Raises `ProtocolError` for a reference that was never sent.
         """
-        self._check(number)
-        payload = self._bodies.get(number)
-        if payload is None:
+        self._check(counter)
+        if counter not in self._bodies:
             return None
-        self._needed = self._needed + 1 if number == self._last_needed + 1 else 1
-        self._last_needed = number
+        count, payload = self._bodies[counter]
+        self._needed = self._needed + 1 if count == self._last_needed + 1 else 1
+        self._last_needed = count
         if self._needed >= MOST_NEEDED and now >= self._copies_until:
             self._copies_until = now + self._pause
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -74,8 +78,8 @@ class Outgoing:
         self._size = 0
         return lost
 
-    def _check(self, number: int) -> None:
-        if number > self._number:
+    def _check(self, counter: int) -> None:
+        if counter > self._last:
             raise ProtocolError(
-                f"the peer names reference {number}, and {self._number} is the last one"
+                f"the peer names reference {counter}, and {self._last} is the last one"
             )

@@ -131,7 +131,8 @@ class SharingCore(MulticastCore):
             for name, route in spread.routes.items()
         }
         for name in spread.references:
-            own[name] = Reference(self.outgoing[name].refer(payload), self._counter)
+            self.outgoing[name].refer(self._counter, payload)
+            own[name] = Reference(self._counter)
         for name, packet in own.items():
             # The link records in the user's message if it refuses the packet.
             outcomes = message.outcomes
@@ -200,8 +201,8 @@ class SharingCore(MulticastCore):
             case Pass(body):
                 incoming.add_message(Message(body.payload, peer))
                 return self.pass_on(peer, body)
-            case Reference(number, counter):
-                incoming.add_reference(number, counter, now)
+            case Reference(counter):
+                incoming.add_reference(counter, now)
             case Body(source, counter, _, payload):
                 found = self.incoming.get(source)
                 effects = self.pass_on(source, packet)
@@ -209,16 +210,16 @@ class SharingCore(MulticastCore):
                     found.add_body(counter, payload, now)
                     effects += self._release(source, 0)
                 return effects
-            case Repair(number, payload):
-                incoming.add_repair(number, payload)
-            case Need(number):
-                needed = self.outgoing[peer].find_body(number, now)
+            case Repair(counter, payload):
+                incoming.add_repair(counter, payload)
+            case Need(counter):
+                needed = self.outgoing[peer].find_body(counter, now)
                 if needed is None:
                     return []
                 self.repairs += 1
-                return [_send(Repair(number, needed), peer, is_urgent=True)]
-            case Acknowledge(number):
-                self.outgoing[peer].acknowledge(number)
+                return [_send(Repair(counter, needed), peer, is_urgent=True)]
+            case Acknowledge(counter):
+                self.outgoing[peer].acknowledge(counter)
             case LinkView():
                 over = incoming.accept_view(packet)
                 self.views_changed()
@@ -319,7 +320,7 @@ class SharingCore(MulticastCore):
         if self._states.get(peer) is not LinkState.CONNECTED:
             return []
         incoming = self.incoming[peer]
-        packets: list[Packet] = [Need(number) for number in incoming.take_overdue(now)]
+        packets: list[Packet] = [Need(counter) for counter in incoming.take_overdue(now)]
         acknowledgement = incoming.take_acknowledgement(now)
         if acknowledgement is not None:
             packets.append(acknowledgement)

@@ -20,8 +20,7 @@ KEY_BYTES: Final = 32
 MOST_NAMES: Final = 1_000
 MOST_NAME: Final = 256
 
-_TWO = struct.Struct(">BQQ")
-_ONE = struct.Struct(">BQ")
+_COUNTER = struct.Struct(">BQ")
 
 _Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=MOST_NAME)]
 _Number: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -50,29 +49,27 @@ class Pass(NamedTuple):
 class Reference(NamedTuple):
     """The place of a message whose body comes another way."""
 
-    number: int
-    """Of the references on this link; it rises."""
     counter: int
-    """Of the bodies of the sender."""
+    """Of the bodies of the sender. It rises from reference to reference."""
 
 
 class Repair(NamedTuple):
-    """The payload of a reference that the receiver has asked for."""
+    """The body of a reference that the receiver has asked for."""
 
-    number: int
+    counter: int
     payload: bytes
 
 
 class Need(NamedTuple):
     """The body of a reference has not come."""
 
-    number: int
+    counter: int
 
 
 class Acknowledge(NamedTuple):
     """The user has finished all messages up to this reference."""
 
-    number: int
+    counter: int
 
 
 class LinkView(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -98,14 +95,14 @@ def encode(packet: Packet) -> bytes:
             return bytes([_PASS]) + _encode(body)
         case Body():
             return bytes([_BODY]) + _encode(packet)
-        case Reference(number, counter):
-            return _TWO.pack(_REFERENCE, number, counter)
-        case Repair(number, payload):
-            return _ONE.pack(_REPAIR, number) + payload
-        case Need(number):
-            return _ONE.pack(_NEED, number)
-        case Acknowledge(number):
-            return _ONE.pack(_ACKNOWLEDGE, number)
+        case Reference(counter):
+            return _COUNTER.pack(_REFERENCE, counter)
+        case Repair(counter, payload):
+            return _COUNTER.pack(_REPAIR, counter) + payload
+        case Need(counter):
+            return _COUNTER.pack(_NEED, counter)
+        case Acknowledge(counter):
+            return _COUNTER.pack(_ACKNOWLEDGE, counter)
         case LinkView():
             return bytes([_VIEW]) + _encode(packet)
 
@@ -118,15 +115,15 @@ def decode(packet: bytes) -> Packet:
             case 1:
                 return Pass(_bodies.decode(memoryview(packet)[1:]))
             case 2:
-                return Reference(*_TWO.unpack(packet)[1:])
+                return Reference(_COUNTER.unpack(packet)[1])
             case 3:
                 return _bodies.decode(memoryview(packet)[1:])
             case 4:
-                return Repair(_ONE.unpack_from(packet)[1], packet[_ONE.size :])
+                return Repair(_COUNTER.unpack_from(packet)[1], packet[_COUNTER.size :])
             case 5:
-                return Need(_ONE.unpack(packet)[1])
+                return Need(_COUNTER.unpack(packet)[1])
             case 6:
-                return Acknowledge(_ONE.unpack(packet)[1])
+                return Acknowledge(_COUNTER.unpack(packet)[1])
             case 7:
                 return _views.decode(memoryview(packet)[1:])
     except (msgspec.MsgspecError, struct.error, ValueError) as error:
