@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import ClassVar
 
 import attrs
@@ -35,7 +35,7 @@ class MulticastLayer:
 
 
 def _make_key() -> bytes:
-    return secrets.token_bytes(KEY_BYTES)
+    return os.urandom(KEY_BYTES)
 
 
 @attrs.frozen(kw_only=True)
