@@ -26,6 +26,7 @@ from broker.transport.message import Message, Outcome, Peer
 from broker.transport.multicast import GROUP
 from broker.transport.socket import ISocketChannel
 from broker.transport.stack import Stack, is_of_link
+from broker.transport.stacks import GroupAddress
 from broker.transport.view import NEGOTIATING, LinkState, View
 
 
@@ -233,6 +234,8 @@ class Neighbours:
     def close_all(self, error: BrokerError) -> None:
         for neighbour in list(self._neighbours.values()):
             self._remove_link(neighbour, error)
+        if GROUP in self._driver.links:
+            self._driver.remove(GROUP, error)
 
     def flush_all(self) -> Deferred[None]:
         """Close all links. Fires when all data has left or is lost."""
@@ -245,16 +248,17 @@ class Neighbours:
                 self._driver.remove(name, Closed("the link is over"))
         return gatherResults(self._closing.values()).addCallback(lambda _: None)
 
-    def join_group(self, channel: ISocketChannel) -> None:
-        """Use a channel for the bytes that the layers above the links send to a group."""
+    def join_group(
+        self, group: GroupAddress | None, open_group: Callable[[GroupAddress], ISocketChannel]
+    ) -> None:
+        """Send the bytes that the layers above the links have for a group there; None: none."""
+        if group is None:
+            return
+        channel = open_group(group)
         # It has no layers of a link, and carries what may be lost.
         upper = [layer for layer in self._stack.layers if not is_of_link(layer)]
         self._driver.join(GROUP, Stack("group", upper, frozenset(Property)))
         self._driver.attach(GROUP, channel)
-
-    def leave_group(self) -> None:
-        if GROUP in self._driver.links:
-            self._driver.remove(GROUP, Closed("the links are closed"))
 
     def _attach_channel(self, link: Link, channel: ISocketChannel) -> None:
         channel.max_frame = self._max_frame

@@ -81,8 +81,7 @@ class ConnectionLinks:
     ) -> None:
         """`name` is the same at all nodes.
 
-        Raises `ConfigurationError` if the layers do not fit on connections, or the group of the
-        stack can not be used.
+        Raises `ConfigurationError` for layers that do not fit, and for an unusable group.
         """
         self.dropped = 0
         """Messages for links without room, or without a peer, and those that are too large."""
@@ -107,8 +106,7 @@ class ConnectionLinks:
             max_frame=max_frame,
             keep=0.0 if policy is None else policy.keep,
         )
-        if stacks.group is not None:
-            self._neighbours.join_group(open_group(stacks.group))
+        self._neighbours.join_group(stacks.group, open_group)
         self._added: dict[str, Endpoint] = {}
         """By text."""
         self._names = PeerNames()
@@ -175,7 +173,6 @@ class ConnectionLinks:
             self._cancel_dial(key, _ENDED)
         self._port.remove_user(self._name)
         self._neighbours.close_all(Closed("the links of the stack are closed"))
-        self._neighbours.leave_group()
         self._on_close()
 
     def view_of(self, peer: Hashable) -> View:
